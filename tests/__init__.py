@@ -1,0 +1,1 @@
+"""Everything that shows Headwater keeps its promises; CONTRIBUTING.md says which folder holds what."""

@@ -1,0 +1,1 @@
+"""The samples of the documents, run as a reader would run them."""

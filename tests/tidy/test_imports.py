@@ -1,0 +1,193 @@
+"""Imports point down only: a module may import its own layer and the layers that its line below names."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.tidy.tree import ROOT, Source, parse_sources, plant, report
+
+PACKAGE = "headwater"
+
+
+class Layer(NamedTuple):
+    """A part of the package, and the parts below it that it may import."""
+
+    modules: tuple[str, ...]
+    below: tuple[str, ...]
+
+
+VALUES = ("foundation", "model", "filters", "operations")
+SERVED = (*VALUES, "stores.contract", "log", "services")
+# Bottom to top. The contracts stand apart from their implementations, so that whoever needs a store to be handed in
+# cannot learn which one it is. A module belongs to the longest name that fits it.
+LAYERS = {
+    "foundation": Layer(("errors", "clock", "config"), ()),
+    "model": Layer(("model",), ("foundation",)),
+    "filters": Layer(("filters",), ("foundation", "model")),
+    "operations": Layer(("log.operations",), ("foundation", "model", "filters")),
+    "stores.contract": Layer(("stores.contract",), VALUES),
+    "wakeups.contract": Layer(("wakeups.contract",), VALUES),
+    "stores": Layer(("stores",), (*VALUES, "stores.contract")),
+    "wakeups": Layer(("wakeups",), (*VALUES, "wakeups.contract")),
+    "log": Layer(("log",), (*VALUES, "stores.contract", "wakeups.contract")),
+    "services": Layer(("services",), (*VALUES, "stores.contract", "log")),
+    "housekeeping": Layer(("housekeeping",), SERVED),
+    "doors": Layer(("doors",), SERVED),
+    "worker": Layer(("worker",), SERVED),
+    "client": Layer(("client",), SERVED),
+    "pipeline": Layer(("pipeline",), SERVED),
+}
+# Join everything, so they may import everything.
+JOINERS = ("app", "cli", "sync", "__main__")
+TOP = "top"
+
+
+class Import(NamedTuple):
+    """One import of a module of the package by another."""
+
+    importer: str
+    imported: str
+    place: str
+
+
+def module_name(path: Path) -> str:
+    """`src/headwater/log/tail.py` is `log.tail`; the package itself is the empty name."""
+    parts = path.with_suffix("").parts[2:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> str | None:
+    """The layer a module belongs to; None when nobody has given it a place yet."""
+    if not module or module.split(".")[0] in JOINERS:
+        return TOP
+    fitting = [
+        (len(prefix), name)
+        for name, layer in LAYERS.items()
+        for prefix in layer.modules
+        if module == prefix or module.startswith(prefix + ".")
+    ]
+    return max(fitting)[1] if fitting else None
+
+
+def absolute_base(node: ast.ImportFrom, source: Source) -> str:
+    """The package that `from … import` starts from, with the dots of a relative import worked out."""
+    if node.level == 0:
+        return node.module or ""
+    package = [PACKAGE, *source.path.parent.parts[2:]]
+    kept = package[: len(package) - (node.level - 1)]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def named_modules(node: ast.AST, source: Source, modules: set[str]) -> Iterator[str]:
+    """Full names of the modules that one import statement loads, `if TYPE_CHECKING` or not."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = absolute_base(node, source)
+        for alias in node.names:
+            # `from headwater import errors` is an import of headwater.errors, not of everything headwater joins.
+            submodule = f"{base}.{alias.name}"
+            yield submodule if submodule in modules else base
+
+
+def find_imports(sources: list[Source]) -> Iterator[Import]:
+    modules = {f"{PACKAGE}.{module_name(source.path)}".rstrip(".") for source in sources}
+    for source in sources:
+        for node in ast.walk(source.tree):
+            for name in named_modules(node, source, modules):
+                if name == PACKAGE or name.startswith(PACKAGE + "."):
+                    place = source.at(getattr(node, "lineno", 0))
+                    yield Import(module_name(source.path), name[len(PACKAGE) + 1 :], place)
+
+
+def judge(found: Import) -> str | None:
+    """What is wrong with an import, or None."""
+    importer, imported = layer_of(found.importer), layer_of(found.imported)
+    if importer is None or imported is None or importer in (TOP, imported):
+        return None
+    allowed = LAYERS[importer].below
+    if imported in allowed:
+        return None
+    name = f"{PACKAGE}.{found.imported}".rstrip(".")
+    return (
+        f"{found.place}: {importer} may not import {name} ({imported}); it may import {', '.join(allowed) or 'nothing'}"
+    )
+
+
+def find_upward_imports(root: Path) -> list[str]:
+    imports = find_imports(parse_sources(root, f"src/{PACKAGE}"))
+    return [wrong for found in imports if (wrong := judge(found))]
+
+
+def find_homeless_modules(root: Path) -> list[str]:
+    modules = (module_name(source.path) for source in parse_sources(root, f"src/{PACKAGE}"))
+    return [f"{PACKAGE}.{module} has no layer: give it one in {__name__}" for module in modules if not layer_of(module)]
+
+
+def test_imports_point_down_only() -> None:
+    findings = find_upward_imports(ROOT)
+    assert not findings, report(findings)
+
+
+def test_every_module_has_a_layer() -> None:
+    findings = find_homeless_modules(ROOT)
+    assert not findings, report(findings)
+
+
+def test_every_layer_named_below_another_exists() -> None:
+    assert {name for layer in LAYERS.values() for name in layer.below} <= set(LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("importer", "statement", "named"),
+    [
+        ("model/lease.py", "from headwater.services.queues import Queues", "services"),
+        ("model/lease.py", "from ..log import committer", "log"),
+        ("model/__init__.py", "from .. import app", "top"),
+        ("model/lease.py", "import headwater", "top"),
+        ("stores/sqlite/store.py", "from headwater.wakeups import contract", "wakeups.contract"),
+        ("wakeups/inotify.py", "import headwater.stores.contract", "stores.contract"),
+        ("stores/contract.py", "from headwater.stores.sqlite import store", "stores"),
+        ("log/committer.py", "from headwater.stores.sqlite.store import SqliteStore", "stores"),
+        ("log/operations.py", "from headwater.log import committer", "log"),
+        ("services/queues.py", "def late():\n    from headwater.stores import open", "stores"),
+        ("services/queues.py", "if TYPE_CHECKING:\n    from headwater.doors import wire", "doors"),
+        ("doors/queues.py", "from headwater.worker import supervisor", "worker"),
+    ],
+)
+def test_a_planted_upward_import_is_caught(tmp_path: Path, importer: str, statement: str, named: str) -> None:
+    modules = ("app", "log/committer", "stores/open", "stores/contract", "stores/sqlite/store", "wakeups/contract")
+    plant(tmp_path, {f"src/headwater/{module}.py": "" for module in modules})
+    plant(tmp_path, {f"src/headwater/{importer}": statement})
+    findings = find_upward_imports(tmp_path)
+    assert len(findings) == 1
+    assert findings[0].startswith(f"src/headwater/{importer}:")
+    assert f"({named})" in findings[0]
+
+
+@pytest.mark.parametrize(
+    ("importer", "statement"),
+    [
+        ("config.py", "from headwater import errors"),
+        ("log/committer.py", "from headwater.stores.contract import Store"),
+        ("log/committer.py", "from .operations import Push"),
+        ("stores/sqlite/store.py", "from headwater.log.operations import Push"),
+        ("stores/sqlite/store.py", "from ..contract import Store"),
+        ("services/queues.py", "from headwater.log.committer import Committer"),
+        ("doors/queues.py", "import asyncio, headwater.services.queues"),
+        ("cli/serve.py", "from headwater.app import serve"),
+        ("app.py", "from headwater.stores.sqlite.store import SqliteStore"),
+        ("__init__.py", "from headwater.app import open"),
+    ],
+)
+def test_a_downward_import_is_left_alone(tmp_path: Path, importer: str, statement: str) -> None:
+    plant(tmp_path, {"src/headwater/errors.py": "", f"src/headwater/{importer}": statement})
+    assert find_upward_imports(tmp_path) == []
+
+
+def test_a_planted_module_without_a_layer_is_caught(tmp_path: Path) -> None:
+    plant(tmp_path, {"src/headwater/telemetry.py": "", "src/headwater/model/ring.py": ""})
+    assert [finding.split()[0] for finding in find_homeless_modules(tmp_path)] == ["headwater.telemetry"]
