@@ -1,0 +1,43 @@
+"""Headwater: one durable log in the database you have, and every way of drinking from it.
+
+>>> import headwater
+>>> async with headwater.open("headwater.db") as hw:
+...     await hw.queue("orders").push({"id": 7}, partition="customer-42")
+"""
+
+from msgspec import Raw
+
+from headwater.app import Headwater
+from headwater.app import open_headwater as open
+from headwater.config import Config, Durability
+from headwater.errors import HeadwaterError, LeaseLost, QueueFull, ResyncRequired, StoreError
+from headwater.model.queue import QueueOptions
+from headwater.services.consumption import Consumption
+from headwater.services.database import Database
+from headwater.services.messages import Message, Outgoing, Receipt
+from headwater.services.queue import Queue
+from headwater.services.transaction import Together
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Config",
+    "Consumption",
+    "Database",
+    "Durability",
+    "Headwater",
+    "HeadwaterError",
+    "LeaseLost",
+    "Message",
+    "Outgoing",
+    "Queue",
+    "QueueFull",
+    "QueueOptions",
+    "Raw",
+    "Receipt",
+    "ResyncRequired",
+    "StoreError",
+    "Together",
+    "__version__",
+    "open",
+]

@@ -1,0 +1,100 @@
+"""Joins everything: settings, store, committer, tail, services and chores. The only file that sees them all."""
+
+from types import TracebackType
+from typing import Any, Self
+
+from headwater.clock import Clock, SystemClock
+from headwater.config import Config, load_config
+from headwater.housekeeping.keeper import Keeper
+from headwater.log.committer import Committer
+from headwater.log.tail import Tail
+from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.database import Database
+from headwater.services.queues import Queues
+from headwater.stores.contract import Store
+from headwater.stores.open import open_store
+from headwater.wakeups.contract import Wakeup
+from headwater.wakeups.data_version import DataVersionWakeup
+from headwater.wakeups.inotify import InotifyWakeup, is_available
+
+
+class Headwater(Database):
+    """An open store and everything that drinks from it; itself the default database. Made by `headwater.open`."""
+
+    def __init__(self, store: Store, config: Config, clock: Clock, database: str) -> None:
+        self.store = store
+        self.config = config
+        self.clock = clock
+        self.tail = Tail(store)
+        self.committer = Committer(store, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
+        self.keeper = Keeper(store, self.committer, clock, config)
+        self.wakeup: Wakeup | None = None
+        self._running = False
+        super().__init__(Queues(store, self.committer, clock, config), database)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Open the store and begin to follow it."""
+        await self.store.open()
+        intentions = self.queues_service.intentions
+        self.committer.start()
+        self.tail.follow(intentions.touched)
+        self.tail.on_commit_elsewhere(intentions.committed_elsewhere)
+        self.wakeup = make_wakeup(self.store, self.config)
+        await self.tail.start(self.wakeup)
+        if self.config.housekeeping:
+            self.keeper.start()
+        self._running = True
+
+    async def close(self) -> None:
+        """Finish what was taken, then let go of the store."""
+        if not self._running:
+            return
+        self._running = False
+        await self.keeper.close()
+        await self.queues_service.intentions.close()
+        await self.committer.close()
+        await self.tail.close()
+        await self.store.close()
+
+    def database(self, name: str) -> Database:
+        """The queues of another tenant in the same store."""
+        return Database(self.queues_service, name)
+
+
+def open_headwater(
+    store: str = "headwater.db",
+    *,
+    database: str = DATABASE_DEFAULT,
+    adopt: bool = False,
+    create: bool = True,
+    clock: Clock | None = None,
+    **settings: Any,
+) -> Headwater:
+    """A Headwater over the store at `store`: a path, or a URL. Use it with `async with`.
+
+    `settings` are those of `headwater.Config`; `HEADWATER_*` variables give the defaults. `adopt` adds Headwater's
+    tables to a file that has tables of your own application; without `create` a missing file is an error.
+
+    >>> async with headwater.open("headwater.db") as hw:
+    ...     await hw.queue("orders").push({"id": 7})
+    """
+    config = load_config(**settings)
+    clock = clock or SystemClock()
+    return Headwater(open_store(store, config, clock, adopt=adopt, create=create), config, clock, database)
+
+
+def make_wakeup(store: Store, config: Config) -> Wakeup:
+    """The best way to learn of others' commits that this system and store have."""
+    wal = store.traits.wal_path
+    if config.wakeup != "data_version" and wal is not None and (config.wakeup == "inotify" or is_available()):
+        return InotifyWakeup(wal)
+    return DataVersionWakeup()

@@ -1,0 +1,106 @@
+"""Settings: read once, checked at once, passed on as a value. Every bound has a default and a unit in its name."""
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from headwater.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "HEADWATER_"
+KIB = 1_024
+MIB = 1_024 * KIB
+
+
+class Durability(StrEnum):
+    """What an answer promises: on stable storage, committed but not synced, or only taken."""
+
+    SYNCED = "synced"
+    WRITTEN = "written"
+    MEMORY = "memory"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set for one open store."""
+
+    durability: Durability = Durability.SYNCED
+    """What answers promise unless a call asks for something else."""
+    record_bytes_max: int = 256 * KIB
+    """The largest payload."""
+    batch_max: int = 1_000
+    """The most records in one push or pop."""
+    batch_bytes_max: int = 16 * MIB
+    """The most bytes in one push."""
+    wait_seconds_max: float = 60.0
+    """The longest a pop may wait."""
+    waiters_max: int = 10_000
+    """The most pops that may wait at once."""
+    pending_max: int = 100_000
+    """The most operations that may wait for a commit at once."""
+    lock_wait_seconds: float = 10.0
+    """How long a commit waits for other programs that hold the write lock."""
+    cache_bytes: int = 16 * MIB
+    """The database's page cache."""
+    wal_bytes_max: int = 64 * MIB
+    """The write-ahead log is made to start over beyond this size."""
+    deduplication_ids_max: int = 400_000
+    """The most transaction ids remembered at once, over all queues."""
+    wakeup: str = "auto"
+    """How other processes' commits are noticed: auto, inotify or data_version."""
+    housekeeping: bool = True
+    """Whether this process does chores (retention, expired leases, checkpoints)."""
+    housekeeping_seconds: float = 30.0
+    """Between two rounds of chores."""
+    idempotency_seconds: float = 86_400.0
+    """How long the answer for an idempotency key is kept."""
+    encryption_key: str = ""
+    """64 hexadecimal digits; needed by queues with `encrypted`."""
+
+    def __repr__(self) -> str:
+        shown = {**msgspec.structs.asdict(self), "encryption_key": "***" if self.encryption_key else ""}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+_positive = (
+    "record_bytes_max",
+    "batch_max",
+    "batch_bytes_max",
+    "waiters_max",
+    "pending_max",
+    "cache_bytes",
+    "wal_bytes_max",
+    "deduplication_ids_max",
+    "housekeeping_seconds",
+    "lock_wait_seconds",
+)
+
+
+def load_config(environment: Mapping[str, str] | None = None, **settings: Any) -> Config:
+    """The settings from `HEADWATER_*` variables, with those given by name laid over them."""
+    source = os.environ if environment is None else environment
+    names = Config.__struct_fields__
+    unknown = sorted(set(settings) - set(names))
+    if unknown:
+        raise ConfigError(f"no such setting: {', '.join(unknown)}; there are {', '.join(names)}")
+    found = {
+        name: source[ENVIRONMENT_PREFIX + name.upper()] for name in names if ENVIRONMENT_PREFIX + name.upper() in source
+    }
+    try:
+        config = msgspec.convert({**found, **settings}, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"setting: {error}") from error
+    _check(config)
+    return config
+
+
+def _check(config: Config) -> None:
+    for name in _positive:
+        if getattr(config, name) <= 0:
+            raise ConfigError(f"{name} must be above 0; got {getattr(config, name)!r}")
+    if config.wakeup not in ("auto", "inotify", "data_version"):
+        raise ConfigError(f"wakeup must be auto, inotify or data_version; got {config.wakeup!r}")
+    key = config.encryption_key
+    if key and (len(key) != 64 or not all(letter in "0123456789abcdefABCDEF" for letter in key)):
+        raise ConfigError("encryption_key must be 64 hexadecimal digits (256 bit)")

@@ -1,0 +1,182 @@
+"""Every error a caller can meet, in one family.
+
+    HeadwaterError
+    ├── InvalidInput          the request itself is wrong; nothing changed
+    │   ├── InvalidName
+    │   ├── InvalidOption
+    │   ├── InvalidPayload
+    │   └── TooLarge
+    ├── QueueError            the request was understood, the state of a queue speaks against it
+    │   ├── QueueMissing
+    │   ├── QueueFull
+    │   ├── LeaseLost
+    │   ├── UnknownRecord
+    │   └── ResyncRequired
+    ├── StoreError            the database did not take it
+    │   ├── StoreBusy
+    │   ├── StoreFull
+    │   ├── StoreFailed
+    │   ├── StoreDamaged
+    │   ├── StoreForeign
+    │   ├── StoreNewer
+    │   ├── StoreMissing
+    │   └── EncryptionKeyMissing
+    ├── Overloaded            too much waits already; come back later
+    ├── Closed                this handle was closed
+    └── ConfigError           a setting is wrong; the message names the key
+
+A leaf exists for each thing a caller can do about it. `code` is stable and travels over every wire; `retryable` says
+whether the same request can succeed later without anybody changing it.
+"""
+
+from typing import ClassVar
+
+
+class HeadwaterError(Exception):
+    """Anything Headwater refuses or fails to do."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+
+class InvalidInput(HeadwaterError):
+    """The request is wrong in itself; nothing was changed."""
+
+    code = "invalid_input"
+
+
+class InvalidName(InvalidInput):
+    """A queue, partition, group, database or other name has characters or a length that names may not have."""
+
+    code = "invalid_name"
+
+
+class InvalidOption(InvalidInput):
+    """An option is unknown, of the wrong type or outside its bounds."""
+
+    code = "invalid_option"
+
+
+class InvalidPayload(InvalidInput):
+    """The payload cannot be written as JSON, or bytes given as JSON are not."""
+
+    code = "invalid_payload"
+
+
+class TooLarge(InvalidInput):
+    """A record or a batch is over its limit; the message names the limit."""
+
+    code = "too_large"
+
+
+class QueueError(HeadwaterError):
+    """The state of a queue speaks against the request."""
+
+    code = "queue_error"
+
+
+class QueueMissing(QueueError):
+    """No such queue, group, partition or dead letter in this database."""
+
+    code = "not_found"
+
+
+class QueueFull(QueueError):
+    """The queue holds as many waiting records as its `size_max` allows; consume some, then push again."""
+
+    code = "queue_full"
+    retryable = True
+
+
+class LeaseLost(QueueError):
+    """The lease ran out or another consumer holds these records now; drop the batch and pop again."""
+
+    code = "lease_lost"
+
+
+class UnknownRecord(QueueError):
+    """The lease is alive but does not cover this record, or the record was settled before."""
+
+    code = "unknown_record"
+
+
+class ResyncRequired(QueueError):
+    """Retention has dropped records after this position; read a fresh snapshot or seek, then go on."""
+
+    code = "resync-required"
+
+
+class StoreError(HeadwaterError):
+    """The database did not take the operation."""
+
+    code = "store_error"
+
+
+class StoreBusy(StoreError):
+    """Another program held the write lock for longer than the time allowed."""
+
+    code = "store_busy"
+    retryable = True
+
+
+class StoreFull(StoreError):
+    """No space is left; nothing of this commit was kept."""
+
+    code = "store_full"
+    retryable = True
+
+
+class StoreFailed(StoreError):
+    """The disk or the database failed; whether this commit was kept is not known until the store is read again."""
+
+    code = "store_failed"
+    retryable = True
+
+
+class StoreDamaged(StoreError):
+    """The file is not what a database file must be. It was left as it is."""
+
+    code = "store_damaged"
+
+
+class StoreForeign(StoreError):
+    """The file belongs to another program. It was left as it is."""
+
+    code = "store_foreign"
+
+
+class StoreNewer(StoreError):
+    """The file was written by a newer Headwater; upgrade this one."""
+
+    code = "store_newer"
+
+
+class StoreMissing(StoreError):
+    """There is no store at this place, and this call does not make one."""
+
+    code = "store_missing"
+
+
+class EncryptionKeyMissing(StoreError):
+    """The queue is encrypted and no key, or not the right key, was given."""
+
+    code = "encryption_key"
+
+
+class Overloaded(HeadwaterError):
+    """More operations or waiters are pending than the limit allows; slow down and try again."""
+
+    code = "overloaded"
+    retryable = True
+
+
+class Closed(HeadwaterError):
+    """This Headwater was closed."""
+
+    code = "closed"
+
+
+class ConfigError(HeadwaterError):
+    """A setting is wrong; the message names the key, what was expected and what came."""
+
+    code = "config"

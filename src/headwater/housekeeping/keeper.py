@@ -1,0 +1,80 @@
+"""Runs the chores, each in a task of its own: an error is told and counted, and the chore goes on."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from headwater.clock import Clock
+from headwater.config import Config
+from headwater.errors import Closed
+from headwater.housekeeping.checkpointer import Checkpointer
+from headwater.housekeeping.forgetter import Forgetter
+from headwater.housekeeping.lease_reaper import LeaseReaper
+from headwater.housekeeping.retainer import Retainer
+from headwater.housekeeping.vacuum import Vacuum
+from headwater.log.committer import Committer
+from headwater.stores.contract import Store
+
+log = logging.getLogger(__name__)
+
+ERROR_PAUSE_SECONDS = 1.0
+
+
+class Chore(Protocol):
+    """Something to be done again and again."""
+
+    name: str
+
+    async def wait(self) -> None:
+        """Until it is time."""
+        ...
+
+    async def run(self) -> int:
+        """Do it; how many things were done."""
+        ...
+
+
+class Keeper:
+    """All chores of a process."""
+
+    def __init__(self, store: Store, committer: Committer, clock: Clock, config: Config) -> None:
+        self.chores: list[Chore] = [
+            Retainer(committer, config),
+            LeaseReaper(committer, config),
+            Forgetter(committer, clock, config),
+            Checkpointer(store),
+            Vacuum(store, config),
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+        self.errors: dict[str, int] = {chore.name: 0 for chore in self.chores}
+        self.done: dict[str, int] = {chore.name: 0 for chore in self.chores}
+
+    def start(self) -> None:
+        """Begin, on the running event loop."""
+        self._tasks = [
+            asyncio.get_running_loop().create_task(self._repeat(chore), name=f"headwater-{chore.name}")
+            for chore in self.chores
+        ]
+
+    async def close(self) -> None:
+        """Stop between two bites."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _repeat(self, chore: Chore) -> None:
+        while True:
+            await chore.wait()
+            try:
+                count = await chore.run()
+            except Closed:
+                return
+            except Exception:
+                self.errors[chore.name] += 1
+                log.exception("chore %s failed; it goes on", chore.name)
+                await asyncio.sleep(ERROR_PAUSE_SECONDS)
+                continue
+            self.done[chore.name] += count
+            if count:
+                log.debug("chore %s: %d", chore.name, count)

@@ -1,0 +1,201 @@
+"""Group commit: everyone who waits shares one transaction and one wait for the disk.
+
+    submit ─► pending ─► store.apply ─► answers that asked for less than durable
+                              │
+                              └───────► store.make_durable ─► the other answers
+
+While the disk is busy, operations gather; they go in with the next commit. Only an operation that does not need the
+disk makes a commit start meanwhile. `memory` is answered when it is taken; `written` when it is committed; `synced`, the
+default, when it survives power loss. Every answer says which level it reached.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import Clock
+from headwater.config import Durability
+from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed
+from headwater.log.operations import Commit, Operation
+from headwater.stores.contract import Store
+
+log = logging.getLogger(__name__)
+
+COMMIT_OPERATIONS_MAX = 4_096
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What an operation came to, and how safe that is. In memory there is no result yet."""
+
+    result: Any
+    durability: Durability
+
+
+class _Submission:
+    """An operation on its way."""
+
+    __slots__ = ("answer", "durability", "operation", "result")
+
+    def __init__(self, operation: Operation, durability: Durability, answer: asyncio.Future[Answer]) -> None:
+        self.operation = operation
+        self.durability = durability
+        self.answer = answer
+        self.result: Any = None
+
+    def settle(self, durability: Durability) -> None:
+        """Give the caller the answer, unless nobody waits for it any more."""
+        if self.answer.done():
+            return
+        if isinstance(self.result, HeadwaterError):
+            self.answer.set_exception(self.result)
+        else:
+            self.answer.set_result(Answer(self.result, durability))
+
+    def fail(self, error: BaseException) -> None:
+        """Give the caller an error."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Committer:
+    """Takes operations from any number of callers on one event loop."""
+
+    def __init__(
+        self, store: Store, clock: Clock, *, pending_max: int, on_commit: Callable[[Commit], None] = lambda _: None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._pending_max = pending_max
+        self._on_commit = on_commit
+        self._pending: list[_Submission] = []
+        self._unsynced: list[_Submission] = []
+        self._syncing: list[_Submission] = []
+        self._urgent = False
+        self._broken = False
+        self._wake: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self.commits = 0
+        self.syncs = 0
+
+    def start(self) -> None:
+        """Begin to commit, on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name="headwater-committer")
+
+    async def close(self) -> None:
+        """Finish what was taken, then stop."""
+        self._closing = True
+        self._rouse()
+        if self._task is not None:
+            await self._task
+
+    def submit(self, operation: Operation, durability: Durability = Durability.SYNCED) -> asyncio.Future[Answer]:
+        """Hand in an operation; await what it came to."""
+        if self._closing or self._task is None:
+            raise Closed("Headwater is closed")
+        if len(self._pending) >= self._pending_max:
+            raise Overloaded(f"{self._pending_max:,} operations wait already; slow down and try again")
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        submission = _Submission(operation, durability, answer)
+        self._pending.append(submission)
+        if durability is not Durability.SYNCED:
+            self._urgent = True
+            if durability is Durability.MEMORY:
+                submission.settle(Durability.MEMORY)
+        if self._wake is not None and (self._urgent or not self._syncing):
+            self._rouse()
+        return answer
+
+    def submit_all(
+        self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
+    ) -> list[asyncio.Future[Answer]]:
+        """Hand in operations that go into the same commit. Each is answered for itself."""
+        return [self.submit(operation, durability) for operation in operations]
+
+    # ── the loop ──
+
+    async def _run(self) -> None:
+        while True:
+            if self._pending and (self._urgent or self._closing or not self._syncing):
+                await self._commit(self._take())
+            elif self._closing and not self._syncing and not self._pending:
+                return
+            else:
+                self._wake = self._loop.create_future()
+                await self._wake
+                self._wake = None
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def _take(self) -> list[_Submission]:
+        batch = self._pending[:COMMIT_OPERATIONS_MAX]
+        self._pending = self._pending[COMMIT_OPERATIONS_MAX:]
+        self._urgent = any(waiting.durability is not Durability.SYNCED for waiting in self._pending)
+        return batch
+
+    async def _commit(self, batch: list[_Submission]) -> None:
+        try:
+            if self._broken:
+                await self._store.recover()
+                self._broken = False
+            commit = await self._store.apply([submission.operation for submission in batch], self._clock.now())
+        except Exception as error:
+            if not isinstance(error, HeadwaterError):
+                log.exception("a commit failed")
+            for submission in batch:
+                submission.fail(error)
+            return
+        self.commits += 1
+        self._answer(batch, commit)
+        self._on_commit(commit)
+
+    def _answer(self, batch: list[_Submission], commit: Commit) -> None:
+        """Answer those that need no more, and queue the others for the disk."""
+        for submission, result in zip(batch, commit.results, strict=True):
+            submission.result = result
+            if not commit.wrote:
+                submission.settle(submission.durability)
+            elif submission.durability is Durability.SYNCED:
+                self._unsynced.append(submission)
+            else:
+                submission.settle(Durability.WRITTEN)
+        if self._unsynced and not self._syncing:
+            self._sync()
+
+    def _sync(self) -> None:
+        self._syncing, self._unsynced = self._unsynced, []
+        self.syncs += 1
+        done = self._store.make_durable(len(self._syncing))
+        if done.done():
+            self._synced(done)
+        else:
+            done.add_done_callback(self._synced)
+
+    def _synced(self, done: asyncio.Future[None]) -> None:
+        synced, self._syncing = self._syncing, []
+        error = done.exception()
+        if error is not None:
+            self._lose(synced, error)
+            return
+        for submission in synced:
+            submission.settle(Durability.SYNCED)
+        if self._unsynced:
+            self._sync()
+        if self._pending or self._closing:
+            self._rouse()
+
+    def _lose(self, synced: list[_Submission], error: BaseException) -> None:
+        """The disk refused: nobody is told success, and nothing is taken until the store has recovered."""
+        log.error("the disk refused to make a commit durable: %s", error)
+        self._broken = True
+        unsure = StoreFailed(f"the disk refused to make this commit durable ({error}); whether it holds is not known")
+        for submission in [*synced, *self._unsynced]:
+            submission.fail(unsure)
+        self._unsynced = []
+        self._rouse()

@@ -1,0 +1,324 @@
+"""Everything that can be asked of the log, as plain data, and what is answered.
+
+A service makes an operation; the committer gathers those that wait; a store applies them in one transaction. An
+operation that fails is answered with an error from `errors.py` and leaves no trace; its neighbours are not touched.
+`key` makes an operation idempotent: the second one with the same key gets the answer of the first.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import HeadwaterError
+from headwater.model.cursor import Outcome
+from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
+from headwater.model.queue import QueueOptions
+from headwater.model.record import Record
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What all operations have: the database (tenant) they act in, and an idempotency key."""
+
+    database: str = DATABASE_DEFAULT
+    key: str = ""
+
+
+# ── queues ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Configure(Operation, frozen=True, kw_only=True):
+    """Make a queue, or change its options; options that are not named keep their value."""
+
+    queue: str
+    namespace: str | None = None
+    task: str | None = None
+    options: dict[str, Any] = {}
+
+
+class Configured(msgspec.Struct, frozen=True):
+    """A queue as it stands now."""
+
+    queue: str
+    namespace: str
+    task: str
+    options: QueueOptions
+
+
+class DeleteQueue(Operation, frozen=True, kw_only=True):
+    """Remove a queue with its records, groups and dead letters."""
+
+    queue: str
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """How many things of the kind that was asked for are gone."""
+
+    count: int
+
+
+# ── records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Push(Operation, frozen=True, kw_only=True):
+    """Append records to one partition; queue and partition are made when they are new."""
+
+    queue: str
+    partition: str = PARTITION_DEFAULT
+    records: Sequence[Record]
+    encoded_bytes: int = 0
+    ttl_seconds: float | None = None
+
+
+class Pushed(msgspec.Struct, frozen=True, gc=False):
+    """Where the records are. `duplicates` maps the index of a record that was there before to its first offset."""
+
+    partition_id: PartitionId
+    first_offset: Offset
+    count: int
+    lsn: Lsn
+    written_at: Timestamp
+    duplicates: dict[int, Offset] = {}
+
+    def offsets(self) -> list[Offset]:
+        """The offset of every record of the push, in its order."""
+        if not self.duplicates:
+            return [Offset(self.first_offset + index) for index in range(self.count)]
+        fresh = iter(range(self.first_offset, self.first_offset + self.count))
+        total = self.count + len(self.duplicates)
+        return [self.duplicates[index] if index in self.duplicates else Offset(next(fresh)) for index in range(total)]
+
+
+class Pop(Operation, frozen=True, kw_only=True):
+    """Lease the next records of a partition, of any partition of a queue, or of any queue of a namespace and task."""
+
+    group: str = GROUP_DEFAULT
+    queue: str = ""
+    partition: str = ""
+    namespace: str = ""
+    task: str = ""
+    batch: int = 1
+    partitions: int = 1
+    lease_seconds: float | None = None
+    auto_ack: bool = False
+    subscribe: str = "all"
+    since: Timestamp | None = None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Records of one partition under one lease, or handed over for good when `token` is 0.
+
+    `lost` counts records before these that retention dropped before this group could read them.
+    """
+
+    queue: str
+    partition: str
+    partition_id: PartitionId
+    group: str
+    token: int
+    lease_until: Timestamp
+    attempts: int
+    offsets: list[Offset]
+    written_at: list[Timestamp]
+    lsns: list[Lsn]
+    records: list[Record]
+    lost: int = 0
+
+
+class Popped(msgspec.Struct, frozen=True):
+    """What a pop got; when nothing, `ready_at` says when something that is known now may become free."""
+
+    batches: list[Batch] = []
+    ready_at: Timestamp | None = None
+
+
+class Ack(Operation, frozen=True, kw_only=True):
+    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed."""
+
+    partition_id: PartitionId
+    group: str = GROUP_DEFAULT
+    token: int
+    offsets: Sequence[int] = ()
+    outcomes: dict[int | str, Outcome] | None = None
+    errors: dict[int | str, str] | None = None
+
+
+class Acked(msgspec.Struct, frozen=True, gc=False):
+    """The lease after a report: whether it ended, which records went to the dead letters, what waits behind."""
+
+    lease_ended: bool
+    buried: tuple[int, ...] = ()
+    waiting: bool = False
+
+
+class Extend(Operation, frozen=True, kw_only=True):
+    """Keep a lease for `seconds` from now; None takes the queue's lease time."""
+
+    partition_id: PartitionId
+    group: str = GROUP_DEFAULT
+    token: int
+    seconds: float | None = None
+
+
+class Extended(msgspec.Struct, frozen=True):
+    """Until when the lease holds now."""
+
+    lease_until: Timestamp
+
+
+class Seek(Operation, frozen=True, kw_only=True):
+    """Move a group to the beginning or end of a queue, to a time, or to an offset of one partition."""
+
+    queue: str
+    group: str = GROUP_DEFAULT
+    partition: str = ""
+    to: str = "end"
+    timestamp: Timestamp | None = None
+    offset: Offset | None = None
+
+
+class Sought(msgspec.Struct, frozen=True):
+    """How many partitions the group was moved in."""
+
+    partitions: int
+
+
+class DeleteGroup(Operation, frozen=True, kw_only=True):
+    """Forget a consumer group: of one queue, or of all queues of the database."""
+
+    group: str
+    queue: str = ""
+
+
+# ── dead letters, traces ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Requeue(Operation, frozen=True, kw_only=True):
+    """Push dead letters back to the partition they came from; all of the queue when no ids are given."""
+
+    queue: str
+    ids: Sequence[int] = ()
+    limit: int = 1_000
+
+
+class Requeued(msgspec.Struct, frozen=True):
+    """How many went back."""
+
+    count: int
+
+
+class Purge(Operation, frozen=True, kw_only=True):
+    """Drop dead letters for good; all of the queue when no ids are given."""
+
+    queue: str
+    ids: Sequence[int] = ()
+    limit: int = 1_000
+
+
+class Trace(Operation, frozen=True, kw_only=True):
+    """Note an event in the life of a record."""
+
+    partition_id: PartitionId
+    transaction_id: str
+    group: str = GROUP_DEFAULT
+    names: Sequence[str] = ()
+    event: str = "info"
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """How many rows the event took: one for each name, at least one."""
+
+    count: int
+
+
+# ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Transaction(Operation, frozen=True, kw_only=True):
+    """Operations that take effect together or not at all. `leases` must be alive: (partition, group, token)."""
+
+    operations: Sequence[Operation]
+    leases: Sequence[tuple[PartitionId, str, int]] = ()
+
+
+class Transacted(msgspec.Struct, frozen=True):
+    """The answers, in the order of the operations."""
+
+    results: list[Any]
+
+
+# ── chores: what housekeeping asks of the log, in bites, so that nobody waits long ─────────────────────────────────────
+
+
+class Retain(Operation, frozen=True, kw_only=True):
+    """Drop segments whose time is over, looking at partitions after `after`, `limit` of them."""
+
+    after: PartitionId = PartitionId(0)
+    limit: int = 500
+
+
+class Retained(msgspec.Struct, frozen=True):
+    """What was dropped, and the partition to go on after (0: the round is complete)."""
+
+    segments: int
+    records: int
+    after: PartitionId
+
+
+class Reap(Operation, frozen=True, kw_only=True):
+    """End leases that ran out, so that their records are free without anybody asking for them."""
+
+    limit: int = 500
+
+
+class Reaped(msgspec.Struct, frozen=True):
+    """How many leases were ended, how many records went to the dead letters."""
+
+    leases: int
+    buried: int
+
+
+class Forget(Operation, frozen=True, kw_only=True):
+    """Drop idempotency keys and traces older than `before`."""
+
+    before: Timestamp
+    limit: int = 5_000
+
+
+class Touch(msgspec.Struct, frozen=True, gc=False):
+    """One segment that a commit added: enough to know whom to wake, without its records."""
+
+    lsn: Lsn
+    partition_id: PartitionId
+    first_offset: Offset
+    count: int
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What one transaction did: an answer or an error for each operation, and the segments it added."""
+
+    results: list[Any]
+    touched: list[Touch]
+    wrote: bool
+    failed: type[HeadwaterError] | None = None
+
+
+RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
+    Configure: Configured,
+    DeleteQueue: Deleted,
+    Push: Pushed,
+    Pop: Popped,
+    Ack: Acked,
+    Extend: Extended,
+    Seek: Sought,
+    DeleteGroup: Deleted,
+    Requeue: Requeued,
+    Purge: Deleted,
+    Trace: Traced,
+    Transaction: Transacted,
+    Retain: Retained,
+    Reap: Reaped,
+    Forget: Deleted,
+}

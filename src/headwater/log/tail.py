@@ -1,0 +1,110 @@
+"""One tail per process: wakes, asks once what is new after its LSN, and tells everybody who follows.
+
+Commits of this process are handed over directly; those of others are found by looking at the store. Either way each
+segment is told once, in LSN order. Whoever subscribes does so before it reads, or a commit in between is missed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from headwater.log.operations import Commit, Touch
+from headwater.model.names import Lsn
+from headwater.stores.contract import Store
+from headwater.wakeups.contract import Wakeup
+
+log = logging.getLogger(__name__)
+
+LOOK_LIMIT = 1_000
+
+Follower = Callable[[Sequence[Touch]], None]
+
+
+class Tail:
+    """Follows the log from its end at the time of `start`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._wakeup: Wakeup | None = None
+        self._followers: list[Follower] = []
+        self._elsewhere: list[Callable[[], None]] = []
+        self._looking: asyncio.Task[None] | None = None
+        self._look_again = False
+        self._closed = False
+        self.position = Lsn(0)
+        self.looks = 0
+        self.useful_looks = 0
+
+    async def start(self, wakeup: Wakeup) -> None:
+        """Begin to listen, then find the end of the log: in this order nothing is missed."""
+        self._wakeup = wakeup
+        wakeup.start(self._woken)
+        self.position = await self._store.last_lsn()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        self._closed = True
+        if self._wakeup is not None:
+            self._wakeup.close()
+        if self._looking is not None:
+            await self._looking
+
+    def follow(self, follower: Follower) -> Callable[[], None]:
+        """Call `follower` with new segments, from now on; returns what ends that."""
+        self._followers.append(follower)
+        return lambda: self._followers.remove(follower)
+
+    def on_commit_elsewhere(self, notice: Callable[[], None]) -> None:
+        """Call `notice` when another process has committed, whatever it was."""
+        self._elsewhere.append(notice)
+
+    def committed(self, commit: Commit) -> None:
+        """This process has committed: no need to ask, unless somebody else's segments lie before ours."""
+        if not commit.touched:
+            return
+        if commit.touched[0].lsn == self.position + 1 and self._looking is None:
+            self._tell(commit.touched)
+        elif commit.touched[-1].lsn > self.position:
+            self._look()
+
+    def _woken(self) -> bool:
+        if self._closed or not self._store.changed_elsewhere():
+            return False
+        self._look()
+        for notice in self._elsewhere:
+            notice()
+        return True
+
+    def _look(self) -> None:
+        if self._looking is not None:
+            self._look_again = True
+            return
+        self._looking = asyncio.get_running_loop().create_task(self._read_new(), name="headwater-tail")
+
+    async def _read_new(self) -> None:
+        """Ask until nothing is new. An error is told and ends only this look: the next wake asks again."""
+        try:
+            while not self._closed:
+                self._look_again = False
+                self.looks += 1
+                touched = await self._store.touched(self.position, LOOK_LIMIT)
+                if touched:
+                    self.useful_looks += 1
+                    self._tell(touched)
+                if not self._look_again and len(touched) < LOOK_LIMIT:
+                    return
+        except Exception:
+            log.exception("the tail could not read the log; it tries again at the next wake-up")
+        finally:
+            self._looking = None
+
+    def _tell(self, touched: Sequence[Touch]) -> None:
+        fresh = [touch for touch in touched if touch.lsn > self.position]
+        if not fresh:
+            return
+        self.position = fresh[-1].lsn
+        for follower in list(self._followers):
+            try:
+                follower(fresh)
+            except Exception:
+                log.exception("a follower of the tail failed")

@@ -1,0 +1,200 @@
+"""A group's position in one partition, and the rules of its lease. Every store keeps cursors; none has rules of its own.
+
+    idle ──push──► ready ──pop──► leased ──all settled──► idle or ready
+                     ▲              │ some failed, released, or the lease ran out
+                     └──────────────┘
+
+One lease covers the records from `position` to `leased_to`. Records may be settled in any order: `settled` holds those
+beyond the position, `failed` those that come back. An attempt is counted when records are leased, so that a record
+that kills its consumer is counted too. When a lease on several records runs out nobody knows which one was to blame:
+the cursor turns `cautious` and delivers them one at a time, so that only the guilty one ends in the dead letters.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from headwater.clock import SECOND
+from headwater.errors import LeaseLost, UnknownRecord
+from headwater.model.queue import QueueOptions
+
+
+class Outcome(StrEnum):
+    """What a consumer says of one record."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD = "dead"
+    RELEASED = "released"
+
+
+class Cursor(msgspec.Struct, frozen=True, gc=False):
+    """Where a group stands in a partition. `ready_at` is when a pop may look here: None means caught up."""
+
+    position: int = 0
+    settled: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    token: int = 0
+    lease_until: int | None = None
+    leased_to: int = 0
+    attempts: int = 0
+    retry_to: int = 0
+    cautious: bool = False
+    ready_at: int | None = None
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """What became of a cursor: its new state, the records that failed for good, and whether the lease has ended."""
+
+    cursor: Cursor
+    buried: tuple[int, ...] = ()
+    released: bool = True
+
+
+def deliverable(cursor: Cursor, batch: int) -> tuple[int, int | None]:
+    """How many records the next lease may cover, and the offset it must stop before (None: no bound).
+
+    Records that were delivered before are not mixed with new ones, so that one count of attempts holds for all.
+    """
+    if cursor.position >= cursor.retry_to:
+        return batch, None
+    return (1 if cursor.cautious else batch), cursor.retry_to
+
+
+def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cursor:
+    """The cursor with a fresh lease up to `leased_to`.
+
+    The token is taken from the clock when that is ahead: it still rises when the counter went back with a lost disk cache.
+    """
+    until = now + int(lease_seconds * SECOND)
+    return msgspec.structs.replace(
+        cursor,
+        token=max(cursor.token + 1, now),
+        lease_until=until,
+        leased_to=leased_to,
+        attempts=cursor.attempts + 1,
+        ready_at=until,
+    )
+
+
+def check_lease(cursor: Cursor, token: int, now: int) -> None:
+    """Raises unless `token` holds the live lease."""
+    if cursor.token != token or cursor.lease_until is None:
+        raise LeaseLost("another consumer holds these records now, or they were settled; drop the batch and pop again")
+    if cursor.lease_until <= now:
+        raise LeaseLost("the lease ran out; drop the batch and pop again")
+
+
+def expire(cursor: Cursor, options: QueueOptions, now: int) -> Settled:
+    """What becomes of a cursor whose lease ran out."""
+    outstanding = _outstanding(cursor)
+    if len(outstanding) == 1 and cursor.attempts > options.retry_limit:
+        passed = msgspec.structs.replace(cursor, settled=(*cursor.settled, outstanding[0]))
+        return Settled(_end_lease(passed, now), buried=tuple(outstanding))
+    suspect = msgspec.structs.replace(
+        cursor,
+        failed=(*cursor.failed, *outstanding),
+        retry_to=max(cursor.retry_to, cursor.leased_to),
+        cautious=cursor.cautious or len(outstanding) > 1,
+    )
+    return Settled(_end_lease(suspect, now))
+
+
+def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOptions, now: int) -> Settled:
+    """What becomes of a leased cursor when its holder reports on some or all of its records."""
+    outstanding = _outstanding(cursor)
+    _check_outstanding(outstanding, outcomes)
+    exhausted = cursor.attempts > options.retry_limit
+    buried = tuple(
+        offset
+        for offset, outcome in outcomes.items()
+        if outcome is Outcome.DEAD or (exhausted and outcome is Outcome.FAILED)
+    )
+    done = {offset for offset, outcome in outcomes.items() if outcome is Outcome.COMPLETED} | {*buried}
+    back = [offset for offset in outcomes if offset not in done]
+    failed = [offset for offset in back if outcomes[offset] is Outcome.FAILED]
+    head_unseen = outcomes.get(outstanding[0]) is Outcome.RELEASED
+    cursor = msgspec.structs.replace(
+        cursor,
+        settled=(*cursor.settled, *done),
+        failed=(*cursor.failed, *back),
+        retry_to=max(cursor.retry_to, *(offset + 1 for offset in failed)) if failed else cursor.retry_to,
+        attempts=cursor.attempts - 1 if head_unseen else cursor.attempts,
+    )
+    if len(outcomes) < len(outstanding):
+        return Settled(_advance(cursor), buried, released=False)
+    only_released = bool(back) and not failed
+    delay = 0 if only_released else int(options.retry_delay_seconds * SECOND)
+    return Settled(_end_lease(cursor, now, delay), buried)
+
+
+def settle_all(cursor: Cursor, now: int) -> Cursor:
+    """The cursor when its holder reports every record of the lease as completed: the common case, without sets."""
+    return msgspec.structs.replace(
+        cursor,
+        position=cursor.leased_to,
+        settled=(),
+        failed=(),
+        lease_until=None,
+        attempts=1 if cursor.leased_to < cursor.retry_to else 0,
+        cautious=cursor.cautious and cursor.leased_to < cursor.retry_to,
+        ready_at=now,
+    )
+
+
+def is_whole(cursor: Cursor, offsets: Sequence[int]) -> bool:
+    """Whether these are exactly the records of the lease, none settled or failed before."""
+    return (
+        not cursor.settled
+        and not cursor.failed
+        and len(offsets) == cursor.leased_to - cursor.position
+        and offsets[0] == cursor.position
+        and offsets[-1] == cursor.leased_to - 1
+    )
+
+
+def seek(cursor: Cursor, position: int, now: int) -> Cursor:
+    """The cursor moved to `position`. A live lease ends: its token is raised past."""
+    return Cursor(position=position, token=max(cursor.token + 1, now), ready_at=now)
+
+
+def _outstanding(cursor: Cursor) -> list[int]:
+    """The records of the lease that nobody has reported on yet."""
+    reported = {*cursor.settled, *cursor.failed}
+    return [offset for offset in range(cursor.position, cursor.leased_to) if offset not in reported]
+
+
+def _check_outstanding(outstanding: Sequence[int], outcomes: Mapping[int, Outcome]) -> None:
+    known = set(outstanding)
+    for offset in outcomes:
+        if offset not in known:
+            raise UnknownRecord(f"record {offset} is not in this lease or was settled before")
+
+
+def _advance(cursor: Cursor) -> Cursor:
+    """The cursor with its position moved over what is settled."""
+    settled = set(cursor.settled)
+    position = cursor.position
+    while position in settled:
+        settled.remove(position)
+        position += 1
+    return msgspec.structs.replace(cursor, position=position, settled=tuple(sorted(settled)))
+
+
+def _end_lease(cursor: Cursor, now: int, delay: int = 0) -> Cursor:
+    """The cursor once every record of its lease is reported: those that come back wait for `delay`."""
+    before = cursor.position
+    comes_back = bool(cursor.failed)
+    cursor = _advance(cursor)
+    again = cursor.position < cursor.retry_to
+    # Behind the record that was counted, others of the same range were delivered once and not counted one by one.
+    attempts = cursor.attempts if comes_back or cursor.position == before else 1
+    return msgspec.structs.replace(
+        cursor,
+        failed=(),
+        lease_until=None,
+        attempts=attempts if again else 0,
+        cautious=cursor.cautious and again,
+        ready_at=now + delay if comes_back else now,
+    )

@@ -1,0 +1,84 @@
+"""What a queue can be told: its options, their bounds and their defaults."""
+
+from typing import Any
+
+import msgspec
+
+from headwater.errors import InvalidOption
+
+DAY = 86_400
+YEARS_10 = 3_650 * DAY
+
+
+class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How one queue behaves. A zero time or size means "no limit" where a limit is meant, "at once" where a delay is."""
+
+    lease_seconds: float = 300.0
+    """How long a consumer may work on a batch before others get it."""
+    retry_limit: int = 3
+    """Deliveries after the first; then a failing record goes to the dead letters."""
+    retry_delay_seconds: float = 1.0
+    """How long a failed record waits before it is delivered again."""
+    dead_letters: bool = True
+    """Keep records that failed for good; without it they are dropped, and counted."""
+    priority: int = 0
+    """Between queues popped together by namespace and task: the higher one first."""
+    delay_seconds: float = 0.0
+    """How old a record must be before it is delivered."""
+    window_seconds: float = 0.0
+    """Hold a partition until it has been quiet for this long (at most ten times this long), to get fuller batches."""
+    retention_seconds: float = 0.0
+    """Drop records of this age, consumed or not."""
+    completed_retention_seconds: float = 7.0 * DAY
+    """Drop records of this age once every group has passed them."""
+    size_max: int = 0
+    """Refuse pushes while this many records wait for the slowest group."""
+    deduplication_seconds: float = 300.0
+    """How long a transaction id is remembered."""
+    compress_bytes_min: int = 65_536
+    """Segments from this size on are compressed with zstd; 0 leaves all as they are."""
+    encrypted: bool = False
+    """Keep records encrypted with AES-256-GCM under the key from the environment."""
+
+
+_bounds: dict[str, tuple[float, float]] = {
+    "lease_seconds": (0.001, 7 * DAY),
+    "retry_limit": (0, 1_000_000),
+    "retry_delay_seconds": (0, 7 * DAY),
+    "priority": (-1_000_000, 1_000_000),
+    "delay_seconds": (0, YEARS_10),
+    "window_seconds": (0, DAY),
+    "retention_seconds": (0, YEARS_10),
+    "completed_retention_seconds": (0, YEARS_10),
+    "size_max": (0, 2**53),
+    "deduplication_seconds": (0, 7 * DAY),
+    "compress_bytes_min": (0, 2**31),
+}
+
+OPTION_NAMES = tuple(QueueOptions.__struct_fields__)
+
+
+def merge_options(base: QueueOptions, changes: dict[str, Any]) -> QueueOptions:
+    """`base` with `changes` laid over it; an unknown name, a wrong type or a value out of bounds is an error."""
+    unknown = sorted(set(changes) - set(OPTION_NAMES))
+    if unknown:
+        raise InvalidOption(f"no such queue option: {', '.join(unknown)}; there are {', '.join(OPTION_NAMES)}")
+    try:
+        merged = msgspec.convert({**msgspec.structs.asdict(base), **changes}, QueueOptions)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(f"queue option: {error}") from error
+    for name, (low, high) in _bounds.items():
+        value = getattr(merged, name)
+        if not low <= value <= high:
+            raise InvalidOption(f"queue option {name} must be between {low:g} and {high:g}; got {value!r}")
+    return merged
+
+
+def encode_options(options: QueueOptions) -> str:
+    """The options as the store keeps them: only what differs from the defaults."""
+    return msgspec.json.encode(options).decode()
+
+
+def decode_options(text: str) -> QueueOptions:
+    """The options as the store kept them."""
+    return msgspec.json.decode(text, type=QueueOptions)

@@ -1,0 +1,77 @@
+"""One message, as it is pushed, kept and delivered.
+
+A record is kept as the JSON object that the wire carries, its payload untouched under `data`. Reading a record back
+decodes only this envelope; the payload stays bytes until somebody asks for it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.errors import InvalidPayload, TooLarge
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
+    """A payload with what its producer says about it. `timestamp` is set only when a record keeps an older time."""
+
+    data: msgspec.Raw
+    transaction_id: str = ""
+    trace_id: str = ""
+    type: str = ""
+    headers: dict[str, str] | None = None
+    producer_sub: str = ""
+    timestamp: int = 0
+
+
+_encoder = msgspec.json.Encoder()
+_record_list = msgspec.json.Decoder(list[Record])
+_ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
+
+
+def encode_payload(payload: Any, *, bytes_max: int) -> msgspec.Raw:
+    """Any JSON value as JSON bytes; `msgspec.Raw` is taken as JSON that is ready and goes through unread."""
+    if type(payload) is msgspec.Raw:
+        data = payload
+    else:
+        try:
+            data = msgspec.Raw(_encoder.encode(payload))
+        except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
+            raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
+    if len(memoryview(data)) > bytes_max:
+        raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {len(memoryview(data)):,}")
+    return data
+
+
+def check_json(data: bytes) -> msgspec.Raw:
+    """Bytes from outside, as a payload, once they are shown to be one JSON value."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidPayload(f"the payload is not JSON: {error}") from error
+    return msgspec.Raw(data)
+
+
+def decode_payload(data: msgspec.Raw) -> Any:
+    """The payload as Python values."""
+    return msgspec.json.decode(data)
+
+
+def encode_record(record: Record) -> bytes:
+    """The record as the log keeps it."""
+    return _encoder.encode(record)
+
+
+def join_records(encoded: Sequence[bytes]) -> bytes:
+    """The body of a segment: a JSON array of records."""
+    return b"[" + b",".join(encoded) + b"]"
+
+
+def split_records(body: bytes) -> list[Record]:
+    """The records of a segment's body."""
+    return _record_list.decode(body)
+
+
+def transaction_ids(body: bytes) -> list[str]:
+    """The transaction ids in a segment's body, '' where a record has none; the payloads are skipped over."""
+    return [identity.transactionId for identity in _ids_only.decode(body)]

@@ -1,0 +1,1 @@
+"""What the doors and the library offer, as operations on the log."""

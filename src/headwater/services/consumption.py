@@ -1,0 +1,192 @@
+"""The endless loop of a consumer: `async for message in queue.consume(group=…)`.
+
+A message is acked when the body ends, which is when the loop asks for the next one: the ack and the next pop share a
+commit. When the body raises, the message fails and the rest of its batch is given back. Leases are kept alive while the
+body runs. With `async with queue.consume() as messages:` around the loop, the dead letters get the body's own error.
+"""
+
+import asyncio
+import dis
+import logging
+import sys
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from headwater.clock import SECOND
+from headwater.errors import Closed, HeadwaterError, LeaseLost
+from headwater.log.committer import Answer
+from headwater.log.operations import Ack, Pop
+from headwater.model.cursor import Outcome
+from headwater.services.messages import Message, extension_of, messages_of
+
+if TYPE_CHECKING:
+    from headwater.services.queues import Queues
+
+log = logging.getLogger(__name__)
+
+ERROR_LENGTH_MAX = 4_096
+# A loop that is left by break or return drops its iterator with one of these; one that is left by an exception does not.
+_ordinary_exits = {"POP_TOP", "POP_ITER", "END_ASYNC_FOR"}
+
+
+class Consumption:
+    """Messages of one group, one after the other. An iterator, and a context manager around it."""
+
+    def __init__(self, queues: "Queues", operation: Pop) -> None:
+        self._queues = queues
+        self._operation = operation
+        self._messages: list[Message] = []
+        self._next = 0
+        self._heartbeat: _Heartbeat | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self._next >= len(self._messages):
+            await self._turn_over()
+        message = self._messages[self._next]
+        self._next += 1
+        return message
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose(error)
+
+    async def aclose(self, error: BaseException | None = None) -> None:
+        """Settle what is open: the current message is done, or failed with `error`; the rest of its batch goes back."""
+        report = self._last_report(error)
+        if report is not None:
+            await self._queues.settle([report])
+
+    # ── turning over: reports on the last batch, and the next one ──
+
+    async def _turn_over(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        report = self._last_report(None)
+        if report is None:
+            self._take(await self._queues.pop(self._operation))
+        else:
+            acked, popped = self._queues.pop_with([report], self._operation)
+            batches = (await popped).result.batches
+            self._take(messages_of(batches, self._operation.database))
+            self._check_ack(acked[0])
+        while not self._messages:
+            self._take(await self._queues.pop(self._operation, self._queues.config.wait_seconds_max))
+
+    def _take(self, messages: list[Message]) -> None:
+        self._messages = messages
+        self._next = 0
+        if messages and messages[0].token:
+            self._heartbeat = _Heartbeat(self._queues, messages[0])
+
+    def _check_ack(self, acked: asyncio.Future[Answer]) -> None:
+        """A lease that was lost meanwhile costs a second delivery, not the loop."""
+        error = acked.exception() if acked.done() else None
+        if isinstance(error, LeaseLost):
+            log.warning("a lease of group %s was lost before its ack: %s", self._operation.group, error)
+        elif error is not None:
+            raise error
+
+    def _last_report(self, error: BaseException | None, *, released: bool = False) -> Ack | None:
+        """What to say of the batch at hand; None when there is none. Afterwards there is none."""
+        messages, taken = self._messages, self._next
+        self._messages, self._next = [], 0
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+        if not messages or not messages[0].token or not taken:
+            return None
+        batch = messages[0].batch
+        about = {"database": self._operation.database, "partition_id": batch.partition_id, "group": batch.group}
+        offsets = [message.offset for message in messages]
+        if error is None and not released and taken == len(messages):
+            return Ack(**about, token=batch.token, offsets=offsets)
+        outcomes: dict[int | str, Outcome] = dict.fromkeys(offsets, Outcome.RELEASED)
+        outcomes.update(dict.fromkeys(offsets[: taken - 1], Outcome.COMPLETED))
+        current = offsets[taken - 1]
+        if error is not None:
+            outcomes[current] = Outcome.FAILED
+        elif not released:
+            outcomes[current] = Outcome.COMPLETED
+        errors: dict[int | str, str] | None = None if error is None else {current: _describe(error)}
+        return Ack(**about, token=batch.token, outcomes=outcomes, errors=errors)
+
+    # ── a loop that was simply left ──
+
+    def __del__(self) -> None:
+        if not self._messages or self._loop is None or self._loop.is_closed():
+            return
+        raised = _is_unwinding(sys._getframe(1))
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        self._loop.call_soon_threadsafe(_settle_later, self._detached(), raised, task)
+
+    def _detached(self) -> "Consumption":
+        """What is open, moved into an object of its own: this one is going away."""
+        heir = Consumption(self._queues, self._operation)
+        heir._messages, heir._next, heir._heartbeat = self._messages, self._next, self._heartbeat
+        self._messages, self._heartbeat = [], None
+        return heir
+
+
+class _Heartbeat:
+    """Keeps a lease alive: extends it whenever two thirds of it are left. Knows nothing of the loop it serves, so that
+    a loop that is left is noticed."""
+
+    def __init__(self, queues: "Queues", message: Message) -> None:
+        self._queues = queues
+        self._message = message
+        self._seconds = max((message.batch.lease_until - queues.clock.now()) / SECOND, 0.003)
+        self._arm()
+
+    def stop(self) -> None:
+        """Let the lease run out."""
+        self._timer.cancel()
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds / 3, self._beat)
+
+    def _beat(self) -> None:
+        try:
+            self._queues.submit_and_forget(extension_of(self._message, self._seconds))
+        except HeadwaterError as error:
+            log.warning("a lease could not be extended: %s", error)
+        self._arm()
+
+
+def _settle_later(heir: Consumption, raised: bool, task: "asyncio.Task[object] | None") -> None:
+    """Report for a loop that was left: done on break or return, failed when the body raised, back when cancelled."""
+    error: BaseException | None = None
+    cancelled = task is not None and (task.cancelled() or task.cancelling() > 0)
+    if raised and not cancelled:
+        error = task.exception() if task is not None and task.done() else None
+        error = error or RuntimeError("the body of the loop raised")
+    report = heir._last_report(error, released=cancelled)
+    if report is not None:
+        try:
+            heir._queues.submit_and_forget(report)
+        except Closed:
+            log.warning("a consumer was left after Headwater was closed; its lease runs out by itself")
+
+
+def _is_unwinding(frame: FrameType | None) -> bool:
+    """Whether `frame` lets go of its iterator because of an exception.
+
+    An ordinary exit from a loop executes an instruction that drops the iterator; an exception drops it while the frame
+    still stands at the instruction that raised.
+    """
+    if frame is None or frame.f_lasti < 0:
+        return False
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] not in _ordinary_exits
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]

@@ -1,0 +1,95 @@
+"""A database (tenant) of an open store: its queues, by name and together."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from headwater.config import Durability
+from headwater.errors import InvalidOption
+from headwater.log.operations import DeleteGroup, Pop, Push
+from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
+from headwater.services.checks import check_durability, check_text
+from headwater.services.messages import Message, Outgoing, Receipt, receipts
+from headwater.services.queue import Queue, pop_options
+from headwater.services.queues import Queues
+from headwater.services.transaction import Together
+from headwater.stores.contract import GroupStatus, QueueStatus
+
+
+class Database:
+    """The queues of one tenant."""
+
+    def __init__(self, queues: Queues, name: str) -> None:
+        self.queues_service = queues
+        self.name = check_name("database", name)
+
+    def queue(self, name: str) -> Queue:
+        """The queue of this name; it is made when it is first pushed to or configured."""
+        return Queue(self.queues_service, self.name, name)
+
+    async def push_all(
+        self, messages: Iterable[Outgoing], *, durability: Durability | str | None = None
+    ) -> list[Receipt]:
+        """Append messages to several queues and partitions in one commit; each `Outgoing` names its queue."""
+        lanes: dict[tuple[str, str], list[tuple[int, Outgoing]]] = {}
+        count = 0
+        for message in messages:
+            if not isinstance(message, Outgoing) or not message.queue:
+                raise InvalidOption("push_all takes headwater.Outgoing values that name their queue")
+            lane = (message.queue, message.partition or PARTITION_DEFAULT)
+            lanes.setdefault(lane, []).append((count, message))
+            count += 1
+        pushes = [
+            Push(
+                database=self.name,
+                queue=queue,
+                partition=partition,
+                records=[self.queues_service.record(message) for _, message in members],
+            )
+            for (queue, partition), members in lanes.items()
+        ]
+        answers = await self.queues_service.push(pushes, check_durability(durability)) if pushes else []
+        found: dict[int, Receipt] = {}
+        for push, members, (pushed, reached) in zip(pushes, lanes.values(), answers, strict=True):
+            for (index, _), receipt in zip(members, receipts(push, pushed, reached), strict=True):
+                found[index] = receipt
+        return [found[index] for index in range(count)]
+
+    async def pop(
+        self,
+        *,
+        namespace: str = "",
+        task: str = "",
+        group: str = GROUP_DEFAULT,
+        batch: int = 1,
+        wait: float = 0,
+        partitions: int = 1,
+        **options: Any,
+    ) -> list[Message]:
+        """Lease messages of any queue with this namespace and task, the queue of the highest priority first."""
+        operation = Pop(
+            database=self.name,
+            namespace=namespace,
+            task=task,
+            group=group,
+            batch=batch,
+            partitions=partitions,
+            **pop_options(options),
+        )
+        return await self.queues_service.pop(operation, wait)
+
+    def transaction(self, *, idempotency_key: str = "") -> Together:
+        """Pushes and reports that take effect together: `async with hw.transaction() as together: …`."""
+        return Together(self.queues_service, self.name, check_text("idempotency_key", idempotency_key))
+
+    async def queues(self) -> list[QueueStatus]:
+        """All queues with their sizes."""
+        return await self.queues_service.store.queues(self.name)
+
+    async def groups(self, queue: str = "") -> list[GroupStatus]:
+        """All consumer groups, or those of one queue."""
+        return await self.queues_service.store.groups(self.name, queue)
+
+    async def delete_group(self, group: str) -> int:
+        """Forget a consumer group in all queues; in how many it was."""
+        operation = DeleteGroup(database=self.name, group=check_name("group", group))
+        return int((await self.queues_service.run(operation)).count)

@@ -1,0 +1,330 @@
+"""Pops that wait: each is an intention in a registry, not a thread, a timer or a query of its own.
+
+Intentions with the same selection and group share a key. The tail says which partitions have something new; only the
+keys that could want it get a pop, at most one commit's worth at a time, oldest intention first, until one comes back
+empty. An answer is claimed by taking the intention out of the registry before anything is delivered, so a deadline and
+a delivery can never both answer. Whoever leaves early gets nothing; what was leased for them is given back at once.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import NamedTuple
+
+from headwater.clock import MILLISECOND, SECOND, Clock
+from headwater.errors import HeadwaterError, Overloaded
+from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
+from headwater.model.cursor import Outcome
+from headwater.stores.contract import Lane, Store
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE_SECONDS = 0.02
+POPS_AT_ONCE = 256
+DEADLINES_SPARE = 1_000
+
+
+class Key(NamedTuple):
+    """What intentions must have in common to be served together. A tuple: no two selections can look alike."""
+
+    database: str
+    queue: str
+    partition: str
+    namespace: str
+    task: str
+    group: str
+
+
+class _Intention:
+    """One waiting pop."""
+
+    __slots__ = ("answer", "deadline", "key", "operation")
+
+    def __init__(self, operation: Pop, key: Key, deadline: float, answer: asyncio.Future[Popped]) -> None:
+        self.operation = operation
+        self.key = key
+        self.deadline = deadline
+        self.answer = answer
+
+
+class _Line:
+    """The intentions of one key, oldest first."""
+
+    __slots__ = ("again", "busy", "timer", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, _Intention] = {}
+        self.busy = False
+        self.again = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Intentions:
+    """The registry of waiting pops of one process."""
+
+    def __init__(
+        self,
+        pop: Callable[[Sequence[Pop]], Sequence[Awaitable[Popped]]],
+        give_back: Callable[[Ack], None],
+        store: Store,
+        clock: Clock,
+        waiters_max: int,
+    ) -> None:
+        self._pop = pop
+        self._give_back = give_back
+        self._store = store
+        self._clock = clock
+        self._waiters_max = waiters_max
+        self._lines: dict[Key, _Line] = {}
+        # Keys that name a queue are found under it; those that name none are under "" of their database.
+        self._by_queue: dict[tuple[str, str], set[Key]] = {}
+        self._deadlines: list[tuple[float, int, Key]] = []
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._elsewhere_timer: asyncio.TimerHandle | None = None
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.count = 0
+
+    async def wait(self, operation: Pop, seconds: float) -> Popped:
+        """What the pop gets, as soon as there is something; nothing when the time is over."""
+        if self.count >= self._waiters_max:
+            raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
+        loop = asyncio.get_running_loop()
+        key = Key(
+            operation.database,
+            operation.queue,
+            operation.partition,
+            operation.namespace,
+            operation.task,
+            operation.group,
+        )
+        intention = _Intention(operation, key, loop.time() + seconds, loop.create_future())
+        number = next(self._numbers)
+        line = self._enter(number, intention)
+        self._serve(key, line)
+        try:
+            return await intention.answer
+        except asyncio.CancelledError:
+            self._leave(number, key)
+            if intention.answer.done() and not intention.answer.cancelled():
+                self._return(intention.answer.result().batches, key)
+            raise
+
+    def _return(self, batches: Sequence[Batch], key: Key) -> None:
+        """Give records back that nobody will work on, without burning an attempt."""
+        for batch in batches:
+            if batch.token:
+                self._give_back(release(batch, key.database))
+
+    # ── who is woken ──
+
+    def touched(self, touches: Sequence[Touch]) -> None:
+        """New segments: serve the keys that could want them."""
+        if self.count:
+            self._start(self._wake_touched(list(touches)))
+
+    def released(self, database: str, queue: str) -> None:
+        """A lease of this process ended with records left behind it."""
+        for key in (*self._by_queue.get((database, queue), ()), *self._by_queue.get((database, ""), ())):
+            self._serve(key, self._lines[key])
+
+    def committed_elsewhere(self) -> None:
+        """Another process has committed: a lease may have ended there. Looked at together, a little later."""
+        if self.count and self._elsewhere_timer is None:
+            loop = asyncio.get_running_loop()
+            self._elsewhere_timer = loop.call_later(ELSEWHERE_SECONDS, self._look_elsewhere)
+
+    def _look_elsewhere(self) -> None:
+        self._elsewhere_timer = None
+        self._start(self._serve_ready())
+
+    async def _serve_ready(self) -> None:
+        """Serve the keys that have something to lease: one question for all of them, without the write lock."""
+        keys = list(self._lines)
+        names = {(key.database, key.queue, key.group) for key in keys if key.queue}
+        ready = set(await self._store.ready(list(names), self._clock.now()))
+        for key in keys:
+            line = self._lines.get(key)
+            if line is not None and (not key.queue or (key.database, key.queue, key.group) in ready):
+                self._serve(key, line)
+
+    async def _wake_touched(self, touches: list[Touch]) -> None:
+        seen: set[tuple[str, str, str]] = set()
+        for partition_id in {touch.partition_id for touch in touches}:
+            lane = await self._store.lane(partition_id)
+            if lane is not None and (lane.database, lane.queue, lane.partition) not in seen:
+                seen.add((lane.database, lane.queue, lane.partition))
+                self._wake_lane(lane)
+
+    def _wake_lane(self, lane: Lane) -> None:
+        for key in list(self._by_queue.get((lane.database, lane.queue), ())):
+            if key.partition in ("", lane.partition):
+                self._serve(key, self._lines[key])
+        for key in list(self._by_queue.get((lane.database, ""), ())):
+            if key.namespace in ("", lane.namespace) and key.task in ("", lane.task):
+                self._serve(key, self._lines[key])
+
+    # ── serving ──
+
+    def _serve(self, key: Key, line: _Line) -> None:
+        """Pop for a key, unless a pop for it is under way: then once more after it."""
+        if line.busy:
+            line.again = True
+            return
+        if line.waiting:
+            line.busy = True
+            self._start(self._serve_line(key, line))
+
+    async def _serve_line(self, key: Key, line: _Line) -> None:
+        try:
+            while line.waiting:
+                line.again = False
+                chosen = list(itertools.islice(line.waiting.items(), POPS_AT_ONCE))
+                served, ready_at = await self._pop_for(chosen, key)
+                if served < len(chosen) and not line.again:
+                    self._look_later(key, line, ready_at)
+                    return
+        finally:
+            line.busy = False
+            if not line.waiting:
+                self._drop_line(key, line)
+
+    async def _pop_for(self, chosen: list[tuple[int, _Intention]], key: Key) -> tuple[int, int | None]:
+        """One pop for each of these intentions, in one commit. How many got something, and when more may be free."""
+        served = 0
+        ready_at: int | None = None
+        answers = self._pop([intention.operation for _, intention in chosen])
+        for (number, intention), answer in zip(chosen, answers, strict=True):
+            try:
+                popped = await answer
+            except HeadwaterError as error:
+                served += 1
+                if self._leave(number, key) and not intention.answer.done():
+                    intention.answer.set_exception(error)
+                continue
+            if not popped.batches:
+                ready_at = popped.ready_at if popped.ready_at is not None else ready_at
+                continue
+            served += 1
+            if self._leave(number, key) and not intention.answer.done():
+                intention.answer.set_result(popped)
+            else:
+                self._return(popped.batches, key)
+        return served, ready_at
+
+    def _look_later(self, key: Key, line: _Line, ready_at: int | None) -> None:
+        """Nothing is free now; what is leased or delayed may be at `ready_at`."""
+        if line.timer is not None:
+            line.timer.cancel()
+            line.timer = None
+        if ready_at is not None and line.waiting:
+            delay = max(ready_at - self._clock.now() + MILLISECOND, MILLISECOND) / SECOND
+            line.timer = asyncio.get_running_loop().call_later(delay, self._serve_again, key, line)
+
+    def _serve_again(self, key: Key, line: _Line) -> None:
+        line.timer = None
+        self._serve(key, line)
+
+    # ── coming and going ──
+
+    def _enter(self, number: int, intention: _Intention) -> _Line:
+        key = intention.key
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line()
+            self._by_queue.setdefault((key.database, key.queue), set()).add(key)
+        line.waiting[number] = intention
+        self.count += 1
+        self._note_deadline(intention.deadline, number, key)
+        return line
+
+    def _leave(self, number: int, key: Key) -> bool:
+        """Take an intention out; True for the one who did: only that one may answer it."""
+        line = self._lines.get(key)
+        if line is None or line.waiting.pop(number, None) is None:
+            return False
+        self.count -= 1
+        if not line.waiting and not line.busy:
+            self._drop_line(key, line)
+        return True
+
+    def _drop_line(self, key: Key, line: _Line) -> None:
+        if line.timer is not None:
+            line.timer.cancel()
+        if self._lines.get(key) is not line:
+            return
+        del self._lines[key]
+        keys = self._by_queue[key.database, key.queue]
+        keys.discard(key)
+        if not keys:
+            del self._by_queue[key.database, key.queue]
+
+    # ── deadlines: one timer for all ──
+
+    def _note_deadline(self, deadline: float, number: int, key: Key) -> None:
+        if len(self._deadlines) > 2 * self.count + DEADLINES_SPARE:
+            # Most entries are of intentions that were served long ago.
+            self._deadlines = [entry for entry in self._deadlines if self._is_waiting(entry[1], entry[2])]
+            heapq.heapify(self._deadlines)
+        heapq.heappush(self._deadlines, (deadline, number, key))
+        self._set_deadline_timer()
+
+    def _is_waiting(self, number: int, key: Key) -> bool:
+        line = self._lines.get(key)
+        return line is not None and number in line.waiting
+
+    def _set_deadline_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        first = self._deadlines[0][0]
+        if self._deadline_timer is not None:
+            if self._deadline_timer.when() <= first:
+                return
+            self._deadline_timer.cancel()
+        self._deadline_timer = loop.call_at(first, self._end_waits)
+
+    def _end_waits(self) -> None:
+        self._deadline_timer = None
+        now = asyncio.get_running_loop().time()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, number, key = heapq.heappop(self._deadlines)
+            line = self._lines.get(key)
+            intention = line.waiting.get(number) if line is not None else None
+            if intention is not None and self._leave(number, key) and not intention.answer.done():
+                intention.answer.set_result(Popped())
+        if self._deadlines:
+            self._set_deadline_timer()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("serving waiting pops failed", exc_info=task.exception())
+
+    async def close(self) -> None:
+        """End all waits with nothing, and wait for what is under way."""
+        for timer in (self._deadline_timer, self._elsewhere_timer):
+            if timer is not None:
+                timer.cancel()
+        for line in list(self._lines.values()):
+            if line.timer is not None:
+                line.timer.cancel()
+            for intention in line.waiting.values():
+                if not intention.answer.done():
+                    intention.answer.set_result(Popped())
+            line.waiting.clear()
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def release(batch: Batch, database: str) -> Ack:
+    """The report that gives a whole batch back without burning an attempt."""
+    outcomes: dict[int | str, Outcome] = dict.fromkeys(batch.offsets, Outcome.RELEASED)
+    return Ack(
+        database=database, partition_id=batch.partition_id, group=batch.group, token=batch.token, outcomes=outcomes
+    )

@@ -1,0 +1,192 @@
+"""What producers hand in and consumers get: values of the library's face."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.config import Durability
+from headwater.errors import InvalidInput
+from headwater.log.operations import Ack, Batch, Extend, Push, Pushed
+from headwater.model.cursor import Outcome
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import Record, decode_payload
+
+ERROR_LENGTH_MAX = 4_096
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to push, with more than its payload to say. Empty names take those of the call."""
+
+    payload: Any
+    queue: str = ""
+    partition: str = ""
+    transaction_id: str = ""
+    trace_id: str = ""
+    type: str = ""
+    headers: dict[str, str] | None = None
+    timestamp: Timestamp | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """Where a pushed message is and how safe it is. A duplicate has the offset of the first; in memory there is none yet."""
+
+    queue: str
+    partition: str
+    offset: Offset | None
+    durability: Durability
+    duplicate: bool = False
+    partition_id: PartitionId | None = None
+    lsn: Lsn | None = None
+    written_at: Timestamp | None = None
+
+
+class Message:
+    """A delivered message. Its payload is decoded when it is first asked for."""
+
+    __slots__ = ("_payload", "batch", "database", "index")
+
+    def __init__(self, batch: Batch, index: int, database: str) -> None:
+        self.batch = batch
+        self.index = index
+        self.database = database
+
+    def __repr__(self) -> str:
+        return f"Message(queue={self.queue!r}, partition={self.partition!r}, offset={self.offset})"
+
+    @property
+    def payload(self) -> Any:
+        """The payload as Python values."""
+        try:
+            return self._payload
+        except AttributeError:
+            self._payload = decode_payload(self.record.data)
+            return self._payload
+
+    @property
+    def record(self) -> Record:
+        """The record as the log keeps it; `record.data` is the payload's JSON."""
+        return self.batch.records[self.index]
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self.batch.queue
+
+    @property
+    def partition(self) -> str:
+        """The partition it came from."""
+        return self.batch.partition
+
+    @property
+    def partition_id(self) -> PartitionId:
+        """The partition's number."""
+        return self.batch.partition_id
+
+    @property
+    def group(self) -> str:
+        """The consumer group it was delivered to."""
+        return self.batch.group
+
+    @property
+    def offset(self) -> Offset:
+        """Its place in the partition."""
+        return self.batch.offsets[self.index]
+
+    @property
+    def lsn(self) -> Lsn:
+        """The LSN of the segment that holds it."""
+        return self.batch.lsns[self.index]
+
+    @property
+    def transaction_id(self) -> str:
+        """The id its producer gave it, '' for none."""
+        return self.record.transaction_id
+
+    @property
+    def type(self) -> str:
+        """The type its producer gave it."""
+        return self.record.type
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What its producer attached to it."""
+        return self.record.headers or {}
+
+    @property
+    def attempts(self) -> int:
+        """How often it was delivered to this group, this time included."""
+        return self.batch.attempts
+
+    @property
+    def token(self) -> int:
+        """The fencing token of its lease: a later lease has a higher one."""
+        return self.batch.token
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was pushed."""
+        at = self.record.timestamp or self.batch.written_at[self.index]
+        return datetime.fromtimestamp(at / SECOND, UTC)
+
+    @property
+    def lease_until(self) -> datetime:
+        """When others may get it, unless it is acked, failed or extended before."""
+        return datetime.fromtimestamp(self.batch.lease_until / SECOND, UTC)
+
+    @property
+    def lost_before(self) -> int:
+        """How many records before its batch retention dropped before this group could read them."""
+        return self.batch.lost
+
+
+def messages_of(batches: list[Batch], database: str) -> list[Message]:
+    """The messages of some batches, in order."""
+    return [Message(batch, index, database) for batch in batches for index in range(len(batch.offsets))]
+
+
+def report_of(messages: Sequence[Message], outcome: Outcome, error: str = "") -> Ack:
+    """What to say of messages of one batch."""
+    batch = messages[0].batch
+    if not batch.token:
+        raise InvalidInput("these messages were acked when they were popped")
+    offsets = [message.offset for message in messages]
+    about = {"database": messages[0].database, "partition_id": batch.partition_id, "group": batch.group}
+    if outcome is Outcome.COMPLETED:
+        return Ack(**about, token=batch.token, offsets=offsets)
+    errors: dict[int | str, str] | None = None
+    if error:
+        errors = dict.fromkeys(offsets, error[:ERROR_LENGTH_MAX])
+    return Ack(**about, token=batch.token, outcomes=dict.fromkeys(offsets, outcome), errors=errors)
+
+
+def extension_of(message: Message, seconds: float | None) -> Extend:
+    """The extension of a message's lease."""
+    return Extend(
+        database=message.database,
+        partition_id=message.partition_id,
+        group=message.group,
+        token=message.token,
+        seconds=seconds,
+    )
+
+
+def receipts(push: Push, pushed: Pushed | None, durability: Durability) -> list[Receipt]:
+    """A receipt for every record of a push."""
+    if pushed is None:
+        return [Receipt(push.queue, push.partition, None, durability)] * len(push.records)
+    return [
+        Receipt(
+            push.queue,
+            push.partition,
+            offset,
+            durability,
+            index in pushed.duplicates,
+            pushed.partition_id,
+            pushed.lsn,
+            pushed.written_at,
+        )
+        for index, offset in enumerate(pushed.offsets())
+    ]

@@ -1,0 +1,261 @@
+"""One queue as people hold it: the verbs of the service, bound to a database and a name."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headwater.config import Durability
+from headwater.errors import InvalidOption
+from headwater.log.operations import (
+    Configure,
+    Configured,
+    DeleteGroup,
+    DeleteQueue,
+    Pop,
+    Purge,
+    Push,
+    Requeue,
+    Seek,
+    Trace,
+)
+from headwater.model.cursor import Outcome
+from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Offset, check_name
+from headwater.model.record import Record, encode_payload
+from headwater.services.checks import check_durability, check_number, check_outgoing, check_text, check_time
+from headwater.services.consumption import Consumption
+from headwater.services.messages import Message, Outgoing, Receipt, receipts
+from headwater.services.queues import Queues
+from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
+
+_pop_options = {"lease_seconds", "auto_ack", "subscribe", "since", "idempotency_key"}
+
+
+class Queue:
+    """One queue. `async with headwater.open(...) as hw: orders = hw.queue("orders")`."""
+
+    def __init__(self, queues: Queues, database: str, name: str) -> None:
+        self._queues = queues
+        self.database = database
+        self.name = check_name("queue", name)
+
+    async def push(
+        self,
+        payload: Any,
+        *,
+        partition: str = PARTITION_DEFAULT,
+        durability: Durability | str | None = None,
+        idempotency_key: str = "",
+        ttl_seconds: float | None = None,
+        **about: Any,
+    ) -> Receipt:
+        """Append one message; answered when it survives power loss.
+
+        `about` may name transaction_id (a second push with the same one is a duplicate), trace_id, type, headers.
+
+        >>> receipt = await orders.push({"id": 7}, partition="customer-42")
+        """
+        record = self._queues.record(check_outgoing(payload, about))
+        push = Push(
+            database=self.database,
+            key=check_text("idempotency_key", idempotency_key),
+            queue=self.name,
+            partition=partition,
+            records=(record,),
+            ttl_seconds=ttl_seconds,
+        )
+        [(pushed, reached)] = await self._queues.push([push], check_durability(durability))
+        return receipts(push, pushed, reached)[0]
+
+    async def push_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        partition: str = PARTITION_DEFAULT,
+        durability: Durability | str | None = None,
+        idempotency_key: str = "",
+        ttl_seconds: float | None = None,
+    ) -> list[Receipt]:
+        """Append messages in one commit, to one partition or to those that each `Outgoing` names."""
+        lanes: dict[str, list[int]] = {}
+        records: list[Record] = []
+        for index, payload in enumerate(payloads):
+            records.append(self._queues.record(payload))
+            named = payload.partition if isinstance(payload, Outgoing) and payload.partition else partition
+            lanes.setdefault(named, []).append(index)
+        if not records:
+            return []
+        pushes = [
+            Push(
+                database=self.database,
+                key=_key(idempotency_key, position),
+                queue=self.name,
+                partition=lane,
+                records=[records[index] for index in members],
+                ttl_seconds=ttl_seconds,
+            )
+            for position, (lane, members) in enumerate(lanes.items())
+        ]
+        found: list[Receipt | None] = [None] * len(records)
+        answers = await self._queues.push(pushes, check_durability(durability))
+        for push, members, (pushed, reached) in zip(pushes, lanes.values(), answers, strict=True):
+            for index, receipt in zip(members, receipts(push, pushed, reached), strict=True):
+                found[index] = receipt
+        return [receipt for receipt in found if receipt is not None]
+
+    async def pop(
+        self,
+        *,
+        group: str = GROUP_DEFAULT,
+        batch: int = 1,
+        wait: float = 0,
+        partition: str = "",
+        partitions: int = 1,
+        **options: Any,
+    ) -> list[Message]:
+        """Lease up to `batch` messages; wait up to `wait` seconds for the first.
+
+        `options` may name lease_seconds, auto_ack, subscribe ("all", or "new" for a group that begins now) and since.
+        """
+        return await self._queues.pop(self.pop_operation(group, batch, partition, partitions, options), wait)
+
+    def pop_operation(self, group: str, batch: int, partition: str, partitions: int, options: dict[str, Any]) -> Pop:
+        """The pop that these arguments ask for."""
+        return Pop(
+            database=self.database,
+            queue=self.name,
+            group=group,
+            batch=batch,
+            partition=partition,
+            partitions=partitions,
+            **pop_options(options),
+        )
+
+    async def ack(self, messages: Message | Iterable[Message]) -> None:
+        """Report messages as done. A lease that was lost raises `LeaseLost`, and nothing of it changes."""
+        await self._queues.report(_listed(messages), Outcome.COMPLETED)
+
+    async def fail(self, messages: Message | Iterable[Message], *, error: str = "", retry: bool = True) -> None:
+        """Report messages as failed: they come again after the queue's retry delay, or end in the dead letters."""
+        await self._queues.report(_listed(messages), Outcome.FAILED if retry else Outcome.DEAD, str(error))
+
+    async def release(self, messages: Message | Iterable[Message]) -> None:
+        """Give messages back untouched: others get them at once, and no attempt is counted."""
+        await self._queues.report(_listed(messages), Outcome.RELEASED)
+
+    async def extend(self, messages: Message | Iterable[Message], seconds: float | None = None) -> None:
+        """Keep the lease of messages for `seconds` from now."""
+        await self._queues.extend(_listed(messages), seconds)
+
+    def consume(
+        self, *, group: str = GROUP_DEFAULT, batch: int = 1, partition: str = "", **options: Any
+    ) -> Consumption:
+        """Messages one after the other, for ever: acked when the loop's body ends, failed and retried when it raises.
+
+        >>> async for message in orders.consume(group="billing"):
+        ...     print(message.payload)
+        """
+        operation = self.pop_operation(group, batch, partition, 1, options)
+        self._queues.check_pop(operation)
+        return Consumption(self._queues, operation)
+
+    async def configure(self, *, namespace: str | None = None, task: str | None = None, **options: Any) -> Configured:
+        """Make the queue, or change options; those not named stay as they are."""
+        for kind, name in (("namespace", namespace), ("task", task)):
+            if name:
+                check_name(kind, name)
+        operation = Configure(database=self.database, queue=self.name, namespace=namespace, task=task, options=options)
+        configured: Configured = await self._queues.run(operation)
+        return configured
+
+    async def seek(
+        self,
+        to: str | datetime | int = "end",
+        *,
+        group: str = GROUP_DEFAULT,
+        partition: str = "",
+    ) -> int:
+        """Move a group to "beginning", "end", a time, or an offset of one partition; how many partitions it moved in."""
+        check_name("group", group)
+        operation = Seek(database=self.database, queue=self.name, group=group, partition=partition)
+        if isinstance(to, datetime):
+            operation = msgspec.structs.replace(operation, timestamp=check_time(to))
+        elif isinstance(to, bool) or (to not in ("beginning", "end") and not isinstance(to, int)):
+            raise InvalidOption(f"seek to beginning, end, a datetime or an offset; got {to!r}")
+        elif isinstance(to, int):
+            operation = msgspec.structs.replace(operation, offset=Offset(check_number("offset", to)))
+        else:
+            operation = msgspec.structs.replace(operation, to=to)
+        return int((await self._queues.run(operation)).partitions)
+
+    async def delete(self) -> bool:
+        """Remove the queue with everything in it; whether there was one."""
+        return bool((await self._queues.run(DeleteQueue(database=self.database, queue=self.name))).count)
+
+    async def status(self) -> QueueStatus | None:
+        """The queue's size and options, None when there is no such queue."""
+        found = await self._queues.store.queues(self.database)
+        return next((status for status in found if status.queue == self.name), None)
+
+    async def groups(self) -> list[GroupStatus]:
+        """The queue's consumer groups: how far behind each is."""
+        return await self._queues.store.groups(self.database, self.name)
+
+    async def delete_group(self, group: str) -> bool:
+        """Forget a consumer group; whether there was one."""
+        operation = DeleteGroup(database=self.database, queue=self.name, group=check_name("group", group))
+        return bool((await self._queues.run(operation)).count)
+
+    async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[DeadLetter]:
+        """Records that failed for good, oldest first."""
+        return await self._queues.store.dead_letters(self.database, self.name, limit, after)
+
+    async def requeue(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
+        """Push dead letters back: those with these ids, or the oldest `limit`."""
+        operation = Requeue(database=self.database, queue=self.name, ids=tuple(ids), limit=limit)
+        return int((await self._queues.run(operation)).count)
+
+    async def purge(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
+        """Drop dead letters for good: those with these ids, or the oldest `limit`."""
+        operation = Purge(database=self.database, queue=self.name, ids=tuple(ids), limit=limit)
+        return int((await self._queues.run(operation)).count)
+
+    async def trace(self, message: Message, event: str, data: Any = None, names: Sequence[str] = ()) -> None:
+        """Note an event in the life of a message."""
+        operation = Trace(
+            database=self.database,
+            partition_id=message.partition_id,
+            transaction_id=message.transaction_id or str(message.offset),
+            group=message.group,
+            names=tuple(check_name("trace", name) for name in names),
+            event=check_text("event", event),
+            data=encode_payload(data, bytes_max=self._queues.config.record_bytes_max),
+        )
+        await self._queues.run(operation)
+
+    async def traces(self, message: Message) -> list[TraceEvent]:
+        """The events noted for a message."""
+        identity = message.transaction_id or str(message.offset)
+        return await self._queues.store.traces(self.database, message.partition_id, identity)
+
+
+def _listed(messages: Message | Iterable[Message]) -> list[Message]:
+    return [messages] if isinstance(messages, Message) else list(messages)
+
+
+def _key(key: str, position: int) -> str:
+    return f"{check_text('idempotency_key', key)}#{position}" if key and position else key
+
+
+def pop_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The rarer options of a pop, checked and as the operation names them."""
+    if unknown := sorted(set(options) - _pop_options):
+        known = ", ".join(sorted(_pop_options))
+        raise InvalidOption(f"no such option of pop: {', '.join(unknown)}; there are {known}")
+    found = dict(options)
+    if found.get("since") is not None:
+        found["since"] = check_time(found["since"])
+    if "idempotency_key" in found:
+        found["key"] = check_text("idempotency_key", found.pop("idempotency_key"))
+    return found

@@ -1,0 +1,178 @@
+"""Queues: what callers ask, checked and turned into operations; what the log answers, turned into messages.
+
+`Queues` serves every queue of an open store. What people hold is a `Queue` (`queue.py`): the same, bound to one name.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headwater.clock import Clock
+from headwater.config import Config, Durability
+from headwater.errors import InvalidInput, InvalidOption, TooLarge
+from headwater.log.committer import Answer, Committer
+from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push, Pushed
+from headwater.model.cursor import Outcome
+from headwater.model.names import SYSTEM_PREFIX, check_name
+from headwater.model.record import Record, encode_payload
+from headwater.services.checks import check_headers, check_number, check_seconds, check_text
+from headwater.services.intentions import Intentions
+from headwater.services.messages import Message, Outgoing, extension_of, messages_of, report_of
+from headwater.stores.contract import Store
+
+
+class Queues:
+    """All queues of an open store."""
+
+    def __init__(self, store: Store, committer: Committer, clock: Clock, config: Config) -> None:
+        self.store = store
+        self.config = config
+        self.clock = clock
+        self._committer = committer
+        self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
+
+    # ── pushing ──
+
+    def record(self, message: Any) -> Record:
+        """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
+        outgoing = message if isinstance(message, Outgoing) else Outgoing(payload=message)
+        return Record(
+            data=encode_payload(outgoing.payload, bytes_max=self.config.record_bytes_max),
+            transaction_id=check_text("transaction_id", outgoing.transaction_id),
+            trace_id=check_text("trace_id", outgoing.trace_id),
+            type=check_text("type", outgoing.type),
+            headers=check_headers(outgoing.headers),
+            timestamp=check_number("timestamp", outgoing.timestamp or 0),
+        )
+
+    async def push(
+        self, pushes: Sequence[Push], durability: Durability | None
+    ) -> list[tuple[Pushed | None, Durability]]:
+        """Append to one or several partitions in one commit."""
+        for push in pushes:
+            self.check_push(push)
+        answers = await self._all(pushes, durability)
+        return [(answer.result, answer.durability) for answer in answers]
+
+    def check_push(self, push: Push) -> None:
+        check_name("queue", push.queue)
+        check_name("partition", push.partition)
+        if push.queue.startswith(SYSTEM_PREFIX):
+            raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+        count = len(push.records)
+        if not 1 <= count <= self.config.batch_max:
+            raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")
+        if count > 1 and sum(len(memoryview(record.data)) for record in push.records) > self.config.batch_bytes_max:
+            raise TooLarge(f"a push may have {self.config.batch_bytes_max:,} bytes; split it")
+        if push.ttl_seconds is not None:
+            check_seconds("ttl_seconds", push.ttl_seconds)
+
+    # ── popping and reporting ──
+
+    async def pop(self, operation: Pop, wait_seconds: float = 0) -> list[Message]:
+        """Lease the next messages; wait for some when there are none."""
+        self.check_pop(operation)
+        if not 0 <= wait_seconds <= self.config.wait_seconds_max:
+            raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r}")
+        if wait_seconds:
+            popped = await self.intentions.wait(operation, wait_seconds)
+        else:
+            popped = (await self._submit(operation)).result
+        return messages_of(popped.batches, operation.database)
+
+    def check_pop(self, operation: Pop) -> None:
+        check_name("group", operation.group)
+        for kind in ("queue", "partition", "namespace", "task"):
+            if name := getattr(operation, kind):
+                check_name(kind, name)
+        if operation.partition and not operation.queue:
+            raise InvalidOption("a partition needs its queue")
+        for name, value in (("batch", operation.batch), ("partitions", operation.partitions)):
+            if type(value) is not int or not 1 <= value <= self.config.batch_max:
+                raise InvalidOption(f"{name} must be 1 to {self.config.batch_max:,}; got {value!r}")
+        if operation.lease_seconds is not None:
+            check_seconds("lease_seconds", operation.lease_seconds)
+        if operation.subscribe not in ("all", "new"):
+            raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
+
+    async def report(self, messages: Iterable[Message], outcome: Outcome, error: str = "") -> None:
+        """Say the same of some messages. Every lease is reported on; the first one that is lost is raised at the end."""
+        batches: dict[int, list[Message]] = {}
+        for message in messages:
+            batches.setdefault(id(message.batch), []).append(message)
+        reports = [report_of(chosen, outcome, error) for chosen in batches.values()]
+        await self.settle(reports)
+
+    async def settle(self, reports: Sequence[Ack]) -> list[Acked]:
+        """Hand reports in and wake whoever waits for what they set free."""
+        answers = await asyncio.gather(
+            *self._committer.submit_all(reports, self.config.durability), return_exceptions=True
+        )
+        acked: list[Acked] = []
+        for report, answer in zip(reports, answers, strict=True):
+            if isinstance(answer, Answer) and answer.result is not None:
+                acked.append(answer.result)
+                await self._note_release(report, answer.result)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return acked
+
+    async def _note_release(self, report: Ack, acked: Acked) -> None:
+        if acked.waiting and self.intentions.count:
+            lane = await self.store.lane(report.partition_id)
+            if lane is not None:
+                self.intentions.released(lane.database, lane.queue)
+
+    async def extend(self, messages: Iterable[Message], seconds: float | None) -> None:
+        """Keep the leases of some messages for longer."""
+        if seconds is not None:
+            check_seconds("seconds", seconds)
+        batches = {id(message.batch): message for message in messages}
+        await self._all([extension_of(message, seconds) for message in batches.values()], None)
+
+    # ── waiting pops ──
+
+    def _pop_together(self, pops: Sequence[Pop]) -> list[Any]:
+        return [_result(answer) for answer in self._committer.submit_all(pops, self.config.durability)]
+
+    def submit_and_forget(self, operation: Operation) -> None:
+        """Hand in an operation whose answer nobody needs."""
+        self._committer.submit(operation, self.config.durability).add_done_callback(_look_at)
+
+    # ── the rest ──
+
+    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+        """One operation, and what it came to."""
+        return (await self._submit(operation, durability)).result
+
+    async def _submit(self, operation: Operation, durability: Durability | None = None) -> Answer:
+        return await self._committer.submit(operation, durability or self.config.durability)
+
+    async def _all(self, operations: Sequence[Operation], durability: Durability | None) -> list[Answer]:
+        submitted = self._committer.submit_all(operations, durability or self.config.durability)
+        answers = (
+            await asyncio.gather(*submitted, return_exceptions=True) if len(submitted) > 1 else [await submitted[0]]
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, Answer)]
+
+    def pop_with(
+        self, reports: Sequence[Ack], operation: Pop
+    ) -> tuple[list[asyncio.Future[Answer]], asyncio.Future[Answer]]:
+        """Reports and the next pop in one commit."""
+        submitted = self._committer.submit_all([*reports, operation], self.config.durability)
+        return submitted[:-1], submitted[-1]
+
+
+async def _result(answer: asyncio.Future[Answer]) -> Popped:
+    popped: Popped = (await answer).result
+    return popped
+
+
+def _look_at(answer: asyncio.Future[Answer]) -> None:
+    """Fetch the outcome of a report that nobody waits for: a lease that was lost meanwhile is no news."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,77 @@
+"""Several operations as one: pushes and reports that take effect together or not at all.
+
+>>> async with hw.transaction() as together:
+...     together.ack(messages)
+...     together.push("invoices", {"order": 7})
+"""
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from headwater.errors import InvalidInput
+from headwater.log.operations import Operation, Push, Transaction
+from headwater.model.cursor import Outcome
+from headwater.model.names import PARTITION_DEFAULT
+from headwater.services.checks import check_outgoing
+from headwater.services.messages import Message, report_of
+from headwater.services.queues import Queues
+
+
+class Together:
+    """Collects operations; leaving the block hands them in, an exception inside it drops them."""
+
+    def __init__(self, queues: Queues, database: str, idempotency_key: str = "") -> None:
+        self._queues = queues
+        self._database = database
+        self._key = idempotency_key
+        self._operations: list[Operation] = []
+        self._leases: list[tuple[Any, str, int]] = []
+        self.results: Sequence[Any] = ()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and (self._operations or self._leases):
+            await self.commit()
+
+    def push(self, queue: str, payload: Any, *, partition: str = PARTITION_DEFAULT, **about: Any) -> None:
+        """Append a message when the block ends."""
+        record = self._queues.record(check_outgoing(payload, about))
+        push = Push(database=self._database, queue=queue, partition=partition, records=(record,))
+        self._queues.check_push(push)
+        self._operations.append(push)
+
+    def ack(self, messages: Iterable[Message]) -> None:
+        """Report messages as done when the block ends; a lost lease undoes everything."""
+        self._report(messages, Outcome.COMPLETED, "")
+
+    def fail(self, messages: Iterable[Message], *, error: str = "") -> None:
+        """Report messages as failed when the block ends."""
+        self._report(messages, Outcome.FAILED, error)
+
+    def require(self, messages: Iterable[Message]) -> None:
+        """Everything holds only if the leases of these messages are alive then."""
+        for message in messages:
+            lease = (message.partition_id, message.group, message.token)
+            if lease not in self._leases:
+                self._leases.append(lease)
+
+    async def commit(self) -> None:
+        """Hand everything in; `results` has what each operation came to, in order."""
+        operation = Transaction(
+            database=self._database, key=self._key, operations=tuple(self._operations), leases=tuple(self._leases)
+        )
+        self._operations, self._leases = [], []
+        self.results = (await self._queues.run(operation)).results
+
+    def _report(self, messages: Iterable[Message], outcome: Outcome, error: str) -> None:
+        batches: dict[int, list[Message]] = {}
+        for message in messages:
+            if message.database != self._database:
+                raise InvalidInput("a transaction stays within one database")
+            batches.setdefault(id(message.batch), []).append(message)
+        self._operations.extend(report_of(chosen, outcome, error) for chosen in batches.values())

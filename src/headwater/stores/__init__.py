@@ -1,0 +1,1 @@
+"""Where the log is kept: one contract, one package per kind of store."""

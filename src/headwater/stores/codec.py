@@ -1,0 +1,84 @@
+"""How a segment's body is kept: as it is, compressed, encrypted, or both (compressed first).
+
+The codec is a bit mask in the segment's row, so that a plain segment can be read by any SQLite tool.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import EncryptionKeyMissing, StoreDamaged
+from headwater.model.queue import QueueOptions
+
+if TYPE_CHECKING or sys.version_info < (3, 14):
+    from backports import zstd
+else:
+    from compression import zstd
+
+PLAIN = 0
+ZSTD = 1
+AES_GCM = 2
+
+_NONCE_BYTES = 12
+_ZSTD_LEVEL = 1
+
+
+class Codec:
+    """Packs and unpacks segment bodies with one key."""
+
+    def __init__(self, encryption_key: str = "") -> None:
+        self._cipher: Any = _make_cipher(encryption_key) if encryption_key else None
+
+    def pack(self, body: bytes, options: QueueOptions, bound_to: bytes) -> tuple[int, bytes]:
+        """The codec and the bytes to keep. `bound_to` names the place: a body moved elsewhere does not open."""
+        codec = PLAIN
+        if 0 < options.compress_bytes_min <= len(body):
+            smaller = zstd.compress(body, _ZSTD_LEVEL)
+            if len(smaller) < len(body):
+                codec, body = ZSTD, smaller
+        if options.encrypted:
+            nonce = os.urandom(_NONCE_BYTES)
+            body = nonce + self._need_cipher().encrypt(nonce, body, bound_to)
+            codec |= AES_GCM
+        return codec, body
+
+    def unpack(self, codec: int, body: bytes, bound_to: bytes) -> bytes:
+        """The body as it was packed."""
+        if codec & AES_GCM:
+            body = self._decrypt(body, bound_to)
+        if codec & ZSTD:
+            try:
+                body = zstd.decompress(body)
+            except zstd.ZstdError as error:
+                raise StoreDamaged(f"a compressed segment does not open: {error}") from error
+        return body
+
+    def check(self, options: QueueOptions) -> None:
+        """Raises when these options ask for a key that is not there."""
+        if options.encrypted:
+            self._need_cipher()
+
+    def _decrypt(self, body: bytes, bound_to: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        cipher = self._need_cipher()
+        try:
+            opened: bytes = cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], bound_to)
+        except InvalidTag as error:
+            raise EncryptionKeyMissing("an encrypted segment does not open with this key") from error
+        return opened
+
+    def _need_cipher(self) -> Any:
+        if self._cipher is None:
+            raise EncryptionKeyMissing(
+                "this queue is encrypted: set HEADWATER_ENCRYPTION_KEY to its 64 hexadecimal digits"
+            )
+        return self._cipher
+
+
+def _make_cipher(key: str) -> Any:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise EncryptionKeyMissing("encryption needs the extra: pip install 'headwater[encryption]'") from error
+    return AESGCM(bytes.fromhex(key))

@@ -1,0 +1,189 @@
+"""What a store is, in words of the log: the same calls over a SQLite file, PostgreSQL or a bucket.
+
+A store applies operations in one transaction (`apply`), makes what it applied survive power loss (`make_durable`), and
+answers questions about what is kept. It knows nothing of waiting callers, of doors or of wake-ups. One suite,
+`tests/contracts`, runs over every store.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.queue import QueueOptions
+from headwater.model.record import Record
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What callers may need to know of a store without knowing its kind."""
+
+    name: str
+    location: str
+    engine: str
+    several_machines: bool
+    durable_by: str
+    wal_path: str | None = None
+
+
+class Lane(msgspec.Struct, frozen=True, gc=False):
+    """The address of a partition: where a touched segment belongs."""
+
+    database: str
+    queue: str
+    namespace: str
+    task: str
+    partition: str
+
+
+class QueueStatus(msgspec.Struct, frozen=True):
+    """A queue with its size: `records` are kept, `waiting` are not yet passed by the slowest group."""
+
+    database: str
+    queue: str
+    namespace: str
+    task: str
+    options: QueueOptions
+    partitions: int
+    records: int
+    waiting: int
+    dead_letters: int
+    created_at: Timestamp
+
+
+class GroupStatus(msgspec.Struct, frozen=True):
+    """A consumer group of one queue: how far behind it is, what it works on, what it lost to retention."""
+
+    database: str
+    queue: str
+    group: str
+    partitions: int
+    lag: int
+    oldest_waiting_at: Timestamp | None
+    leased: int
+    lost: int
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A record that failed for good, with the reason."""
+
+    id: int
+    queue: str
+    partition: str
+    partition_id: PartitionId
+    group: str
+    offset: Offset
+    record: Record
+    error: str
+    attempts: int
+    written_at: Timestamp
+    failed_at: Timestamp
+
+
+class TraceEvent(msgspec.Struct, frozen=True):
+    """One noted event in the life of a record."""
+
+    partition_id: PartitionId
+    transaction_id: str
+    group: str
+    name: str
+    event: str
+    data: msgspec.Raw
+    noted_at: Timestamp
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A segment as it is read from the log: records of one partition with dense offsets from `first_offset`."""
+
+    lsn: Lsn
+    lane: Lane
+    partition_id: PartitionId
+    first_offset: Offset
+    written_at: Timestamp
+    origin: int
+    records: list[Record]
+
+
+class Store(Protocol):
+    """One durable log and its state."""
+
+    traits: Traits
+
+    async def open(self) -> None:
+        """Connect, check that the place is ours or empty, and bring its tables up to date."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. What was answered stays."""
+        ...
+
+    async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        """Apply all operations in one transaction; when it raises, none of them took effect."""
+        ...
+
+    def make_durable(self, callers: int) -> asyncio.Future[None]:
+        """Done when everything applied so far survives power loss. `callers` says how many wait for it."""
+        ...
+
+    async def recover(self) -> None:
+        """After `make_durable` failed: bring what was applied to stable storage in another way, or raise."""
+        ...
+
+    def changed_elsewhere(self) -> bool:
+        """Whether somebody else has committed since this was last asked or `apply` last ran. Cheap."""
+        ...
+
+    async def last_lsn(self) -> Lsn:
+        """The LSN of the newest segment."""
+        ...
+
+    async def touched(self, after: Lsn, limit: int) -> list[Touch]:
+        """The segments after `after`, in LSN order, without their records."""
+        ...
+
+    async def lane(self, partition_id: PartitionId) -> Lane | None:
+        """The address of a partition, None when it is gone."""
+        ...
+
+    async def ready(self, groups: Sequence[tuple[str, str, str]], now: Timestamp) -> list[tuple[str, str, str]]:
+        """Those of the (database, queue, group) given that have a partition which a pop could lease now."""
+        ...
+
+    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
+        """Segments after `after` up to `through`, with records, of one (database, queue) or of all."""
+        ...
+
+    async def queues(self, database: str) -> list[QueueStatus]:
+        """The queues of a database with their sizes."""
+        ...
+
+    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
+        """The consumer groups of a database, or of one queue."""
+        ...
+
+    async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
+        """Dead letters of a queue, oldest first, after the id `after`."""
+        ...
+
+    async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
+        """The noted events of one record, oldest first."""
+        ...
+
+    async def grown(self) -> None:
+        """Returns when enough was written for a checkpoint to be worth it; never, where there is none to make."""
+        ...
+
+    async def checkpoint(self) -> None:
+        """Move what is logged into its final place, as far as readers allow, without making writers wait."""
+        ...
+
+    async def compact(self, pages: int) -> int:
+        """Give up to `pages` unused pages back to the file system; how many were."""
+        ...
+
+    async def examine(self) -> dict[str, Any]:
+        """Facts for `headwater doctor`: sizes, settings in force, and under `problems` what is wrong."""
+        ...

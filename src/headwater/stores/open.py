@@ -1,0 +1,23 @@
+"""Choosing a store by its address: a path or `sqlite:///path` is a SQLite file."""
+
+from urllib.parse import urlsplit
+
+from headwater.clock import Clock
+from headwater.config import Config
+from headwater.errors import ConfigError
+from headwater.stores.contract import Store
+from headwater.stores.sqlite.store import SqliteStore
+
+
+def open_store(address: str, config: Config, clock: Clock, *, adopt: bool = False, create: bool = True) -> Store:
+    """The store at this address, not yet opened."""
+    address = str(address)
+    scheme = urlsplit(address).scheme if "://" in address else ""
+    if scheme not in ("", "sqlite"):
+        raise ConfigError(f"store must be a path or sqlite:///path; this version has no store for {scheme}://")
+    path = address.removeprefix("sqlite:///") if scheme else address
+    if not path or path == ":memory:":
+        raise ConfigError(
+            f"store must be the path of a file: a log that is lost with the process is none; got {address!r}"
+        )
+    return SqliteStore(path, config, clock=clock, adopt=adopt, create=create)

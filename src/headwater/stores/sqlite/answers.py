@@ -1,0 +1,197 @@
+"""Questions about what is kept, answered from a connection and a thread of their own: they never delay a commit.
+
+Every answer is one short read transaction. Nothing here keeps one open between calls, so readers cannot hold the
+write-ahead log back for long.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import QueueMissing
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.queue import decode_options
+from headwater.model.record import split_records
+from headwater.stores.codec import Codec
+from headwater.stores.contract import DeadLetter, GroupStatus, Lane, QueueStatus, Segment, TraceEvent
+from headwater.stores.sqlite.connection import translated
+from headwater.stores.sqlite.dead_letters import dead_letter_of
+from headwater.stores.sqlite.segments import open_body, read_last_lsn
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+Answer = TypeVar("Answer")
+
+
+class Answers:
+    """Reads through one connection in one thread."""
+
+    def __init__(self, connection: apsw.Connection, codec: Codec) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-reads")
+
+    async def ask(self, question: Callable[..., Answer], *arguments: Any) -> Answer:
+        """The answer, from the reading thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, question, *arguments)
+
+    def close(self) -> None:
+        """Wait for the last answer and let go."""
+        self._thread.shutdown()
+        self._connection.close()
+
+    def _guarded(self, question: Callable[..., Answer], *arguments: Any) -> Answer:
+        with translated("reading"):
+            return question(*arguments)
+
+    def last_lsn(self) -> Lsn:
+        """The newest LSN ever given out."""
+        return read_last_lsn(self._connection)
+
+    def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
+        """A stretch of the log."""
+        if queue is None:
+            rows = self._connection.execute(sql.read_segments, (after, through, limit)).fetchall()
+        else:
+            rows = self._connection.execute(sql.read_queue_segments, (after, through, limit, *queue)).fetchall()
+        return [segment for row in rows if (segment := self._segment(*row)) is not None]
+
+    def _segment(
+        self,
+        lsn: int,
+        partition_id: int,
+        first: int,
+        written_at: int,
+        origin: int,
+        codec: int,
+        checksum: int,
+        body: bytes,
+    ) -> Segment | None:
+        lane = self.lane(PartitionId(partition_id))
+        if lane is None:
+            return None
+        opened = open_body(self._codec, lsn, codec, checksum, partition_id, first, body)
+        return Segment(
+            lsn=Lsn(lsn),
+            lane=lane,
+            partition_id=PartitionId(partition_id),
+            first_offset=Offset(first),
+            written_at=Timestamp(written_at),
+            origin=origin,
+            records=split_records(opened),
+        )
+
+    def lane(self, partition_id: PartitionId) -> Lane | None:
+        """The address of a partition."""
+        row = self._connection.execute(sql.find_lane, (partition_id,)).fetchone()
+        return None if row is None else Lane(*row)
+
+    def queues(self, database: str) -> list[QueueStatus]:
+        """The queues of a database with their sizes."""
+        return [self._queue_status(*row) for row in self._connection.execute(sql.queue_list, (database,)).fetchall()]
+
+    def _queue_status(
+        self,
+        database: str,
+        name: str,
+        namespace: str,
+        task: str,
+        options: str,
+        created_at: int,
+        partitions: int,
+        records: int,
+        dead_letters: int,
+        number: int,
+    ) -> QueueStatus:
+        (waiting,) = self._connection.execute(sql.queue_waiting, (number,)).fetchone()
+        return QueueStatus(
+            database=database,
+            queue=name,
+            namespace=namespace,
+            task=task,
+            options=decode_options(options),
+            partitions=partitions,
+            records=records,
+            waiting=waiting,
+            dead_letters=dead_letters,
+            created_at=Timestamp(created_at),
+        )
+
+    def groups(self, database: str, queue: str, now: Timestamp) -> list[GroupStatus]:
+        """The consumer groups of a database, or of one queue."""
+        rows = self._connection.execute(sql.group_list, (database, queue)).fetchall()
+        return [self._group_status(now, *row) for row in rows]
+
+    def _group_status(
+        self,
+        now: Timestamp,
+        number: int,
+        database: str,
+        queue: str,
+        name: str,
+        lost: int,
+        discovered: int,
+        since_lsn: int,
+        queue_id: int,
+    ) -> GroupStatus:
+        partitions, lag, leased = self._connection.execute(sql.group_lag, (number, now)).fetchone()
+        (unmet,) = self._connection.execute(sql.group_undiscovered, (queue_id, discovered, since_lsn)).fetchone()
+        (oldest,) = self._connection.execute(sql.group_oldest_waiting, (number,)).fetchone()
+        return GroupStatus(
+            database=database,
+            queue=queue,
+            group=name,
+            partitions=partitions,
+            lag=lag + unmet,
+            oldest_waiting_at=None if oldest is None else Timestamp(oldest),
+            leased=leased,
+            lost=lost,
+        )
+
+    def dead_letters(self, database: str, queue: str, limit: int, after: int) -> list[DeadLetter]:
+        """Dead letters of a queue, oldest first."""
+        row = self._connection.execute(sql.find_queue, (database, queue)).fetchone()
+        if row is None:
+            raise QueueMissing(f"there is no queue {queue!r}")
+        rows = self._connection.execute(sql.dead_letters, (row[0], after, limit)).fetchall()
+        return [dead_letter_of(found, queue, self._codec) for found in rows]
+
+    def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
+        """The noted events of one record."""
+        rows = self._connection.execute(sql.traces, (database, partition_id, transaction_id)).fetchall()
+        return [TraceEvent(*row[:5], msgspec.Raw(row[5].encode()), row[6]) for row in rows]
+
+    def ready(self, groups: Sequence[tuple[str, str, str]], now: Timestamp) -> list[tuple[str, str, str]]:
+        """Those of the groups that a pop could serve now."""
+        return [names for names in groups if self._is_ready(names, now)]
+
+    def _is_ready(self, names: tuple[str, str, str], now: Timestamp) -> bool:
+        row = self._connection.execute(sql.find_group_by_names, names).fetchone()
+        if row is None:
+            return False
+        (ready,) = self._connection.execute(sql.group_is_ready, (row[0], now)).fetchone()
+        return bool(ready)
+
+    def examine(self) -> dict[str, Any]:
+        """What SQLite says of the file."""
+        pragma = self._connection.pragma
+        problems = [row for row in pragma_rows(self._connection, "quick_check") if row != "ok"]
+        return {
+            "pages": pragma("page_count"),
+            "page_bytes": pragma("page_size"),
+            "free_pages": pragma("freelist_count"),
+            "auto_vacuum": {0: "none", 1: "full", 2: "incremental"}[pragma("auto_vacuum")],
+            "journal_mode": pragma("journal_mode"),
+            "problems": [f"the file is damaged: {problem}" for problem in problems[:10]],
+        }
+
+
+def pragma_rows(connection: apsw.Connection, name: str) -> list[str]:
+    """All rows of a pragma that answers with text."""
+    return [str(row[0]) for row in connection.execute(f"PRAGMA {name}")]

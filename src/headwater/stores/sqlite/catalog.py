@@ -1,0 +1,242 @@
+"""Names and numbers: queues, partitions and groups, looked up once and remembered while nobody else changes them.
+
+Everything here runs under the write lock. What other processes add is met as a miss and read; what they change or
+delete raises the catalog's version, and then everything remembered is dropped.
+"""
+
+from collections.abc import Iterator
+
+import apsw
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import InvalidOption, QueueMissing
+from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup, DeleteQueue
+from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
+from headwater.model.queue import QueueOptions, decode_options, encode_options, merge_options
+from headwater.stores.codec import Codec
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+VERSION_KEY = "catalog_version"
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue's row."""
+
+    id: QueueId
+    database: str
+    name: str
+    namespace: str
+    task: str
+    options: QueueOptions
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """A partition's row, without what changes."""
+
+    id: PartitionId
+    queue: Queue
+    name: str
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A consumer group's row, without what changes."""
+
+    id: GroupId
+    queue: Queue
+    name: str
+    since_lsn: Lsn
+
+
+class Catalog:
+    """Looks names up and makes what is missing. `generation` rises whenever there may be new partitions."""
+
+    def __init__(self, connection: apsw.Connection, codec: Codec) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._version = -1
+        self.generation = 0
+        self._queues: dict[tuple[str, str], Queue] = {}
+        self._partitions: dict[tuple[int, str], Partition] = {}
+        self._partitions_by_id: dict[int, Partition] = {}
+        self._groups: dict[tuple[int, str], Group] = {}
+
+    def forget(self) -> None:
+        """Drop everything remembered."""
+        self._queues.clear()
+        self._partitions.clear()
+        self._partitions_by_id.clear()
+        self._groups.clear()
+
+    def catch_up(self) -> None:
+        """Others have committed: drop what is remembered if they changed names or options."""
+        self.generation += 1
+        version = self._read_version()
+        if version != self._version:
+            self._version = version
+            self.forget()
+
+    # ── queues ──
+
+    def find_queue(self, database: str, name: str) -> Queue | None:
+        """The queue, or None."""
+        queue = self._queues.get((database, name))
+        if queue is None:
+            row = self._connection.execute(sql.find_queue, (database, name)).fetchone()
+            if row is None:
+                return None
+            queue = self._queues[database, name] = _queue(row)
+        return queue
+
+    def need_queue(self, database: str, name: str) -> Queue:
+        """The queue; an error when there is none."""
+        queue = self.find_queue(database, name)
+        if queue is None:
+            raise QueueMissing(f"there is no queue {name!r}")
+        return queue
+
+    def make_queue(self, database: str, name: str, now: Timestamp) -> Queue:
+        """The queue, made with default options when it is new."""
+        queue = self.find_queue(database, name)
+        if queue is None:
+            self._connection.execute(sql.add_queue, (database, name, "", "", 0, "{}", now))
+            queue = self.need_queue(database, name)
+        return queue
+
+    def queues_together(self, database: str, namespace: str, task: str) -> list[Queue]:
+        """The queues of a namespace and task, the most urgent first."""
+        rows = self._connection.execute(sql.find_queues_together, (database, namespace, task))
+        return [_queue(row) for row in rows]
+
+    def configure(self, operation: Configure, now: Timestamp) -> Configured:
+        """Make or change a queue."""
+        known = self.find_queue(operation.database, operation.queue)
+        options = merge_options(known.options if known else QueueOptions(), operation.options)
+        self._codec.check(options)
+        queue = known or self.make_queue(operation.database, operation.queue, now)
+        namespace = queue.namespace if operation.namespace is None else operation.namespace
+        task = queue.task if operation.task is None else operation.task
+        self._connection.execute(
+            sql.change_queue, (namespace, task, options.priority, encode_options(options), queue.id)
+        )
+        self._changed()
+        return Configured(queue.name, namespace, task, options)
+
+    def delete_queue(self, operation: DeleteQueue, last_lsn: Lsn) -> Deleted:
+        """Remove a queue with everything that belongs to it."""
+        queue = self.find_queue(operation.database, operation.queue)
+        if queue is None:
+            return Deleted(0)
+        # LSNs never come back, even if the newest segments go.
+        self._connection.execute(sql.raise_meta, ("last_lsn", last_lsn))
+        for statement in (
+            sql.drop_queue_segments,
+            sql.drop_queue_cursors,
+            sql.drop_queue_groups,
+            sql.drop_queue_dead_letters,
+            sql.drop_queue_traces,
+            sql.drop_queue_partitions,
+            sql.drop_queue,
+        ):
+            self._connection.execute(statement, (queue.id,))
+        self._changed()
+        return Deleted(1)
+
+    # ── partitions ──
+
+    def find_partition(self, queue: Queue, name: str) -> Partition | None:
+        """The partition, or None."""
+        partition = self._partitions.get((queue.id, name))
+        if partition is None:
+            row = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
+            if row is None:
+                return None
+            partition = self._remember(Partition(PartitionId(row[0]), queue, name))
+        return partition
+
+    def make_partition(self, queue: Queue, name: str, now: Timestamp) -> Partition:
+        """The partition, made when it is new."""
+        partition = self.find_partition(queue, name)
+        if partition is None:
+            self._connection.execute(sql.add_partition, (queue.id, name, now))
+            self.generation += 1
+            (number, _) = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
+            partition = self._remember(Partition(PartitionId(number), queue, name))
+        return partition
+
+    def partition_by_id(self, number: PartitionId) -> Partition | None:
+        """The partition with this number, or None."""
+        partition = self._partitions_by_id.get(number)
+        if partition is None:
+            row = self._connection.execute(sql.find_partition_by_id, (number,)).fetchone()
+            if row is None:
+                return None
+            partition = self._remember(Partition(number, self.queue_by_id(QueueId(row[0])), row[1]))
+        return partition
+
+    def queue_by_id(self, number: QueueId) -> Queue:
+        """The queue with this number."""
+        row = self._connection.execute(sql.find_queue_by_id, (number,)).fetchone()
+        return self.need_queue(row[1], row[2])
+
+    # ── groups ──
+
+    def find_group(self, queue: Queue, name: str) -> Group | None:
+        """The group, or None."""
+        group = self._groups.get((queue.id, name))
+        if group is None:
+            row = self._connection.execute(sql.find_group, (queue.id, name)).fetchone()
+            if row is None:
+                return None
+            group = self._groups[queue.id, name] = Group(GroupId(row[0]), queue, name, Lsn(row[1]))
+        return group
+
+    def add_group(self, queue: Queue, name: str, since_lsn: Lsn, now: Timestamp) -> Group:
+        """A new group that reads what came after `since_lsn`."""
+        self._connection.execute(sql.add_group, (queue.id, name, since_lsn, now))
+        group = self.find_group(queue, name)
+        if group is None:
+            raise InvalidOption(f"group {name!r} could not be made")
+        return group
+
+    def move_group(self, group: Group, since_lsn: Lsn, discovered: int) -> None:
+        """Change from where a group reads partitions it has not met."""
+        self._connection.execute(sql.move_group, (since_lsn, discovered, group.id))
+        self._changed()
+
+    def delete_group(self, operation: DeleteGroup) -> Deleted:
+        """Forget a group in one queue or in all."""
+        found = list(self._groups_named(operation.database, operation.group, operation.queue))
+        for number in found:
+            self._connection.execute(sql.drop_group_cursors, (number,))
+            self._connection.execute(sql.drop_group, (number,))
+        if found:
+            self._changed()
+        return Deleted(len(found))
+
+    def _groups_named(self, database: str, name: str, queue: str) -> Iterator[int]:
+        for (number,) in self._connection.execute(sql.find_groups_named, (database, name, queue)):
+            yield int(number)
+
+    def _remember(self, partition: Partition) -> Partition:
+        self._partitions[partition.queue.id, partition.name] = partition
+        self._partitions_by_id[partition.id] = partition
+        return partition
+
+    def _changed(self) -> None:
+        """Tell other processes, and ourselves, that names or options are not what they were."""
+        self._connection.execute(sql.set_meta, (VERSION_KEY, self._read_version() + 1))
+        self._version = self._read_version()
+        self.generation += 1
+        self.forget()
+
+    def _read_version(self) -> int:
+        row = self._connection.execute(sql.get_meta, (VERSION_KEY,)).fetchone()
+        return int(row[0]) if row else 0
+
+
+def _queue(row: tuple[int, str, str, str, str, str]) -> Queue:
+    number, database, name, namespace, task, options = row
+    return Queue(QueueId(number), database, name, namespace, task, decode_options(options))

@@ -1,0 +1,104 @@
+"""Keeping the write-ahead log short without making commits wait for it.
+
+A checkpoint moves pages from the log into the file. It runs in a thread of its own, again and again until little is
+left; while others go on writing it can never move everything, and a log that is never fully moved never starts over. So
+past the cap the last bit is moved while this store keeps the turn at the write lock: nobody commits for a moment, and
+the next commit begins the log anew. A reader that stays in one old snapshot can still pin the log: it is told about.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import apsw
+
+from headwater.stores.sqlite.connection import translated
+from headwater.stores.sqlite.turnstile import Turnstile
+
+ROUNDS_MAX = 4
+REST_PAGES = 128
+
+
+class Checkpoints:
+    """Checkpoints of one file, through a connection of their own."""
+
+    def __init__(self, connection: apsw.Connection, turnstile: Turnstile, wal_bytes_max: int) -> None:
+        self._connection = connection
+        self._turnstile = turnstile
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-checkpoint")
+        page_bytes = int(connection.pragma("page_size"))
+        self._cap_pages = max(wal_bytes_max // page_bytes, 16)
+        self._grown = asyncio.Event()
+        self.log_pages = 0
+        self.pinned_pages = 0
+
+    def committed(self, log_pages: int) -> None:
+        """A commit left the log with this many pages."""
+        self.log_pages = log_pages
+        if log_pages > self._cap_pages // 4:
+            self._grown.set()
+
+    async def grown(self) -> None:
+        """Returns when the log is long enough for a checkpoint to be worth it."""
+        await self._grown.wait()
+
+    async def run(self) -> None:
+        """Move what is logged into the file, and let the log start over if it is past half its cap."""
+        self._grown.clear()
+        rest = 0
+        for _ in range(ROUNDS_MAX):
+            pages, moved = await self._passive()
+            rest = pages - moved
+            if rest <= REST_PAGES:
+                break
+        if self.log_pages > self._cap_pages // 2:
+            await self._finish()
+        else:
+            self.pinned_pages = 0
+
+    async def run_to_the_end(self) -> None:
+        """Move everything that is logged into the file and sync it; raises when that cannot be done."""
+        await self._turnstile.enter()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._truncate)
+        finally:
+            self._turnstile.leave()
+
+    async def vacuum(self, pages: int) -> int:
+        """Give unused pages back; the caller holds the turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._vacuum, pages)
+
+    def close(self) -> None:
+        """Wait for a checkpoint that runs and let go."""
+        self._thread.shutdown()
+        self._connection.close()
+        self._turnstile.close()
+
+    async def _finish(self) -> None:
+        """Move the rest while nobody commits."""
+        await self._turnstile.enter()
+        try:
+            pages, moved = await self._passive()
+            self.pinned_pages = pages - moved
+        finally:
+            self._turnstile.leave()
+
+    async def _passive(self) -> tuple[int, int]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._checkpoint)
+
+    def _checkpoint(self) -> tuple[int, int]:
+        """Pages in the log, and how many of them are in the file."""
+        with translated("checkpointing"):
+            try:
+                return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.BusyError:
+                return 0, 0
+
+    def _truncate(self) -> None:
+        with translated("moving the log into the file"):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def _vacuum(self, pages: int) -> int:
+        with translated("giving pages back"):
+            before = int(self._connection.pragma("freelist_count"))
+            self._connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+            return before - int(self._connection.pragma("freelist_count"))

@@ -1,0 +1,129 @@
+"""Connections to the file: how they are opened, what they refuse, and what the driver's errors mean to callers.
+
+Only the SQLite inside apsw is used. The database and its -shm file are never opened by our own hand: closing any
+descriptor of theirs would drop the locks that SQLite holds in this process.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from headwater.errors import (
+    HeadwaterError,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreForeign,
+    StoreFull,
+    StoreMissing,
+)
+
+APPLICATION_ID = 0x48574154  # "HWAT"
+
+_HEADER_BYTES = 100
+_READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+_memory_names = ("", ":memory:")
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turns the driver's errors into ours; `doing` says in the message what was tried."""
+    try:
+        yield
+    except HeadwaterError:
+        raise
+    except apsw.BusyError as error:
+        raise StoreBusy(f"{doing}: another program holds the write lock") from error
+    except apsw.FullError as error:
+        raise StoreFull(f"{doing}: no space is left on the disk") from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreDamaged(f"{doing}: the file is damaged or not a database ({error})") from error
+    except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        raise StoreFailed(f"{doing}: the file cannot be read or written ({error})") from error
+    except apsw.Error as error:
+        raise StoreError(f"{doing}: {type(error).__name__} ({error})") from error
+
+
+def check_place(path: str, *, adopt: bool, create: bool) -> None:
+    """Raises when the file at `path` must not be used, before anything is written to it."""
+    file = Path(path)
+    if not file.exists() or file.stat().st_size == 0:
+        if not create and not file.exists():
+            raise StoreMissing(f"there is no store at {path}")
+        if not file.parent.is_dir():
+            raise StoreMissing(f"there is no folder {file.parent} to make the store in")
+        return
+    if not file.is_file():
+        raise StoreForeign(f"{path} is not a file")
+    with translated(f"opening {path}"):
+        look = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            _check_whole(look, file)
+            _check_owner(look, path, adopt)
+        finally:
+            look.close()
+
+
+def _check_whole(look: apsw.Connection, file: Path) -> None:
+    """A file that is shorter than its header says was cut off, unless the write-ahead log still holds the rest."""
+    wal = Path(f"{file}-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        return
+    look.execute("PRAGMA schema_version").fetchall()
+    found, header = look.read("main", 0, 0, _HEADER_BYTES)
+    (pages,) = struct.unpack(">I", header[28:32])
+    (page_bytes,) = struct.unpack(">H", header[16:18])
+    expected = pages * (65_536 if page_bytes == 1 else page_bytes)
+    if not found or file.stat().st_size < expected:
+        raise StoreDamaged(f"{file} was cut off: {file.stat().st_size:,} of {expected:,} bytes are there")
+
+
+def _check_owner(look: apsw.Connection, path: str, adopt: bool) -> None:
+    (application,) = look.execute("PRAGMA application_id").fetchone()
+    if application == APPLICATION_ID:
+        return
+    if application:
+        raise StoreForeign(f"{path} belongs to another program (application_id {application:#x})")
+    tables = {row[1] for row in look.execute("PRAGMA table_list")}
+    own = {name for name in tables if name.startswith("hw_")}
+    foreign = {name for name in tables if not name.startswith(("hw_", "sqlite_"))}
+    if foreign and not own and not adopt:
+        raise StoreForeign(
+            f"{path} has tables of another program ({', '.join(sorted(foreign)[:5])}); "
+            "open it with adopt=True to add Headwater's tables beside them"
+        )
+
+
+def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> apsw.Connection:
+    """A connection with our settings. A new file is made readable and writable by its owner only."""
+    if path not in _memory_names and vfs is None and not os.path.exists(path):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    connection = apsw.Connection(path, flags=_READ_WRITE, vfs=vfs)
+    connection.execute(f"PRAGMA cache_size = -{max(cache_bytes // 1024, 64)}")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
+def set_journal(connection: apsw.Connection, *, wal_bytes_max: int) -> None:
+    """Write-ahead log; commits are made durable by the barrier, and checkpoints are made off the commit path."""
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode not in ("wal", "memory"):
+        raise StoreFailed(f"the file system does not support a write-ahead log (journal mode is {mode})")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {wal_bytes_max}")
+
+
+def sync_folder(path: str) -> None:
+    """Make the names of the file and its log survive power loss, once after they are made."""
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,146 @@
+"""Positions and leases as rows: reading, writing, ending those that ran out, burying what failed for good.
+
+The rules are in `model/cursor.py`. `pops.py` leases, `reports.py` settles; both go through here.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import LeaseLost, QueueMissing
+from headwater.log.operations import Reap, Reaped
+from headwater.model import cursor as rules
+from headwater.model.cursor import Cursor
+from headwater.model.names import Offset, PartitionId
+from headwater.model.record import Record
+from headwater.stores.sqlite.catalog import Catalog, Group, Partition
+from headwater.stores.sqlite.dead_letters import Burial, DeadLetters
+from headwater.stores.sqlite.segments import Segments
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+LEASE_RAN_OUT = "the lease ran out"
+
+
+class Cursors:
+    """Positions and leases of all groups, under the write lock."""
+
+    def __init__(
+        self, connection: apsw.Connection, catalog: Catalog, segments: Segments, dead_letters: DeadLetters
+    ) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._segments = segments
+        self._dead_letters = dead_letters
+
+    def find(self, group: Group, partition_id: PartitionId) -> Cursor | None:
+        """A group's position in a partition, None when it has not met the partition."""
+        row = self._connection.execute(sql.get_cursor, (group.id, partition_id)).fetchone()
+        return None if row is None else cursor_of(row)
+
+    def held(self, database: str, partition_id: PartitionId, group_name: str) -> tuple[Partition, Group, Cursor]:
+        """What a lease is about. A partition of another database is answered like one that is not there."""
+        partition = self._catalog.partition_by_id(partition_id)
+        if partition is None or partition.queue.database != database:
+            raise QueueMissing(f"there is no partition {partition_id}")
+        group = self._catalog.find_group(partition.queue, group_name)
+        cursor = None if group is None else self.find(group, partition_id)
+        if group is None or cursor is None:
+            raise LeaseLost(f"group {group_name!r} holds no lease here; pop again")
+        return partition, group, cursor
+
+    def write(self, group: Group, partition_id: PartitionId, cursor: Cursor) -> None:
+        """Keep a group's new position."""
+        self._connection.execute(
+            sql.set_cursor,
+            (
+                cursor.position,
+                _text(cursor.settled),
+                _text(cursor.failed),
+                cursor.token,
+                cursor.lease_until,
+                cursor.leased_to,
+                cursor.attempts,
+                cursor.retry_to,
+                cursor.cautious,
+                cursor.ready_at,
+                group.id,
+                partition_id,
+            ),
+        )
+
+    def caught_up(self, cursor: Cursor, partition_id: PartitionId) -> Cursor:
+        """The cursor as idle when nothing is behind its position."""
+        if cursor.position < self._segments.end(partition_id):
+            return cursor
+        return msgspec.structs.replace(cursor, ready_at=None)
+
+    def expire(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> tuple[Cursor, int]:
+        """The cursor after its lease ran out, and how many records that buried."""
+        settled = rules.expire(cursor, group.queue.options, now)
+        reasons: dict[int | str, str] = dict.fromkeys(settled.buried, LEASE_RAN_OUT)
+        self.bury(group, partition, settled.buried, Burial(cursor.attempts, reasons, now))
+        return settled.cursor, len(settled.buried)
+
+    def bury(self, group: Group, partition: Partition, offsets: Sequence[int], burial: Burial) -> None:
+        """Move records that failed for good to the dead letters, if the queue keeps them."""
+        if not offsets or not group.queue.options.dead_letters:
+            return
+        wanted = set(offsets)
+        for offset, record, written_at in self.records_between(partition.id, min(wanted), max(wanted) + 1):
+            if offset in wanted:
+                self._dead_letters.add(group, partition, offset, record, written_at, burial)
+
+    def records_between(
+        self, partition_id: PartitionId, first: int, end: int
+    ) -> Iterator[tuple[int, Record, Timestamp]]:
+        """Offset, record and time of what is kept from `first` up to `end`."""
+        for stretch in self._segments.stretches(partition_id, Offset(first)):
+            if stretch.first_offset >= end:
+                return
+            for offset, record in enumerate(self._segments.records(stretch.lsn), stretch.first_offset):
+                if first <= offset < end:
+                    yield offset, record, stretch.written_at
+
+    def reap(self, operation: Reap, now: Timestamp) -> Reaped:
+        """End leases that ran out, oldest first."""
+        rows = self._connection.execute(sql.expired_leases, (now, operation.limit)).fetchall()
+        buried = 0
+        for name, partition_id in rows:
+            partition = self._catalog.partition_by_id(PartitionId(partition_id))
+            group = partition and self._catalog.find_group(partition.queue, name)
+            cursor = group and self.find(group, PartitionId(partition_id))
+            if partition and group and cursor:
+                cursor, count = self.expire(group, partition, cursor, now)
+                self.write(group, partition.id, self.caught_up(cursor, partition.id))
+                buried += count
+        return Reaped(len(rows), buried)
+
+
+def cursor_of(row: tuple[Any, ...]) -> Cursor:
+    """The cursor in a row that begins with the partition's number."""
+    _, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at = row
+    return Cursor(
+        position,
+        _numbers(settled),
+        _numbers(failed),
+        token,
+        lease_until,
+        leased_to,
+        attempts,
+        retry_to,
+        bool(cautious),
+        ready_at,
+    )
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    return () if text is None else msgspec.json.decode(text, type=tuple[int, ...])
+
+
+def _text(numbers: tuple[int, ...]) -> str | None:
+    return msgspec.json.encode(numbers).decode() if numbers else None

@@ -1,0 +1,102 @@
+"""Records that failed for good: kept with the reason, listed, pushed back or dropped."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import QueueMissing
+from headwater.log.operations import Deleted, Purge, Requeue, Requeued
+from headwater.model.names import Offset, PartitionId
+from headwater.model.record import Record, encode_record, join_records, split_records
+from headwater.stores.codec import Codec
+from headwater.stores.contract import DeadLetter
+from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
+from headwater.stores.sqlite.segments import Segments
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+ERROR_LENGTH_MAX = 4_096
+_PLACE = b"dead letter"
+
+
+class Burial(msgspec.Struct, frozen=True):
+    """Why and when records are given up: a reason by offset or by transaction id."""
+
+    attempts: int
+    errors: dict[int | str, str]
+    now: Timestamp
+
+    def reason(self, offset: int, transaction_id: str) -> str:
+        """What to say of one record."""
+        found = self.errors.get(offset) or self.errors.get(transaction_id) or "failed"
+        return found[:ERROR_LENGTH_MAX]
+
+
+class DeadLetters:
+    """The dead letters of all queues, under the write lock."""
+
+    def __init__(self, connection: apsw.Connection, codec: Codec, catalog: Catalog, segments: Segments) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._catalog = catalog
+        self._segments = segments
+
+    def add(
+        self, group: Group, partition: Partition, offset: int, record: Record, written_at: Timestamp, burial: Burial
+    ) -> None:
+        """Keep one record with the reason it failed for."""
+        codec, body = self._codec.pack(join_records([encode_record(record)]), group.queue.options, _PLACE)
+        reason = burial.reason(offset, record.transaction_id)
+        row = (group.queue.id, partition.id, group.name, offset, burial.attempts, reason, written_at, burial.now)
+        self._connection.execute(sql.add_dead_letter, (*row, codec, body))
+
+    def requeue(self, operation: Requeue, now: Timestamp) -> Requeued:
+        """Push dead letters back to where they came from. The id they had is dropped: it is a new push."""
+        queue = self._catalog.need_queue(operation.database, operation.queue)
+        letters = list(self._chosen(queue, operation))
+        for letter in letters:
+            partition = self._catalog.make_partition(queue, letter.partition or "Default", now)
+            self._segments.append(partition, [letter.record], now, None)
+            self._connection.execute(sql.drop_dead_letter, (queue.id, letter.id))
+        return Requeued(len(letters))
+
+    def purge(self, operation: Purge) -> Deleted:
+        """Drop dead letters."""
+        queue = self._catalog.need_queue(operation.database, operation.queue)
+        letters = [letter.id for letter in self._chosen(queue, operation)]
+        for number in letters:
+            self._connection.execute(sql.drop_dead_letter, (queue.id, number))
+        return Deleted(len(letters))
+
+    def _chosen(self, queue: Queue, operation: Requeue | Purge) -> Iterator[DeadLetter]:
+        if not operation.ids:
+            rows = self._connection.execute(sql.dead_letters, (queue.id, 0, operation.limit)).fetchall()
+            yield from (dead_letter_of(row, queue.name, self._codec) for row in rows)
+            return
+        for number in operation.ids:
+            row = self._connection.execute(sql.get_dead_letter, (queue.id, number)).fetchone()
+            if row is None:
+                raise QueueMissing(f"queue {queue.name!r} has no dead letter {number}")
+            yield dead_letter_of(row, queue.name, self._codec)
+
+
+def dead_letter_of(row: tuple[Any, ...], queue: str, codec: Codec) -> DeadLetter:
+    """The dead letter in a row."""
+    number, partition_id, partition, group, offset, attempts, error, written_at, failed_at, kind, body = row
+    return DeadLetter(
+        id=number,
+        queue=queue,
+        partition=partition,
+        partition_id=PartitionId(partition_id),
+        group=group,
+        offset=Offset(offset),
+        record=split_records(codec.unpack(kind, body, _PLACE))[0],
+        error=error,
+        attempts=attempts,
+        written_at=Timestamp(written_at),
+        failed_at=Timestamp(failed_at),
+    )

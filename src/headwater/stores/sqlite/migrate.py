@@ -1,0 +1,68 @@
+"""Bringing the tables up to date: numbered scripts, each applied once, in one transaction."""
+
+import re
+from importlib.resources import files
+
+import apsw
+
+from headwater.errors import StoreNewer
+from headwater.stores.sqlite.connection import APPLICATION_ID
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+VERSION_KEY = "schema_version"
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """Number, name and text of every script, in order."""
+    found = []
+    for file in files(__package__).joinpath("migrations").iterdir():
+        match = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
+        if match:
+            found.append((int(match[1]), match[2], file.read_text()))
+    return sorted(found)
+
+
+def migrate(connection: apsw.Connection, location: str) -> int:
+    """Apply what is missing; a file from a newer program is refused before anything is changed. The version reached."""
+    scripts = migrations()
+    newest = scripts[-1][0]
+    if _version(connection, location, newest) == newest:
+        return newest
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection, location, newest)
+        if version == 0 and not _has_tables(connection):
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for number, _, text in scripts:
+            if number > version:
+                connection.execute(text)
+                connection.execute(sql.set_meta, (VERSION_KEY, number))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return newest
+
+
+def _version(connection: apsw.Connection, location: str, newest: int) -> int:
+    """The version of the file; 0 when our tables are not there yet."""
+    if "hw_meta" not in _tables(connection):
+        return 0
+    row = connection.execute(sql.get_meta, (VERSION_KEY,)).fetchone()
+    version = int(row[0]) if row else 0
+    if version > newest:
+        raise StoreNewer(
+            f"{location} has tables of version {version}; this Headwater knows versions up to {newest}: upgrade it"
+        )
+    return version
+
+
+def _has_tables(connection: apsw.Connection) -> bool:
+    return bool(_tables(connection))
+
+
+def _tables(connection: apsw.Connection) -> set[str]:
+    return {row[0] for row in connection.execute(sql.list_tables)}

@@ -1,0 +1,238 @@
+"""Leasing: which partition a pop gets, and which of its records.
+
+A pop finds a partition through the `ready_at` index, never by looking at partitions that have nothing, so 100,000 of
+them cost as much as ten. Partitions that are new to a group get their cursor at its next pop, a few hundred at a time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import apsw
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import StoreDamaged
+from headwater.log.operations import Batch, Pop, Popped
+from headwater.model import cursor as rules
+from headwater.model.cursor import Cursor
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import Record
+from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
+from headwater.stores.sqlite.cursors import Cursors, cursor_of
+from headwater.stores.sqlite.segments import Segments, Stretch, read_lsn_at
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+DISCOVER_LIMIT = 256
+POSTPONE_DAMAGED_SECONDS = 60
+WINDOWS_MAX = 10
+
+
+class Found(msgspec.Struct, gc=False):
+    """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be."""
+
+    offsets: list[Offset]
+    written_at: list[Timestamp]
+    lsns: list[Lsn]
+    records: list[Record]
+    lost: int = 0
+    due_at: int | None = None
+
+
+class Pops:
+    """Pops of all groups, under the write lock."""
+
+    def __init__(self, connection: apsw.Connection, catalog: Catalog, segments: Segments, cursors: Cursors) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._segments = segments
+        self._cursors = cursors
+        self._discovered: dict[int, int] = {}
+
+    def pop(self, operation: Pop, now: Timestamp) -> Popped:
+        """Lease what is ready: of one partition, one queue, or the queues of a namespace and task."""
+        batches: list[Batch] = []
+        ready_at: list[int] = []
+        for queue in self._queues(operation, now):
+            group = self._group(queue, operation, now)
+            self._take(operation, group, now, batches)
+            if _satisfied(operation, batches):
+                break
+            ready_at.extend(self._next_ready(group))
+        return Popped(batches, Timestamp(min(ready_at)) if ready_at and not batches else None)
+
+    def discover_all(self, group: Group, now: Timestamp) -> None:
+        """Give the group a cursor in every partition there is."""
+        while self._discovered.get(group.id) != self._catalog.generation:
+            self._discover(group, now)
+
+    def _queues(self, operation: Pop, now: Timestamp) -> Iterable[Queue]:
+        if not operation.queue:
+            return self._catalog.queues_together(operation.database, operation.namespace, operation.task)
+        if operation.subscribe != "all" or operation.since is not None:
+            # The group's beginning is now, so it must be noted now, even before the first push.
+            return [self._catalog.make_queue(operation.database, operation.queue, now)]
+        queue = self._catalog.find_queue(operation.database, operation.queue)
+        return [] if queue is None else [queue]
+
+    def _group(self, queue: Queue, operation: Pop, now: Timestamp) -> Group:
+        group = self._catalog.find_group(queue, operation.group)
+        if group is not None:
+            return group
+        since = Lsn(0)
+        if operation.since is not None:
+            since = read_lsn_at(self._connection, operation.since, self._segments.last_lsn)
+        elif operation.subscribe == "new":
+            since = self._segments.last_lsn
+        return self._catalog.add_group(queue, operation.group, since, now)
+
+    def _take(self, operation: Pop, group: Group, now: Timestamp, batches: list[Batch]) -> None:
+        """Add batches from the ready partitions of one group. A partition that gives nothing is not ready any more."""
+        self._discover(group, now)
+        while not _satisfied(operation, batches):
+            candidates = list(self._candidates(operation, group, now, operation.partitions - len(batches)))
+            for partition_id, cursor in candidates:
+                self._take_from(operation, group, partition_id, cursor, now, batches)
+                if _satisfied(operation, batches):
+                    return
+            if not candidates or operation.partition:
+                return
+
+    def _candidates(self, operation: Pop, group: Group, now: int, limit: int) -> Iterator[tuple[PartitionId, Cursor]]:
+        if not operation.partition:
+            for row in self._connection.execute(sql.ready_cursors, (group.id, now, limit)).fetchall():
+                yield PartitionId(row[0]), cursor_of(row)
+            return
+        partition = self._catalog.find_partition(group.queue, operation.partition)
+        cursor = None if partition is None else self._cursors.find(group, partition.id)
+        if partition and cursor and cursor.ready_at is not None and cursor.ready_at <= now:
+            yield partition.id, cursor
+
+    def _take_from(
+        self,
+        operation: Pop,
+        group: Group,
+        partition_id: PartitionId,
+        cursor: Cursor,
+        now: Timestamp,
+        batches: list[Batch],
+    ) -> None:
+        """Add one partition's batch. A damaged one is put off, so that the others are served, and the error is told."""
+        wanted = operation.batch - sum(len(batch.offsets) for batch in batches)
+        partition = self._catalog.partition_by_id(partition_id)
+        if partition is None:
+            self._connection.execute(sql.set_ready, (None, group.id, partition_id))
+            return
+        try:
+            batch = self._lease(operation, group, partition, cursor, wanted, now)
+        except StoreDamaged:
+            later = now + POSTPONE_DAMAGED_SECONDS * SECOND
+            self._connection.execute(sql.set_ready, (later, group.id, partition_id))
+            if not batches:
+                raise
+            return
+        if batch is not None:
+            batches.append(batch)
+
+    def _lease(
+        self, operation: Pop, group: Group, partition: Partition, cursor: Cursor, wanted: int, now: Timestamp
+    ) -> Batch | None:
+        if cursor.lease_until is not None:
+            cursor, _ = self._cursors.expire(group, partition, cursor, now)
+        found = self._gather(partition, cursor, wanted, now)
+        if found.lost:
+            self._connection.execute(sql.count_lost, (found.lost, group.id))
+            cursor = msgspec.structs.replace(cursor, position=cursor.position + found.lost)
+        if not found.offsets:
+            ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
+            self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
+            return None
+        seconds = group.queue.options.lease_seconds if operation.lease_seconds is None else operation.lease_seconds
+        leased = rules.lease(cursor, found.offsets[-1] + 1, seconds, now)
+        after = leased
+        if operation.auto_ack:
+            after = self._cursors.caught_up(rules.settle_all(leased, now), partition.id)
+        self._cursors.write(group, partition.id, after)
+        return Batch(
+            queue=group.queue.name,
+            partition=partition.name,
+            partition_id=partition.id,
+            group=group.name,
+            token=0 if operation.auto_ack else leased.token,
+            lease_until=Timestamp(leased.lease_until or now),
+            attempts=leased.attempts,
+            offsets=found.offsets,
+            written_at=found.written_at,
+            lsns=found.lsns,
+            records=found.records,
+            lost=found.lost,
+        )
+
+    def _gather(self, partition: Partition, cursor: Cursor, wanted: int, now: int) -> Found:
+        """The records that may be delivered from this position."""
+        options = partition.queue.options
+        delay = int(options.delay_seconds * SECOND)
+        limit, stop = rules.deliverable(cursor, wanted)
+        found = Found([], [], [], [])
+        for stretch in self._segments.stretches(partition.id, Offset(cursor.position)):
+            if not found.offsets and stretch.first_offset > cursor.position:
+                found.lost = stretch.first_offset - cursor.position
+            if delay and stretch.written_at + delay > now:
+                found.due_at = stretch.written_at + delay
+                break
+            _collect(found, stretch, self._segments.records(stretch.lsn), cursor, limit, stop)
+            if len(found.offsets) >= limit or (stop is not None and stretch.first_offset + stretch.count >= stop):
+                break
+        if options.window_seconds and found.offsets:
+            self._hold_for_window(partition, found, now)
+        return found
+
+    def _hold_for_window(self, partition: Partition, found: Found, now: int) -> None:
+        """Keep a partition back until it is quiet, but no record longer than ten windows."""
+        window = int(partition.queue.options.window_seconds * SECOND)
+        quiet_at = self._segments.last_written_at(partition.id) + window
+        due_at = min(quiet_at, found.written_at[0] + WINDOWS_MAX * window)
+        if due_at > now:
+            found.offsets.clear()
+            found.due_at = due_at
+
+    def _discover(self, group: Group, now: Timestamp) -> None:
+        """Give the group a cursor in partitions that are new to it."""
+        if self._discovered.get(group.id) == self._catalog.generation:
+            return
+        rows = self._connection.execute(sql.undiscovered_partitions, (group.id, DISCOVER_LIMIT)).fetchall()
+        for number, start in rows:
+            position = self._segments.first_after(PartitionId(number), Offset(start), group.since_lsn)
+            ready_at = now if position < self._segments.end(PartitionId(number)) else None
+            self._connection.execute(sql.add_cursor, (group.id, number, position, now, ready_at))
+        if rows:
+            self._connection.execute(sql.set_discovered, (rows[-1][0], group.id))
+        if len(rows) < DISCOVER_LIMIT:
+            self._discovered[group.id] = self._catalog.generation
+
+    def _next_ready(self, group: Group) -> list[int]:
+        (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()
+        return [] if ready_at is None else [ready_at]
+
+
+def _satisfied(operation: Pop, batches: list[Batch]) -> bool:
+    if len(batches) >= operation.partitions:
+        return True
+    return sum(len(batch.offsets) for batch in batches) >= operation.batch
+
+
+def _collect(
+    found: Found, stretch: Stretch, records: list[Record], cursor: Cursor, limit: int, stop: int | None
+) -> None:
+    """Take the records of one segment that the lease may cover: a slice of it, less what was settled before."""
+    first = max(cursor.position - stretch.first_offset, 0)
+    last = stretch.count if stop is None else min(stretch.count, stop - stretch.first_offset)
+    places: Sequence[int] = range(first, last)
+    if cursor.settled:
+        settled = set(cursor.settled)
+        places = [index for index in places if stretch.first_offset + index not in settled]
+    places = places[: limit - len(found.offsets)]
+    found.offsets.extend([Offset(stretch.first_offset + index) for index in places])
+    found.records.extend([records[index] for index in places])
+    found.written_at.extend([stretch.written_at] * len(places))
+    found.lsns.extend([stretch.lsn] * len(places))

@@ -1,0 +1,112 @@
+"""What consumers say of their leases: ack, extend, seek. A late or foreign report changes nothing and says so."""
+
+import apsw
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
+from headwater.log.operations import Ack, Acked, Extend, Extended, Seek, Sought
+from headwater.model import cursor as rules
+from headwater.model.cursor import Cursor, Outcome
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.stores.sqlite.catalog import Catalog, Group, Partition
+from headwater.stores.sqlite.cursors import Cursors
+from headwater.stores.sqlite.dead_letters import Burial
+from headwater.stores.sqlite.pops import Pops
+from headwater.stores.sqlite.segments import Segments, read_lsn_at
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+
+class Reports:
+    """Reports on leases, and moves of whole groups, under the write lock."""
+
+    def __init__(
+        self, connection: apsw.Connection, catalog: Catalog, segments: Segments, cursors: Cursors, pops: Pops
+    ) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._segments = segments
+        self._cursors = cursors
+        self._pops = pops
+
+    def ack(self, operation: Ack, now: Timestamp) -> Acked:
+        """Settle records of a live lease."""
+        partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
+        rules.check_lease(cursor, operation.token, now)
+        if operation.outcomes is None and (not operation.offsets or rules.is_whole(cursor, operation.offsets)):
+            done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
+            self._cursors.write(group, partition.id, done)
+            return Acked(True, (), done.ready_at is not None)
+        outcomes = self._outcomes(operation, partition, cursor)
+        settled = rules.settle(cursor, outcomes, group.queue.options, now)
+        burial = Burial(cursor.attempts, operation.errors or {}, now)
+        self._cursors.bury(group, partition, settled.buried, burial)
+        after = self._cursors.caught_up(settled.cursor, partition.id) if settled.released else settled.cursor
+        self._cursors.write(group, partition.id, after)
+        return Acked(settled.released, settled.buried, settled.released and after.ready_at is not None)
+
+    def extend(self, operation: Extend, now: Timestamp) -> Extended:
+        """Keep a live lease for longer."""
+        partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
+        rules.check_lease(cursor, operation.token, now)
+        seconds = group.queue.options.lease_seconds if operation.seconds is None else operation.seconds
+        until = now + int(seconds * SECOND)
+        extended = msgspec.structs.replace(cursor, lease_until=until, ready_at=until)
+        self._cursors.write(group, partition.id, extended)
+        return Extended(Timestamp(until))
+
+    def check_lease(self, database: str, lease: tuple[PartitionId, str, int], now: Timestamp) -> None:
+        """Raises unless the lease (partition, group, token) is alive."""
+        partition_id, group, token = lease
+        rules.check_lease(self._cursors.held(database, partition_id, group)[2], token, now)
+
+    def seek(self, operation: Seek, now: Timestamp) -> Sought:
+        """Move a group in one partition or in all, ending its leases there."""
+        queue = self._catalog.need_queue(operation.database, operation.queue)
+        if operation.offset is not None and not operation.partition:
+            raise InvalidOption("seeking to an offset needs a partition: offsets count within one")
+        chosen = self._catalog.find_partition(queue, operation.partition) if operation.partition else None
+        if operation.partition and chosen is None:
+            raise QueueMissing(f"queue {queue.name!r} has no partition {operation.partition!r}")
+        known = self._catalog.find_group(queue, operation.group)
+        group = known or self._catalog.add_group(queue, operation.group, Lsn(0), now)
+        self._pops.discover_all(group, now)
+        if chosen is not None:
+            self._move(group, chosen.id, operation, now)
+            return Sought(1)
+        rows = self._connection.execute(sql.group_cursors, (group.id,)).fetchall()
+        for row in rows:
+            self._move(group, PartitionId(row[0]), operation, now)
+        return Sought(len(rows))
+
+    def _move(self, group: Group, partition_id: PartitionId, operation: Seek, now: Timestamp) -> None:
+        cursor = self._cursors.find(group, partition_id) or Cursor()
+        _, _, start = self._connection.execute(sql.find_partition_by_id, (partition_id,)).fetchone()
+        end = self._segments.end(partition_id)
+        if operation.offset is not None:
+            position = min(max(operation.offset, start), end)
+        elif operation.timestamp is not None:
+            lsn = read_lsn_at(self._connection, operation.timestamp, self._segments.last_lsn)
+            position = self._segments.first_after(partition_id, Offset(start), lsn)
+        else:
+            position = end if operation.to == "end" else start
+        moved = rules.seek(cursor, position, now)
+        self._cursors.write(group, partition_id, self._cursors.caught_up(moved, partition_id))
+
+    def _outcomes(self, operation: Ack, partition: Partition, cursor: Cursor) -> dict[int, Outcome]:
+        """The report by offset; transaction ids are looked up among the leased records."""
+        if operation.outcomes is None:
+            return dict.fromkeys(operation.offsets, Outcome.COMPLETED)
+        places: dict[str, int] = {}
+        if any(isinstance(name, str) for name in operation.outcomes):
+            leased = self._cursors.records_between(partition.id, cursor.position, cursor.leased_to)
+            places = {record.transaction_id: offset for offset, record, _ in leased}
+        outcomes: dict[int, Outcome] = {}
+        for name, outcome in operation.outcomes.items():
+            offset = name if isinstance(name, int) else places.get(name)
+            if offset is None:
+                raise UnknownRecord(f"no record with transaction id {name!r} is in this lease")
+            outcomes[offset] = outcome
+        return outcomes

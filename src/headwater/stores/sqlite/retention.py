@@ -1,0 +1,89 @@
+"""Dropping what is old: whole segments, from the oldest on, a bounded number of partitions at a time."""
+
+import apsw
+
+from headwater.clock import SECOND, Timestamp
+from headwater.log.operations import Deleted, Forget, Retain, Retained
+from headwater.model.names import PartitionId, QueueId
+from headwater.stores.sqlite.catalog import Catalog, Queue
+from headwater.stores.sqlite.segments import Segments
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+SEGMENTS_PER_PARTITION = 1_000
+
+
+class Retention:
+    """Drops segments, idempotency keys and traces, under the write lock."""
+
+    def __init__(self, connection: apsw.Connection, catalog: Catalog, segments: Segments) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._segments = segments
+
+    def retain(self, operation: Retain, now: Timestamp) -> Retained:
+        """One bite of a round over all partitions."""
+        dropped = self._drop_expired(operation, now)
+        rows = self._connection.execute(sql.partitions_after, (operation.after, operation.limit)).fetchall()
+        for partition_id, queue_id in rows:
+            queue = self._catalog.queue_by_id(QueueId(queue_id))
+            before = self._droppable(queue, PartitionId(partition_id), now)
+            dropped.extend(self._drop_before(PartitionId(partition_id), before))
+        after = PartitionId(rows[-1][0]) if len(rows) == operation.limit else PartitionId(0)
+        return Retained(len(dropped), sum(dropped), after)
+
+    def forget(self, operation: Forget) -> Deleted:
+        """Drop old idempotency keys and traces."""
+        bounds = (operation.before, operation.limit)
+        self._connection.execute(sql.forget_applied, bounds)
+        count = self._connection.changes()
+        self._connection.execute(sql.forget_traces, bounds)
+        return Deleted(count + self._connection.changes())
+
+    def _drop_expired(self, operation: Retain, now: Timestamp) -> list[int]:
+        """Segments that were pushed with a time to live; a partition's end must stay, so all up to there go."""
+        rows = self._connection.execute(sql.expired_segments, (now, operation.limit)).fetchall()
+        dropped: list[int] = []
+        for _, partition_id, first_offset, count in rows:
+            dropped.extend(self._drop_before(PartitionId(partition_id), first_offset + count))
+        return dropped
+
+    def _droppable(self, queue: Queue, partition_id: PartitionId, now: Timestamp) -> int:
+        """The offset before which nothing of this partition has to be kept."""
+        options = queue.options
+        old = now - int(options.retention_seconds * SECOND) if options.retention_seconds else None
+        completed = options.completed_retention_seconds
+        old_completed = now - int(completed * SECOND) if completed else None
+        if old is None and old_completed is None:
+            return 0
+        passed = self._passed(queue, partition_id) if old_completed is not None else 0
+        before = 0
+        rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION))
+        for _, first_offset, count, written_at in rows:
+            end = first_offset + count
+            too_old = old is not None and written_at <= old
+            done = old_completed is not None and end <= passed and written_at <= old_completed
+            if not (too_old or done):
+                break
+            before = end
+        return before
+
+    def _passed(self, queue: Queue, partition_id: PartitionId) -> int:
+        """The position that every group of the queue has reached."""
+        (groups,) = self._connection.execute(sql.count_groups, (queue.id,)).fetchone()
+        cursors, slowest = self._connection.execute(sql.slowest_position, (partition_id,)).fetchone()
+        return int(slowest) if groups and cursors == groups else 0
+
+    def _drop_before(self, partition_id: PartitionId, offset: int) -> list[int]:
+        """Drop the segments before `offset`; how many records each had."""
+        if not offset:
+            return []
+        rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION)).fetchall()
+        counts = [row[2] for row in rows if row[1] + row[2] <= offset]
+        if counts:
+            start = rows[len(counts) - 1][1] + rows[len(counts) - 1][2]
+            self._connection.execute(sql.raise_partition_start, (start, partition_id))
+            self._connection.execute(sql.raise_meta, ("last_lsn", self._segments.last_lsn))
+            self._connection.execute(sql.drop_segments_before, (partition_id, start))
+        return counts

@@ -1,0 +1,258 @@
+"""The log itself: appending segments, finding and reading them, recognising duplicates.
+
+Ends of partitions and the last LSN are remembered between commits. When another connection has committed in between,
+they are brought up to date from the segments it added; both happen under the write lock, so nothing can slip in.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from zlib import crc32
+
+import apsw
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import StoreDamaged
+from headwater.log.operations import Touch
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import Record, encode_record, join_records, split_records, transaction_ids
+from headwater.model.window import RecentIds
+from headwater.stores.codec import Codec
+from headwater.stores.sqlite.catalog import Partition
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+SEGMENT_BYTES_MAX = 1_048_576
+CACHE_BYTES_MAX = 8 * 1_048_576
+
+
+class Stretch(msgspec.Struct, frozen=True, gc=False):
+    """A segment without its records."""
+
+    lsn: Lsn
+    first_offset: Offset
+    count: int
+    written_at: Timestamp
+
+
+class Segments:
+    """The segments of the file, as seen under the write lock."""
+
+    def __init__(self, connection: apsw.Connection, codec: Codec, origin: int, ids_max: int) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._origin = origin
+        self._ends: dict[int, int] = {}
+        self._recent = RecentIds(ids_max)
+        self._recent_from: int | None = None
+        self._ids_max = ids_max
+        self._opened: OrderedDict[int, tuple[int, list[Record]]] = OrderedDict()
+        self._opened_bytes = 0
+        self.last_lsn = Lsn(0)
+        self.touched: list[Touch] = []
+
+    def forget(self) -> None:
+        """Drop what is remembered; the next `catch_up` reads it again."""
+        self._ends.clear()
+        self._recent.clear()
+        self._recent_from = None
+        self.last_lsn = Lsn(0)
+
+    def catch_up(self) -> None:
+        """Take in what other connections have appended."""
+        if not self.last_lsn:
+            self.last_lsn = read_last_lsn(self._connection)
+            return
+        for lsn, partition_id, first_offset, count, _ in self._connection.execute(sql.segments_since, (self.last_lsn,)):
+            self._ends[partition_id] = first_offset + count
+            self.last_lsn = lsn
+            if self._recent_from is not None:
+                self._remember_ids(PartitionId(partition_id), lsn)
+
+    def forget_ends(self) -> None:
+        """Partitions went away: read the ends of those that are left again."""
+        self._ends.clear()
+
+    def end(self, partition_id: PartitionId) -> Offset:
+        """One past the newest record."""
+        end = self._ends.get(partition_id)
+        if end is None:
+            (end,) = self._connection.execute(sql.partition_end, (partition_id,)).fetchone()
+            end = self._ends[partition_id] = end or 0
+        return Offset(end)
+
+    # ── appending ──
+
+    def append(
+        self, partition: Partition, records: Sequence[Record], now: Timestamp, ttl_seconds: float | None
+    ) -> Offset:
+        """Add records to a partition and wake the groups that were caught up; the offset of the first."""
+        first = self.end(partition.id)
+        expires_at = None if ttl_seconds is None else now + int(ttl_seconds * SECOND)
+        encoded = [encode_record(record) for record in records]
+        for part in _parts(encoded):
+            self._add_segment(partition, part, now, expires_at)
+        options = partition.queue.options
+        ready_at = now + int(max(options.delay_seconds, options.window_seconds) * SECOND)
+        self._connection.execute(sql.wake_idle_cursors, (ready_at, partition.id))
+        return first
+
+    def _add_segment(self, partition: Partition, encoded: list[bytes], now: Timestamp, expires_at: int | None) -> None:
+        first = self.end(partition.id)
+        codec, body = self._codec.pack(join_records(encoded), partition.queue.options, _place(partition.id, first))
+        lsn = Lsn(self.last_lsn + 1)
+        row = (lsn, partition.id, first, len(encoded), now, expires_at, self._origin, codec, crc32(body), body)
+        self._connection.execute(sql.add_segment, row)
+        self.last_lsn = lsn
+        self._ends[partition.id] = first + len(encoded)
+        self.touched.append(Touch(lsn, partition.id, first, len(encoded)))
+
+    # ── duplicates ──
+
+    def duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> dict[int, Offset]:
+        """Which of the records (by index) are in the log already, and where; ids of the others are remembered.
+
+        An id that comes twice in the same push is a duplicate of its first place: its offset counts from the end.
+        """
+        ids = [record.transaction_id for record in records]
+        window = int(partition.queue.options.deduplication_seconds * SECOND)
+        if not window or not any(ids):
+            return {}
+        since = now - window
+        self._load_recent(since)
+        keys = RecentIds.keys(partition.id, ids)
+        found: dict[int, Offset] = {}
+        if self._recent.perhaps_seen(keys):
+            wanted = {identity for identity, key in zip(ids, keys, strict=True) if identity and key in self._recent}
+            places = self._find_ids(partition.id, wanted, since)
+            found = {index: places[identity] for index, identity in enumerate(ids) if identity in places}
+        if len(set(ids)) < len(ids):
+            self._mark_repeats(ids, found, self.end(partition.id))
+        self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
+        return found
+
+    @staticmethod
+    def _mark_repeats(ids: list[str], found: dict[int, Offset], end: Offset) -> None:
+        first_place: dict[str, Offset] = {}
+        for index, identity in enumerate(ids):
+            if not identity or index in found:
+                continue
+            if identity in first_place:
+                found[index] = first_place[identity]
+            else:
+                first_place[identity] = Offset(end + len(first_place))
+
+    def _find_ids(self, partition_id: PartitionId, wanted: set[str], since: int) -> dict[str, Offset]:
+        """Where these ids are in the partition, looking back no further than `since`."""
+        places: dict[str, Offset] = {}
+        for stretch in self._newest(partition_id):
+            if stretch.written_at < since or len(places) == len(wanted):
+                break
+            for index, record in enumerate(self.records(stretch.lsn)):
+                if record.transaction_id in wanted:
+                    places[record.transaction_id] = Offset(stretch.first_offset + index)
+        return places
+
+    def _load_recent(self, since: int) -> None:
+        """Read the ids of the recent past from the log, once: this process may have just begun."""
+        if self._recent_from is not None and self._recent_from <= since:
+            return
+        self._recent_from = since
+        lsn = read_lsn_at(self._connection, Timestamp(since), self.last_lsn)
+        for row in self._connection.execute(sql.segments_since, (lsn,)).fetchall():
+            self._remember_ids(PartitionId(row[1]), Lsn(row[0]))
+
+    def _remember_ids(self, partition_id: PartitionId, lsn: Lsn) -> None:
+        ids = [identity for identity in transaction_ids(self._body(lsn)[0]) if identity]
+        self._recent.add(RecentIds.keys(partition_id, ids))
+
+    # ── reading ──
+
+    def stretches(self, partition_id: PartitionId, offset: Offset) -> Iterator[Stretch]:
+        """The segments of a partition from the one that holds `offset` on; the first may begin after it."""
+        for row in self._connection.execute(sql.segments_from, (partition_id, offset)):
+            yield Stretch(*row)
+
+    def _newest(self, partition_id: PartitionId) -> Iterator[Stretch]:
+        for row in self._connection.execute(sql.newest_segments, (partition_id,)):
+            yield Stretch(*row)
+
+    def last_written_at(self, partition_id: PartitionId) -> Timestamp:
+        """When the newest record of a partition was written."""
+        row = self._connection.execute(sql.newest_segments, (partition_id,)).fetchone()
+        return Timestamp(row[3]) if row else Timestamp(0)
+
+    def first_after(self, partition_id: PartitionId, start: Offset, lsn: Lsn) -> Offset:
+        """The first record of a partition that came after `lsn`, or the end. Within a partition, LSNs rise."""
+        if lsn == 0:
+            return start
+        position = self.end(partition_id)
+        for row in self._connection.execute(sql.newest_segments, (partition_id,)):
+            if row[0] <= lsn:
+                break
+            position = Offset(row[1])
+        return position
+
+    def records(self, lsn: Lsn) -> list[Record]:
+        """The records of one segment. Segments never change, so the last ones read are kept open."""
+        known = self._opened.get(lsn)
+        if known is not None:
+            return known[1]
+        body, size = self._body(lsn)
+        records = split_records(body)
+        self._opened[lsn] = (size, records)
+        self._opened_bytes += size
+        while self._opened_bytes > CACHE_BYTES_MAX and len(self._opened) > 1:
+            _, (freed, _) = self._opened.popitem(last=False)
+            self._opened_bytes -= freed
+        return records
+
+    def _body(self, lsn: Lsn) -> tuple[bytes, int]:
+        row = self._connection.execute(sql.segment_body, (lsn,)).fetchone()
+        body = open_body(self._codec, lsn, *row)
+        return body, len(body)
+
+
+def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: int, first: int, kept: bytes) -> bytes:
+    """A segment's body, checked against the sum that was taken when it was written."""
+    if crc32(kept) != checksum:
+        raise StoreDamaged(f"segment {lsn} is damaged: its checksum does not match")
+    return codec.unpack(kind, kept, _place(partition_id, first))
+
+
+def read_last_lsn(connection: apsw.Connection) -> Lsn:
+    """The newest LSN ever given out; segments may have been dropped since."""
+    (newest,) = connection.execute(sql.last_lsn).fetchone()
+    row = connection.execute(sql.get_meta, ("last_lsn",)).fetchone()
+    return Lsn(max(newest or 0, row[0] if row else 0))
+
+
+def read_lsn_at(connection: apsw.Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:
+    """The LSN before the first segment written at or after `time`, found by halving: written_at rises with the LSN."""
+    low, high = 0, int(last_lsn)
+    while low < high:
+        middle = (low + high) // 2
+        row = connection.execute(sql.next_lsn, (middle + 1,)).fetchone()
+        if row is None or row[1] >= time:
+            high = middle
+        else:
+            low = row[0]
+    return Lsn(low)
+
+
+def _place(partition_id: int, first_offset: int) -> bytes:
+    return b"%d/%d" % (partition_id, first_offset)
+
+
+def _parts(encoded: list[bytes]) -> Iterator[list[bytes]]:
+    """The records in portions that one segment may hold."""
+    part: list[bytes] = []
+    size = 0
+    for record in encoded:
+        if part and size + len(record) > SEGMENT_BYTES_MAX:
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += len(record)
+    yield part

@@ -1,0 +1,26 @@
+-- name: find_applied
+-- The answer that an idempotency key got before.
+SELECT operation, result FROM hw_applied WHERE database = ? AND key = ?;
+
+-- name: add_applied
+-- Remember the answer for an idempotency key.
+INSERT INTO hw_applied (database, key, operation, result, applied_at) VALUES (?, ?, ?, ?, ?);
+
+-- name: forget_applied
+-- Drop old idempotency keys.
+DELETE FROM hw_applied WHERE (database, key) IN
+    (SELECT database, key FROM hw_applied WHERE applied_at < ? ORDER BY applied_at LIMIT ?);
+
+-- name: add_trace
+-- Note an event in the life of a record.
+INSERT INTO hw_traces (database, partition_id, transaction_id, group_name, name, event, data, noted_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: traces
+-- The noted events of one record.
+SELECT partition_id, transaction_id, group_name, name, event, data, noted_at FROM hw_traces
+WHERE database = ? AND partition_id = ? AND transaction_id = ? ORDER BY id;
+
+-- name: forget_traces
+-- Drop old events.
+DELETE FROM hw_traces WHERE id IN (SELECT id FROM hw_traces WHERE noted_at < ? ORDER BY noted_at LIMIT ?);

@@ -1,0 +1,94 @@
+-- name: find_queue
+-- A queue by its name.
+SELECT id, database, name, namespace, task, options FROM hw_queues WHERE database = ? AND name = ?;
+
+-- name: find_queue_by_id
+-- A queue by its number.
+SELECT id, database, name, namespace, task, options FROM hw_queues WHERE id = ?;
+
+-- name: add_queue
+-- A new queue.
+INSERT INTO hw_queues (database, name, namespace, task, priority, options, created_at) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: change_queue
+-- New options for a queue.
+UPDATE hw_queues SET namespace = ?, task = ?, priority = ?, options = ? WHERE id = ?;
+
+-- name: find_queues_together
+-- The queues of a namespace and task ('' means any), the most urgent first.
+SELECT id, database, name, namespace, task, options FROM hw_queues
+WHERE database = ?1 AND (?2 = '' OR namespace = ?2) AND (?3 = '' OR task = ?3)
+ORDER BY priority DESC, id;
+
+-- name: drop_queue
+-- Remove a queue's row.
+DELETE FROM hw_queues WHERE id = ?;
+
+-- name: drop_queue_segments
+-- Remove a queue's records.
+DELETE FROM hw_segments WHERE partition_id IN (SELECT id FROM hw_partitions WHERE queue_id = ?);
+
+-- name: drop_queue_cursors
+-- Remove the positions of a queue's groups.
+DELETE FROM hw_cursors WHERE group_id IN (SELECT id FROM hw_groups WHERE queue_id = ?);
+
+-- name: drop_queue_groups
+-- Remove a queue's groups.
+DELETE FROM hw_groups WHERE queue_id = ?;
+
+-- name: drop_queue_dead_letters
+-- Remove a queue's dead letters.
+DELETE FROM hw_dead_letters WHERE queue_id = ?;
+
+-- name: drop_queue_traces
+-- Remove the events noted for a queue's records.
+DELETE FROM hw_traces WHERE partition_id IN (SELECT id FROM hw_partitions WHERE queue_id = ?);
+
+-- name: drop_queue_partitions
+-- Remove a queue's partitions.
+DELETE FROM hw_partitions WHERE queue_id = ?;
+
+-- name: find_partition
+-- A partition by its name.
+SELECT id, start_offset FROM hw_partitions WHERE queue_id = ? AND name = ?;
+
+-- name: find_partition_by_id
+-- A partition by its number.
+SELECT queue_id, name, start_offset FROM hw_partitions WHERE id = ?;
+
+-- name: add_partition
+-- A new partition.
+INSERT INTO hw_partitions (queue_id, name, created_at) VALUES (?, ?, ?);
+
+-- name: raise_partition_start
+-- Records before this offset are gone.
+UPDATE hw_partitions SET start_offset = max(start_offset, ?) WHERE id = ?;
+
+-- name: find_group
+-- A consumer group of a queue.
+SELECT id, since_lsn FROM hw_groups WHERE queue_id = ? AND name = ?;
+
+-- name: find_groups_named
+-- A consumer group in all queues of a database, or in one.
+SELECT g.id FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
+WHERE q.database = ?1 AND g.name = ?2 AND (?3 = '' OR q.name = ?3);
+
+-- name: add_group
+-- A new consumer group.
+INSERT INTO hw_groups (queue_id, name, since_lsn, created_at) VALUES (?, ?, ?, ?);
+
+-- name: move_group
+-- From where the group reads partitions it has not met yet.
+UPDATE hw_groups SET since_lsn = ?, discovered = ? WHERE id = ?;
+
+-- name: count_lost
+-- Records that were dropped before the group read them.
+UPDATE hw_groups SET lost = lost + ? WHERE id = ?;
+
+-- name: drop_group
+-- Remove a group's row.
+DELETE FROM hw_groups WHERE id = ?;
+
+-- name: drop_group_cursors
+-- Remove a group's positions.
+DELETE FROM hw_cursors WHERE group_id = ?;

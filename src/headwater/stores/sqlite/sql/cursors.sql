@@ -1,0 +1,58 @@
+-- name: undiscovered_partitions
+-- Partitions that the group has no cursor for yet.
+SELECT p.id, p.start_offset FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
+WHERE g.id = ? ORDER BY p.id LIMIT ?;
+
+-- name: set_discovered
+-- Partitions up to this one have a cursor.
+UPDATE hw_groups SET discovered = ? WHERE id = ?;
+
+-- name: add_cursor
+-- A group's first position in a partition.
+INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: ready_cursors
+-- The partitions that a group may lease now, the one that has waited longest first.
+SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+FROM hw_cursors WHERE group_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?;
+
+-- name: get_cursor
+-- A group's position in one partition.
+SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+FROM hw_cursors WHERE group_id = ? AND partition_id = ?;
+
+-- name: group_cursors
+-- All positions of a group.
+SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+FROM hw_cursors WHERE group_id = ?;
+
+-- name: next_ready
+-- When the next partition of a group may be leased.
+SELECT min(ready_at) FROM hw_cursors WHERE group_id = ? AND ready_at IS NOT NULL;
+
+-- name: set_cursor
+-- A group's new position and lease.
+UPDATE hw_cursors SET position = ?, settled = ?, failed = ?, token = ?, lease_until = ?, leased_to = ?, attempts = ?,
+    retry_to = ?, cautious = ?, ready_at = ?
+WHERE group_id = ? AND partition_id = ?;
+
+-- name: set_ready
+-- Look at this partition again then; null when the group is caught up.
+UPDATE hw_cursors SET ready_at = ? WHERE group_id = ? AND partition_id = ?;
+
+-- name: expired_leases
+-- Leases that ran out.
+SELECT g.name, c.partition_id FROM hw_cursors c JOIN hw_groups g ON g.id = c.group_id
+WHERE c.lease_until <= ? ORDER BY c.lease_until LIMIT ?;
+
+-- name: group_is_ready
+-- Whether a group has a partition that a pop could lease now, or one it has not met yet.
+SELECT EXISTS (SELECT 1 FROM hw_cursors WHERE group_id = ?1 AND ready_at <= ?2)
+    OR EXISTS (SELECT 1 FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
+               WHERE g.id = ?1);
+
+-- name: find_group_by_names
+-- A group by all its names.
+SELECT g.id FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
+WHERE q.database = ? AND q.name = ? AND g.name = ?;

@@ -1,0 +1,35 @@
+-- name: queue_list
+-- The queues of a database with what is in them.
+SELECT q.database, q.name, q.namespace, q.task, q.options, q.created_at,
+    (SELECT count(*) FROM hw_partitions p WHERE p.queue_id = q.id),
+    (SELECT coalesce(sum(s.count), 0) FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id WHERE p.queue_id = q.id),
+    (SELECT count(*) FROM hw_dead_letters d WHERE d.queue_id = q.id),
+    q.id
+FROM hw_queues q WHERE q.database = ? ORDER BY q.name;
+
+-- name: group_list
+-- The consumer groups of a database, or of one queue.
+SELECT g.id, q.database, q.name, g.name, g.lost, g.discovered, g.since_lsn, q.id
+FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
+WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) ORDER BY q.name, g.name;
+
+-- name: group_lag
+-- Partitions, records waiting and leases of a group, over the partitions it has met.
+SELECT count(*),
+    coalesce(sum(coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = c.partition_id
+                           ORDER BY first_offset DESC LIMIT 1), c.position) - c.position), 0),
+    coalesce(sum(c.lease_until > ?2), 0)
+FROM hw_cursors c WHERE c.group_id = ?1;
+
+-- name: group_undiscovered
+-- Records waiting in partitions that a group has not met yet.
+SELECT coalesce(sum(s.count), 0) FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id
+WHERE p.queue_id = ?1 AND p.id > ?2 AND s.lsn > ?3;
+
+-- name: group_oldest_waiting
+-- When the oldest record that waits for a group was written.
+SELECT min((SELECT written_at FROM hw_segments s WHERE s.partition_id = c.partition_id
+              AND s.first_offset >= coalesce((SELECT max(b.first_offset) FROM hw_segments b
+                  WHERE b.partition_id = c.partition_id AND b.first_offset <= c.position), 0)
+            ORDER BY s.first_offset LIMIT 1))
+FROM hw_cursors c WHERE c.group_id = ?1 AND c.ready_at IS NOT NULL;

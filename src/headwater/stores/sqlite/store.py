@@ -1,0 +1,270 @@
+"""The SQLite store: opens the file, takes its turn at the write lock, commits on the event loop, makes it durable.
+
+    apply:         turn → BEGIN IMMEDIATE → writer → COMMIT          visible to every process
+    make_durable:  fdatasync of the write-ahead log, in a thread     survives power loss
+
+Every statement gives up and re-takes the interpreter's lock, and a busy event loop would make a writer thread wait for
+it each time; so the commit runs on the loop itself, with few statements, and never waits there for anybody.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+
+from headwater.clock import Clock, SystemClock, Timestamp
+from headwater.config import Config
+from headwater.errors import Closed, StoreBusy
+from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.names import Lsn, PartitionId
+from headwater.stores.codec import Codec
+from headwater.stores.contract import DeadLetter, GroupStatus, Lane, QueueStatus, Segment, TraceEvent, Traits
+from headwater.stores.sqlite.answers import Answers
+from headwater.stores.sqlite.barrier import Barrier, FileBarrier
+from headwater.stores.sqlite.checkpoints import Checkpoints
+from headwater.stores.sqlite.connection import check_place, connect, set_journal, sync_folder, translated
+from headwater.stores.sqlite.migrate import migrate
+from headwater.stores.sqlite.turnstile import Turnstile
+from headwater.stores.sqlite.writer import Writer
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+BUSY_SLEEP_SECONDS = 0.001
+BUSY_SLEEP_SECONDS_MAX = 0.05
+
+
+class SqliteStore:
+    """One file, many processes."""
+
+    def __init__(
+        self,
+        path: str,
+        config: Config | None = None,
+        *,
+        adopt: bool = False,
+        create: bool = True,
+        clock: Clock | None = None,
+        barrier: Callable[[str], Barrier] = FileBarrier,
+        vfs: str | None = None,
+    ) -> None:
+        self._path = os.path.abspath(path)
+        self._config = config or Config()
+        self._adopt = adopt
+        self._create = create
+        self._clock = clock or SystemClock()
+        self._make_barrier = barrier
+        self._vfs = vfs
+        self._open = False
+        self.origin = secrets.randbits(62)
+        self.traits = Traits(
+            name="sqlite",
+            location=self._path,
+            engine=f"SQLite {apsw.sqlite_lib_version()}",
+            several_machines=False,
+            durable_by="fdatasync of the write-ahead log",
+            wal_path=f"{self._path}-wal",
+        )
+
+    async def open(self) -> None:
+        """Connect, check the file, bring its tables up to date. Reads and writes of a small file: milliseconds."""
+        if self._vfs is None:
+            check_place(self._path, adopt=self._adopt, create=self._create)
+        with translated(f"opening {self._path}"):
+            self._connection = self._connect()
+            try:
+                await self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+        self._open = True
+
+    async def _prepare(self) -> None:
+        self._turnstile = Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds)
+        await self._turnstile.enter()
+        try:
+            self._connection.set_busy_timeout(int(self._config.lock_wait_seconds * 1_000))
+            if not self._connection.pragma("page_count"):
+                self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            set_journal(self._connection, wal_bytes_max=self._config.wal_bytes_max)
+            migrate(self._connection, self._path)
+            self._connection.set_busy_timeout(0)
+        finally:
+            self._turnstile.leave()
+        codec = Codec(self._config.encryption_key)
+        self._writer = Writer(self._connection, self._config, codec, self.origin)
+        self._answers = Answers(self._connect(), codec)
+        self._checkpoints = Checkpoints(
+            self._connect(), Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds), self._config.wal_bytes_max
+        )
+        self._connection.set_wal_hook(self._logged)
+        self._barrier = self._make_barrier(f"{self._path}-wal")
+        if self._vfs is None:
+            sync_folder(self._path)
+        self._foreign_version = self._data_version()
+
+    async def close(self) -> None:
+        """Let go. The last process to close moves the write-ahead log into the file."""
+        if not self._open:
+            return
+        self._open = False
+        self._barrier.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._answers.close()
+        self._checkpoints.close()
+        self._connection.close()
+        self._turnstile.close()
+
+    def _connect(self) -> apsw.Connection:
+        return connect(self._path, cache_bytes=self._config.cache_bytes, vfs=self._vfs)
+
+    # ── writing ──
+
+    async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        """Apply all operations in one transaction; when it raises, none of them took effect."""
+        self._check_open()
+        if not self._turnstile.try_enter():
+            await self._turnstile.enter()
+        try:
+            await self._begin()
+            with translated("committing"):
+                return self._commit(operations, now)
+        finally:
+            self._turnstile.leave()
+
+    async def _begin(self) -> None:
+        """Take the write lock. A program that does not queue at the turnstile may hold it: wait off the loop's back."""
+        pause = BUSY_SLEEP_SECONDS
+        deadline = time.monotonic() + self._config.lock_wait_seconds
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except apsw.BusyError as error:
+                if time.monotonic() > deadline:
+                    waited = self._config.lock_wait_seconds
+                    raise StoreBusy(f"another program held the write lock for {waited:g} s") from error
+            except apsw.Error:
+                with translated("committing"):
+                    raise
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, BUSY_SLEEP_SECONDS_MAX)
+
+    def _commit(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        try:
+            commit = self._writer.apply(operations, now)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._writer.forget()
+            raise
+        return commit
+
+    def make_durable(self, callers: int) -> asyncio.Future[None]:
+        """Done when everything committed so far is on stable storage."""
+        return self._barrier.wait(callers)
+
+    async def recover(self) -> None:
+        """After a failed barrier: what the log could not sync is moved into the file itself, which syncs on its own."""
+        self._check_open()
+        await self._checkpoints.run_to_the_end()
+
+    def _logged(self, connection: apsw.Connection, schema: str, pages: int) -> int:
+        self._checkpoints.committed(pages)
+        return apsw.SQLITE_OK
+
+    # ── following ──
+
+    def changed_elsewhere(self) -> bool:
+        """Whether another connection has committed since this was last asked."""
+        version = self._data_version()
+        changed = version != self._foreign_version
+        self._foreign_version = version
+        return changed
+
+    def _data_version(self) -> int:
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    async def last_lsn(self) -> Lsn:
+        """The LSN of the newest segment."""
+        return await self._answers.ask(self._answers.last_lsn)
+
+    async def touched(self, after: Lsn, limit: int) -> list[Touch]:
+        """The segments after `after`. Asked on the loop: it is one small query, and somebody waits for the answer."""
+        self._check_open()
+        self._writer.catalog.catch_up()
+        return [Touch(*row) for row in self._connection.execute(sql.touched, (after, limit))]
+
+    async def lane(self, partition_id: PartitionId) -> Lane | None:
+        """The address of a partition."""
+        partition = self._writer.catalog.partition_by_id(partition_id)
+        if partition is None:
+            return None
+        queue = partition.queue
+        return Lane(queue.database, queue.name, queue.namespace, queue.task, partition.name)
+
+    # ── questions ──
+
+    async def ready(self, groups: Sequence[tuple[str, str, str]], now: Timestamp) -> list[tuple[str, str, str]]:
+        """Those of the groups that a pop could serve now."""
+        return await self._answers.ask(self._answers.ready, groups, now)
+
+    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
+        """A stretch of the log with its records."""
+        return await self._answers.ask(self._answers.read, after, through, limit, queue)
+
+    async def queues(self, database: str) -> list[QueueStatus]:
+        """The queues of a database with their sizes."""
+        return await self._answers.ask(self._answers.queues, database)
+
+    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
+        """The consumer groups of a database, or of one queue."""
+        return await self._answers.ask(self._answers.groups, database, queue, self._clock.now())
+
+    async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
+        """Dead letters of a queue, oldest first."""
+        return await self._answers.ask(self._answers.dead_letters, database, queue, limit, after)
+
+    async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
+        """The noted events of one record."""
+        return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)
+
+    # ── upkeep ──
+
+    async def grown(self) -> None:
+        """Returns when enough was written for a checkpoint to be worth it."""
+        await self._checkpoints.grown()
+
+    async def checkpoint(self) -> None:
+        """Move what is logged into the file."""
+        await self._checkpoints.run()
+
+    async def compact(self, pages: int) -> int:
+        """Give unused pages back to the file system."""
+        self._check_open()
+        if not self._turnstile.try_enter():
+            await self._turnstile.enter()
+        try:
+            return await self._checkpoints.vacuum(pages)
+        finally:
+            self._turnstile.leave()
+
+    async def examine(self) -> dict[str, Any]:
+        """Facts for `headwater doctor`."""
+        facts = await self._answers.ask(self._answers.examine)
+        facts["wal_bytes"] = os.path.getsize(f"{self._path}-wal") if os.path.exists(f"{self._path}-wal") else 0
+        facts["wal_pinned_pages"] = self._checkpoints.pinned_pages
+        return facts
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise Closed("the store is closed")

@@ -1,0 +1,305 @@
+"""Operations meet tables: everything one commit does, between its BEGIN and its COMMIT.
+
+    kinds:  names and options → reports on leases → pushes (one segment a partition) → transactions → pops
+
+Operations of a kind are applied together. Between concurrent callers any order is a right one; this one lets a
+consumer's ack and its next pop share a commit. An operation decides before it writes, so one that fails leaves no
+trace and costs no savepoint; only a transaction of several operations has one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.config import Config
+from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMissing
+from headwater.log.operations import (
+    RESULT_TYPES,
+    Ack,
+    Commit,
+    Configure,
+    DeleteGroup,
+    DeleteQueue,
+    Extend,
+    Forget,
+    Operation,
+    Pop,
+    Purge,
+    Push,
+    Pushed,
+    Reap,
+    Requeue,
+    Retain,
+    Seek,
+    Trace,
+    Traced,
+    Transacted,
+    Transaction,
+)
+from headwater.model.names import Offset
+from headwater.stores.codec import Codec
+from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
+from headwater.stores.sqlite.cursors import Cursors
+from headwater.stores.sqlite.dead_letters import DeadLetters
+from headwater.stores.sqlite.pops import Pops
+from headwater.stores.sqlite.reports import Reports
+from headwater.stores.sqlite.retention import Retention
+from headwater.stores.sqlite.segments import Segments
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+_FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
+_order: dict[type[Operation], int] = {
+    Ack: _REPORTS,
+    Extend: _REPORTS,
+    Push: _PUSHES,
+    Transaction: _TRANSACTIONS,
+    Pop: _POPS,
+}
+
+
+class Writer:
+    """Applies operations through one connection, which must hold the write lock."""
+
+    def __init__(self, connection: apsw.Connection, config: Config, codec: Codec, origin: int) -> None:
+        self._connection = connection
+        self._version = -1
+        self._waiting: dict[int, int] = {}
+        self.catalog = Catalog(connection, codec)
+        self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
+        letters = DeadLetters(connection, codec, self.catalog, self.segments)
+        cursors = Cursors(connection, self.catalog, self.segments, letters)
+        pops = Pops(connection, self.catalog, self.segments, cursors)
+        reports = Reports(connection, self.catalog, self.segments, cursors, pops)
+        retention = Retention(connection, self.catalog, self.segments)
+        self._check_lease = reports.check_lease
+        self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
+            Configure: self.catalog.configure,
+            DeleteQueue: self._delete_queue,
+            DeleteGroup: lambda operation, _: self.catalog.delete_group(operation),
+            Seek: reports.seek,
+            Ack: reports.ack,
+            Extend: reports.extend,
+            Push: lambda operation, now: self._push([operation], now)[0],
+            Pop: pops.pop,
+            Requeue: letters.requeue,
+            Purge: lambda operation, _: letters.purge(operation),
+            Trace: self._trace,
+            Transaction: self._transaction,
+            Retain: retention.retain,
+            Reap: cursors.reap,
+            Forget: lambda operation, _: retention.forget(operation),
+        }
+
+    def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        """What each operation came to, and the segments that were added."""
+        self.catch_up()
+        changes = self._connection.total_changes()
+        self.segments.touched = []
+        results: list[Any] = [None] * len(operations)
+        phases: tuple[list[int], ...] = ([], [], [], [], [])
+        for index, operation in enumerate(operations):
+            if operation.key and self._answered_before(operation, operations[:index], results, index):
+                continue
+            phases[_order.get(type(operation), _FIRST)].append(index)
+        self._each(phases[_FIRST] + phases[_REPORTS], operations, results, now)
+        self._push_phase(phases[_PUSHES], operations, results, now)
+        self._each(phases[_TRANSACTIONS] + phases[_POPS], operations, results, now)
+        self._remember_answers(operations, results, now)
+        wrote = self._connection.total_changes() != changes or _affirms(results)
+        return Commit(_copied(operations, results), self.segments.touched, wrote)
+
+    def catch_up(self) -> None:
+        """Take in what other connections have committed since the last time."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self._waiting.clear()
+            self.catalog.catch_up()
+            self.segments.catch_up()
+
+    def forget(self) -> None:
+        """After a rollback: what is remembered may never have happened."""
+        self._version = -1
+        self.catalog.forget()
+        self.segments.forget()
+
+    # ── one after the other ──
+
+    def _each(self, chosen: list[int], operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
+        for index in chosen:
+            operation = operations[index]
+            try:
+                results[index] = self._handlers[type(operation)](operation, now)
+            except HeadwaterError as error:
+                results[index] = error
+
+    def _delete_queue(self, operation: DeleteQueue, now: Timestamp) -> Any:
+        deleted = self.catalog.delete_queue(operation, self.segments.last_lsn)
+        self.segments.forget_ends()
+        return deleted
+
+    def _trace(self, operation: Trace, now: Timestamp) -> Traced:
+        partition = self.catalog.partition_by_id(operation.partition_id)
+        if partition is None or partition.queue.database != operation.database:
+            raise QueueMissing(f"there is no partition {operation.partition_id}")
+        names = operation.names or ("",)
+        data = bytes(operation.data).decode()
+        about = (operation.database, operation.partition_id, operation.transaction_id, operation.group)
+        for name in names:
+            self._connection.execute(sql.add_trace, (*about, name, operation.event, data, now))
+        return Traced(len(names))
+
+    def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
+        """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
+        touched = len(self.segments.touched)
+        self._connection.execute("SAVEPOINT hw_transaction")
+        try:
+            for lease in operation.leases:
+                self._check_lease(operation.database, lease, now)
+            results = [self._inside(step, now) for step in operation.operations]
+        except HeadwaterError:
+            self._connection.execute("ROLLBACK TO hw_transaction")
+            kept = self.segments.touched[:touched]
+            self.forget()
+            self.catch_up()
+            self.segments.touched = kept
+            raise
+        finally:
+            self._connection.execute("RELEASE hw_transaction")
+        return Transacted(results)
+
+    def _inside(self, step: Operation, now: Timestamp) -> Any:
+        if isinstance(step, Transaction):
+            raise InvalidOption("a transaction cannot hold another one")
+        result = self._handlers[type(step)](step, now)
+        if isinstance(result, HeadwaterError):
+            raise result
+        return result
+
+    # ── pushes: all of a commit to one partition become one segment ──
+
+    def _push_phase(
+        self, chosen: list[int], operations: Sequence[Operation], results: list[Any], now: Timestamp
+    ) -> None:
+        pushes: list[Any] = [operations[index] for index in chosen]
+        for index, result in zip(chosen, self._push(pushes, now), strict=True):
+            results[index] = result
+
+    def _push(self, pushes: list[Push], now: Timestamp) -> list[Pushed | HeadwaterError]:
+        results: list[Any] = [None] * len(pushes)
+        together: dict[tuple[int, float | None], tuple[Partition, list[int]]] = {}
+        for index, push in enumerate(pushes):
+            try:
+                partition = self._place(push, now)
+            except HeadwaterError as error:
+                results[index] = error
+                continue
+            together.setdefault((partition.id, push.ttl_seconds), (partition, []))[1].append(index)
+        for partition, members in together.values():
+            self._append(partition, members, pushes, results, now)
+        return results
+
+    def _place(self, push: Push, now: Timestamp) -> Partition:
+        queue = self.catalog.make_queue(push.database, push.queue, now)
+        if queue.options.size_max:
+            self._need_room(queue, len(push.records))
+        return self.catalog.make_partition(queue, push.partition, now)
+
+    def _need_room(self, queue: Queue, count: int) -> None:
+        """Raises when the queue is full. What waits is counted only when the last count no longer leaves room."""
+        limit = queue.options.size_max
+        waiting = self._waiting.get(queue.id)
+        if waiting is None or waiting + count > limit:
+            (waiting,) = self._connection.execute(sql.queue_waiting, (queue.id,)).fetchone()
+        if waiting + count > limit:
+            self._waiting.pop(queue.id, None)
+            raise QueueFull(f"queue {queue.name!r} holds {waiting:,} waiting records of at most {limit:,}")
+        self._waiting[queue.id] = waiting + count
+
+    def _append(
+        self, partition: Partition, members: list[int], pushes: list[Push], results: list[Any], now: Timestamp
+    ) -> None:
+        """One segment for all these pushes; each gets its own offsets."""
+        if len(members) == 1:
+            records = pushes[members[0]].records
+        else:
+            records = [record for index in members for record in pushes[index].records]
+        found = self.segments.duplicates(partition, records, now)
+        fresh = [record for place, record in enumerate(records) if place not in found] if found else records
+        ttl = pushes[members[0]].ttl_seconds
+        try:
+            offset = self.segments.append(partition, fresh, now, ttl) if fresh else self.segments.end(partition.id)
+        except HeadwaterError as error:
+            results[:] = [error if index in members else result for index, result in enumerate(results)]
+            return
+        begin = 0
+        for index in members:
+            size = len(pushes[index].records)
+            own = {place - begin: found[place] for place in found if begin <= place < begin + size} if found else {}
+            count = size - len(own)
+            results[index] = Pushed(partition.id, offset, count, self.segments.last_lsn, now, own)
+            offset = Offset(offset + count)
+            begin += size
+
+    # ── idempotency keys ──
+
+    def _answered_before(
+        self, operation: Operation, earlier: Sequence[Operation], results: list[Any], index: int
+    ) -> bool:
+        """Whether this key was answered, in the log or earlier in this very commit; then that answer stands."""
+        if any(other.key == operation.key and other.database == operation.database for other in earlier):
+            results[index] = _SAME_KEY
+            return True
+        row = self._connection.execute(sql.find_applied, (operation.database, operation.key)).fetchone()
+        if row is None:
+            return False
+        kind, answer = row
+        if kind != type(operation).__name__:
+            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another kind of operation")
+        else:
+            results[index] = _Remembered(msgspec.json.decode(answer, type=RESULT_TYPES[type(operation)]))
+        return True
+
+    def _remember_answers(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
+        for index, operation in enumerate(operations):
+            result = results[index]
+            if not operation.key or result is _SAME_KEY or isinstance(result, HeadwaterError):
+                continue
+            if isinstance(result, _Remembered):
+                results[index] = result.answer
+                continue
+            row = (operation.database, operation.key, type(operation).__name__, msgspec.json.encode(result).decode())
+            self._connection.execute(sql.add_applied, (*row, now))
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    """An answer that was given in an earlier commit."""
+
+    answer: Any
+
+
+_SAME_KEY = object()
+
+
+def _copied(operations: Sequence[Operation], results: list[Any]) -> list[Any]:
+    """The results, with the answer of the first operation of a key given to the others of that key."""
+    for index, result in enumerate(results):
+        if result is _SAME_KEY:
+            operation = operations[index]
+            first = next(
+                place
+                for place, other in enumerate(operations)
+                if other.key == operation.key and other.database == operation.database
+            )
+            results[index] = results[first]
+    return results
+
+
+def _affirms(results: list[Any]) -> bool:
+    """Whether an answer speaks of records that an earlier commit wrote, perhaps not yet on stable storage."""
+    return any(type(result) is Pushed and result.duplicates for result in results)

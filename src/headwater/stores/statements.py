@@ -1,0 +1,48 @@
+"""Named SQL statements, read from a store's `sql/` folder.
+
+A statement begins with `-- name: some_name`, says its purpose in the comment below, and ends with the next one.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+
+_heading = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+
+
+class Statements:
+    """The statements of one store, each an attribute: `sql.add_segment`."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self._texts = texts
+
+    def __getattr__(self, name: str) -> str:
+        try:
+            return self._texts[name]
+        except KeyError:
+            raise AttributeError(f"no SQL statement is named {name}") from None
+
+    def names(self) -> list[str]:
+        """All names there are."""
+        return sorted(self._texts)
+
+
+@cache
+def load_statements(package: str) -> Statements:
+    """All statements in the `sql/` folder of `package`."""
+    texts: dict[str, str] = {}
+    for file in sorted(files(package).joinpath("sql").iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".sql"):
+            texts.update(parse_statements(file.read_text()))
+    return Statements(texts)
+
+
+def parse_statements(text: str) -> dict[str, str]:
+    """The statements in one file's text. Comments are dropped: SQLite would keep and compare them with each call."""
+    parts = _heading.split(text)[1:]
+    return {name: _without_comments(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _without_comments(body: str) -> str:
+    lines = [line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--")]
+    return "\n".join(lines).strip().removesuffix(";")

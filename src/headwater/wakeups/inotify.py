@@ -1,0 +1,86 @@
+"""Waking by the kernel: inotify on the write-ahead log. No writer has to cooperate, and nobody polls.
+
+One commit is several writes, and the last of them comes before the commit is visible: a wake that finds nothing looks
+again for some tens of microseconds, and then at growing distances for a writer that syncs before it shows its commit.
+"""
+
+import asyncio
+import ctypes
+import os
+import time
+from collections.abc import Callable
+
+_IN_MODIFY = 0x00000002
+_IN_NONBLOCK = 0o4000
+_IN_CLOEXEC = 0o2000000
+_READ_BYTES = 65_536
+
+SPIN_SECONDS = 0.00005
+LOOK_AGAIN_SECONDS = (0.0005, 0.002, 0.01, 0.05)
+
+
+class InotifyWakeup:
+    """Wakes when the file at `path` is written to."""
+
+    name = "inotify"
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = _watch(path)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self.events = 0
+        self.useless = 0
+
+    def start(self, wake: Callable[[], bool]) -> None:
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._descriptor, self._written)
+
+    def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        if self._loop is not None:
+            self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+
+    def _written(self) -> None:
+        os.read(self._descriptor, _READ_BYTES)
+        self.events += 1
+        deadline = time.perf_counter() + SPIN_SECONDS
+        while not self._wake():
+            if time.perf_counter() > deadline:
+                self.useless += 1
+                self._look_again(0)
+                return
+
+    def _look_again(self, step: int) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._loop is not None and step < len(LOOK_AGAIN_SECONDS):
+            self._again = self._loop.call_later(LOOK_AGAIN_SECONDS[step], self._later, step + 1)
+
+    def _later(self, step: int) -> None:
+        self._again = None
+        if not self._wake():
+            self._look_again(step)
+
+
+def is_available() -> bool:
+    """Whether this system has inotify."""
+    try:
+        return hasattr(ctypes.CDLL(None), "inotify_init1")
+    except (OSError, TypeError):
+        return False
+
+
+def _watch(path: str) -> int:
+    library = ctypes.CDLL(None, use_errno=True)
+    descriptor = int(library.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "inotify cannot be used; set wakeup=data_version")
+    if library.inotify_add_watch(descriptor, os.fsencode(path), _IN_MODIFY) < 0:
+        error = ctypes.get_errno()
+        os.close(descriptor)
+        raise OSError(error, f"{path} cannot be watched; set wakeup=data_version")
+    return descriptor
