@@ -17,15 +17,14 @@ from headwater.errors import Closed, HeadwaterError, LeaseLost
 from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Pop
 from headwater.model.cursor import Outcome
-from headwater.services.messages import Message, extension_of, messages_of
+from headwater.services.messages import ERROR_LENGTH_MAX, Message, ack_of, extension_of, messages_of
 
 if TYPE_CHECKING:
     from headwater.services.queues import Queues
 
 log = logging.getLogger(__name__)
 
-ERROR_LENGTH_MAX = 4_096
-# A loop that is left by break or return drops its iterator with one of these; one that is left by an exception does not.
+# A loop that is left by break or return drops its iterator with one of these instructions; an exception does not.
 _ordinary_exits = {"POP_TOP", "POP_ITER", "END_ASYNC_FOR"}
 
 
@@ -102,11 +101,10 @@ class Consumption:
             self._heartbeat = None
         if not messages or not messages[0].token or not taken:
             return None
-        batch = messages[0].batch
-        about = {"database": self._operation.database, "partition_id": batch.partition_id, "group": batch.group}
+        batch, database = messages[0].batch, self._operation.database
         offsets = [message.offset for message in messages]
         if error is None and not released and taken == len(messages):
-            return Ack(**about, token=batch.token, offsets=offsets)
+            return ack_of(batch, database, offsets=offsets)
         outcomes: dict[int | str, Outcome] = dict.fromkeys(offsets, Outcome.RELEASED)
         outcomes.update(dict.fromkeys(offsets[: taken - 1], Outcome.COMPLETED))
         current = offsets[taken - 1]
@@ -115,7 +113,7 @@ class Consumption:
         elif not released:
             outcomes[current] = Outcome.COMPLETED
         errors: dict[int | str, str] | None = None if error is None else {current: _describe(error)}
-        return Ack(**about, token=batch.token, outcomes=outcomes, errors=errors)
+        return ack_of(batch, database, outcomes=outcomes, errors=errors)
 
     # ── a loop that was simply left ──
 

@@ -26,9 +26,7 @@ class Database:
         """The queue of this name; it is made when it is first pushed to or configured."""
         return Queue(self.queues_service, self.name, name)
 
-    async def push_all(
-        self, messages: Iterable[Outgoing], *, durability: Durability | str | None = None
-    ) -> list[Receipt]:
+    async def push_all(self, messages: Iterable[Any], *, durability: Durability | str | None = None) -> list[Receipt]:
         """Append messages to several queues and partitions in one commit; each `Outgoing` names its queue."""
         lanes: dict[tuple[str, str], list[tuple[int, Outgoing]]] = {}
         count = 0

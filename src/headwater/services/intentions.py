@@ -17,6 +17,7 @@ from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
+from headwater.services.messages import ack_of
 from headwater.stores.contract import Lane, Store
 
 log = logging.getLogger(__name__)
@@ -325,6 +326,4 @@ class Intentions:
 def release(batch: Batch, database: str) -> Ack:
     """The report that gives a whole batch back without burning an attempt."""
     outcomes: dict[int | str, Outcome] = dict.fromkeys(batch.offsets, Outcome.RELEASED)
-    return Ack(
-        database=database, partition_id=batch.partition_id, group=batch.group, token=batch.token, outcomes=outcomes
-    )
+    return ack_of(batch, database, outcomes=outcomes)

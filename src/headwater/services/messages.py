@@ -31,7 +31,10 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Where a pushed message is and how safe it is. A duplicate has the offset of the first; in memory there is none yet."""
+    """Where a pushed message is and how safe it is.
+
+    A duplicate has the offset of the first push. A message that is only in memory has no place yet.
+    """
 
     queue: str
     partition: str
@@ -47,6 +50,7 @@ class Message:
     """A delivered message. Its payload is decoded when it is first asked for."""
 
     __slots__ = ("_payload", "batch", "database", "index")
+    _payload: Any
 
     def __init__(self, batch: Batch, index: int, database: str) -> None:
         self.batch = batch
@@ -147,19 +151,36 @@ def messages_of(batches: list[Batch], database: str) -> list[Message]:
     return [Message(batch, index, database) for batch in batches for index in range(len(batch.offsets))]
 
 
-def report_of(messages: Sequence[Message], outcome: Outcome, error: str = "") -> Ack:
-    """What to say of messages of one batch."""
-    batch = messages[0].batch
+def ack_of(
+    batch: Batch,
+    database: str,
+    *,
+    offsets: Sequence[Offset] = (),
+    outcomes: dict[int | str, Outcome] | None = None,
+    errors: dict[int | str, str] | None = None,
+) -> Ack:
+    """A report on records of one batch: these offsets are done, or these outcomes hold."""
     if not batch.token:
         raise InvalidInput("these messages were acked when they were popped")
+    return Ack(
+        database=database,
+        partition_id=batch.partition_id,
+        group=batch.group,
+        token=batch.token,
+        offsets=offsets,
+        outcomes=outcomes,
+        errors=errors,
+    )
+
+
+def report_of(messages: Sequence[Message], outcome: Outcome, error: str = "") -> Ack:
+    """The same to say of messages of one batch."""
+    batch, database = messages[0].batch, messages[0].database
     offsets = [message.offset for message in messages]
-    about = {"database": messages[0].database, "partition_id": batch.partition_id, "group": batch.group}
     if outcome is Outcome.COMPLETED:
-        return Ack(**about, token=batch.token, offsets=offsets)
-    errors: dict[int | str, str] | None = None
-    if error:
-        errors = dict.fromkeys(offsets, error[:ERROR_LENGTH_MAX])
-    return Ack(**about, token=batch.token, outcomes=dict.fromkeys(offsets, outcome), errors=errors)
+        return ack_of(batch, database, offsets=offsets)
+    errors: dict[int | str, str] | None = dict.fromkeys(offsets, error[:ERROR_LENGTH_MAX]) if error else None
+    return ack_of(batch, database, outcomes=dict.fromkeys(offsets, outcome), errors=errors)
 
 
 def extension_of(message: Message, seconds: float | None) -> Extend:

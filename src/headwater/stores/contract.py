@@ -91,8 +91,8 @@ class TraceEvent(msgspec.Struct, frozen=True):
     group: str
     name: str
     event: str
-    data: msgspec.Raw
     noted_at: Timestamp
+    data: msgspec.Raw
 
 
 class Segment(msgspec.Struct, frozen=True):

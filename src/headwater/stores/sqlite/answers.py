@@ -5,6 +5,7 @@ write-ahead log back for long.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from headwater.model.queue import decode_options
 from headwater.model.record import split_records
 from headwater.stores.codec import Codec
 from headwater.stores.contract import DeadLetter, GroupStatus, Lane, QueueStatus, Segment, TraceEvent
-from headwater.stores.sqlite.connection import translated
+from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.segments import open_body, read_last_lsn
 from headwater.stores.statements import load_statements
@@ -33,7 +34,8 @@ class Answers:
     """Reads through one connection in one thread."""
 
     def __init__(self, connection: apsw.Connection, codec: Codec) -> None:
-        self._connection = connection
+        self._file = connection
+        self._connection: Connection = connection
         self._codec = codec
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-reads")
 
@@ -44,7 +46,7 @@ class Answers:
     def close(self) -> None:
         """Wait for the last answer and let go."""
         self._thread.shutdown()
-        self._connection.close()
+        self._file.close()
 
     def _guarded(self, question: Callable[..., Answer], *arguments: Any) -> Answer:
         with translated("reading"):
@@ -165,7 +167,7 @@ class Answers:
     def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         rows = self._connection.execute(sql.traces, (database, partition_id, transaction_id)).fetchall()
-        return [TraceEvent(*row[:5], msgspec.Raw(row[5].encode()), row[6]) for row in rows]
+        return [TraceEvent(*row[:-1], data=msgspec.Raw(row[-1].encode())) for row in rows]
 
     def ready(self, groups: Sequence[tuple[str, str, str]], now: Timestamp) -> list[tuple[str, str, str]]:
         """Those of the groups that a pop could serve now."""
@@ -178,20 +180,23 @@ class Answers:
         (ready,) = self._connection.execute(sql.group_is_ready, (row[0], now)).fetchone()
         return bool(ready)
 
-    def examine(self) -> dict[str, Any]:
-        """What SQLite says of the file."""
-        pragma = self._connection.pragma
+    def examine(self, path: str) -> dict[str, Any]:
+        """What SQLite says of the file at `path`."""
+        pragma = self._file.pragma
         problems = [row for row in pragma_rows(self._connection, "quick_check") if row != "ok"]
         return {
             "pages": pragma("page_count"),
             "page_bytes": pragma("page_size"),
             "free_pages": pragma("freelist_count"),
-            "auto_vacuum": {0: "none", 1: "full", 2: "incremental"}[pragma("auto_vacuum")],
+            "auto_vacuum": {0: "none", 1: "full", 2: "incremental"}[int(str(pragma("auto_vacuum")))],
             "journal_mode": pragma("journal_mode"),
+            "schema_version": self._connection.execute(sql.get_meta, ("schema_version",)).fetchone()[0],
+            "file_bytes": os.path.getsize(path),
+            "wal_bytes": os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0,
             "problems": [f"the file is damaged: {problem}" for problem in problems[:10]],
         }
 
 
-def pragma_rows(connection: apsw.Connection, name: str) -> list[str]:
+def pragma_rows(connection: Connection, name: str) -> list[str]:
     """All rows of a pragma that answers with text."""
     return [str(row[0]) for row in connection.execute(f"PRAGMA {name}")]

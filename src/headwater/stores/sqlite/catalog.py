@@ -6,7 +6,6 @@ delete raises the catalog's version, and then everything remembered is dropped.
 
 from collections.abc import Iterator
 
-import apsw
 import msgspec
 
 from headwater.clock import Timestamp
@@ -15,6 +14,7 @@ from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
 from headwater.model.queue import QueueOptions, decode_options, encode_options, merge_options
 from headwater.stores.codec import Codec
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -53,7 +53,7 @@ class Group(msgspec.Struct, frozen=True):
 class Catalog:
     """Looks names up and makes what is missing. `generation` rises whenever there may be new partitions."""
 
-    def __init__(self, connection: apsw.Connection, codec: Codec) -> None:
+    def __init__(self, connection: Connection, codec: Codec) -> None:
         self._connection = connection
         self._codec = codec
         self._version = -1

@@ -6,9 +6,10 @@ descriptor of theirs would drop the locks that SQLite holds in this process.
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 import apsw
 
@@ -28,6 +29,28 @@ APPLICATION_ID = 0x48574154  # "HWAT"
 _HEADER_BYTES = 100
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 _memory_names = ("", ":memory:")
+
+
+class Rows(Protocol):
+    """What a statement answers. A row's types are those of its table, which only the statement knows."""
+
+    def fetchone(self) -> Any:
+        """The first row, or None."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """All that reading and writing the tables needs of a connection: apsw's have it, and those of the users' own."""
+
+    def execute(self, statement: str, bindings: Sequence[Any] = ..., /) -> Rows:
+        """Run one statement."""
+        ...
 
 
 @contextmanager
@@ -84,7 +107,7 @@ def _check_whole(look: apsw.Connection, file: Path) -> None:
 
 
 def _check_owner(look: apsw.Connection, path: str, adopt: bool) -> None:
-    (application,) = look.execute("PRAGMA application_id").fetchone()
+    application = int(look.pragma("application_id"))
     if application == APPLICATION_ID:
         return
     if application:
@@ -112,12 +135,18 @@ def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> apsw.Conn
 
 def set_journal(connection: apsw.Connection, *, wal_bytes_max: int) -> None:
     """Write-ahead log; commits are made durable by the barrier, and checkpoints are made off the commit path."""
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    mode = connection.pragma("journal_mode", "wal")
     if mode not in ("wal", "memory"):
         raise StoreFailed(f"the file system does not support a write-ahead log (journal mode is {mode})")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {wal_bytes_max}")
+
+
+def read_data_version(connection: Connection) -> int:
+    """A number that changes when another connection has committed."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 def sync_folder(path: str) -> None:

@@ -6,7 +6,6 @@ The rules are in `model/cursor.py`. `pops.py` leases, `reports.py` settles; both
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from headwater.clock import Timestamp
@@ -17,6 +16,7 @@ from headwater.model.cursor import Cursor
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.dead_letters import Burial, DeadLetters
 from headwater.stores.sqlite.segments import Segments
 from headwater.stores.statements import load_statements
@@ -29,9 +29,7 @@ LEASE_RAN_OUT = "the lease ran out"
 class Cursors:
     """Positions and leases of all groups, under the write lock."""
 
-    def __init__(
-        self, connection: apsw.Connection, catalog: Catalog, segments: Segments, dead_letters: DeadLetters
-    ) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, dead_letters: DeadLetters) -> None:
         self._connection = connection
         self._catalog = catalog
         self._segments = segments

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import apsw
 import msgspec
 
 from headwater.clock import Timestamp
@@ -14,6 +13,7 @@ from headwater.model.record import Record, encode_record, join_records, split_re
 from headwater.stores.codec import Codec
 from headwater.stores.contract import DeadLetter
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.segments import Segments
 from headwater.stores.statements import load_statements
 
@@ -39,7 +39,7 @@ class Burial(msgspec.Struct, frozen=True):
 class DeadLetters:
     """The dead letters of all queues, under the write lock."""
 
-    def __init__(self, connection: apsw.Connection, codec: Codec, catalog: Catalog, segments: Segments) -> None:
+    def __init__(self, connection: Connection, codec: Codec, catalog: Catalog, segments: Segments) -> None:
         self._connection = connection
         self._codec = codec
         self._catalog = catalog

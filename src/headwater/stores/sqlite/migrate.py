@@ -6,7 +6,7 @@ from importlib.resources import files
 import apsw
 
 from headwater.errors import StoreNewer
-from headwater.stores.sqlite.connection import APPLICATION_ID
+from headwater.stores.sqlite.connection import APPLICATION_ID, Connection
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -47,7 +47,7 @@ def migrate(connection: apsw.Connection, location: str) -> int:
     return newest
 
 
-def _version(connection: apsw.Connection, location: str, newest: int) -> int:
+def _version(connection: Connection, location: str, newest: int) -> int:
     """The version of the file; 0 when our tables are not there yet."""
     if "hw_meta" not in _tables(connection):
         return 0
@@ -60,9 +60,9 @@ def _version(connection: apsw.Connection, location: str, newest: int) -> int:
     return version
 
 
-def _has_tables(connection: apsw.Connection) -> bool:
+def _has_tables(connection: Connection) -> bool:
     return bool(_tables(connection))
 
 
-def _tables(connection: apsw.Connection) -> set[str]:
+def _tables(connection: Connection) -> set[str]:
     return {row[0] for row in connection.execute(sql.list_tables)}

@@ -6,7 +6,6 @@ them cost as much as ten. Partitions that are new to a group get their cursor at
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import apsw
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
@@ -17,6 +16,7 @@ from headwater.model.cursor import Cursor
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors, cursor_of
 from headwater.stores.sqlite.segments import Segments, Stretch, read_lsn_at
 from headwater.stores.statements import load_statements
@@ -42,7 +42,7 @@ class Found(msgspec.Struct, gc=False):
 class Pops:
     """Pops of all groups, under the write lock."""
 
-    def __init__(self, connection: apsw.Connection, catalog: Catalog, segments: Segments, cursors: Cursors) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors) -> None:
         self._connection = connection
         self._catalog = catalog
         self._segments = segments

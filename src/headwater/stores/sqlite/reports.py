@@ -1,6 +1,5 @@
 """What consumers say of their leases: ack, extend, seek. A late or foreign report changes nothing and says so."""
 
-import apsw
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
@@ -10,6 +9,7 @@ from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import Burial
 from headwater.stores.sqlite.pops import Pops
@@ -23,7 +23,7 @@ class Reports:
     """Reports on leases, and moves of whole groups, under the write lock."""
 
     def __init__(
-        self, connection: apsw.Connection, catalog: Catalog, segments: Segments, cursors: Cursors, pops: Pops
+        self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors, pops: Pops
     ) -> None:
         self._connection = connection
         self._catalog = catalog

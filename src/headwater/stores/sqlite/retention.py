@@ -1,11 +1,10 @@
 """Dropping what is old: whole segments, from the oldest on, a bounded number of partitions at a time."""
 
-import apsw
-
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
 from headwater.model.names import PartitionId, QueueId
 from headwater.stores.sqlite.catalog import Catalog, Queue
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.segments import Segments
 from headwater.stores.statements import load_statements
 
@@ -17,7 +16,7 @@ SEGMENTS_PER_PARTITION = 1_000
 class Retention:
     """Drops segments, idempotency keys and traces, under the write lock."""
 
-    def __init__(self, connection: apsw.Connection, catalog: Catalog, segments: Segments) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
         self._connection = connection
         self._catalog = catalog
         self._segments = segments
@@ -36,10 +35,9 @@ class Retention:
     def forget(self, operation: Forget) -> Deleted:
         """Drop old idempotency keys and traces."""
         bounds = (operation.before, operation.limit)
-        self._connection.execute(sql.forget_applied, bounds)
-        count = self._connection.changes()
-        self._connection.execute(sql.forget_traces, bounds)
-        return Deleted(count + self._connection.changes())
+        keys = self._connection.execute(sql.forget_applied, bounds).fetchall()
+        traces = self._connection.execute(sql.forget_traces, bounds).fetchall()
+        return Deleted(len(keys) + len(traces))
 
     def _drop_expired(self, operation: Retain, now: Timestamp) -> list[int]:
         """Segments that were pushed with a time to live; a partition's end must stay, so all up to there go."""

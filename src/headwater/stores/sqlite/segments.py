@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from zlib import crc32
 
-import apsw
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
@@ -19,6 +18,7 @@ from headwater.model.record import Record, encode_record, join_records, split_re
 from headwater.model.window import RecentIds
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Partition
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -39,7 +39,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
 class Segments:
     """The segments of the file, as seen under the write lock."""
 
-    def __init__(self, connection: apsw.Connection, codec: Codec, origin: int, ids_max: int) -> None:
+    def __init__(self, connection: Connection, codec: Codec, origin: int, ids_max: int) -> None:
         self._connection = connection
         self._codec = codec
         self._origin = origin
@@ -221,14 +221,14 @@ def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: in
     return codec.unpack(kind, kept, _place(partition_id, first))
 
 
-def read_last_lsn(connection: apsw.Connection) -> Lsn:
+def read_last_lsn(connection: Connection) -> Lsn:
     """The newest LSN ever given out; segments may have been dropped since."""
     (newest,) = connection.execute(sql.last_lsn).fetchone()
     row = connection.execute(sql.get_meta, ("last_lsn",)).fetchone()
     return Lsn(max(newest or 0, row[0] if row else 0))
 
 
-def read_lsn_at(connection: apsw.Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:
+def read_lsn_at(connection: Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:
     """The LSN before the first segment written at or after `time`, found by halving: written_at rises with the LSN."""
     low, high = 0, int(last_lsn)
     while low < high:

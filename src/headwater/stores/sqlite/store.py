@@ -26,7 +26,14 @@ from headwater.stores.contract import DeadLetter, GroupStatus, Lane, QueueStatus
 from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
-from headwater.stores.sqlite.connection import check_place, connect, set_journal, sync_folder, translated
+from headwater.stores.sqlite.connection import (
+    check_place,
+    connect,
+    read_data_version,
+    set_journal,
+    sync_folder,
+    translated,
+)
 from headwater.stores.sqlite.migrate import migrate
 from headwater.stores.sqlite.turnstile import Turnstile
 from headwater.stores.sqlite.writer import Writer
@@ -191,8 +198,7 @@ class SqliteStore:
         return changed
 
     def _data_version(self) -> int:
-        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-        return int(version)
+        return read_data_version(self._connection)
 
     async def last_lsn(self) -> Lsn:
         """The LSN of the newest segment."""
@@ -260,8 +266,7 @@ class SqliteStore:
 
     async def examine(self) -> dict[str, Any]:
         """Facts for `headwater doctor`."""
-        facts = await self._answers.ask(self._answers.examine)
-        facts["wal_bytes"] = os.path.getsize(f"{self._path}-wal") if os.path.exists(f"{self._path}-wal") else 0
+        facts = await self._answers.ask(self._answers.examine, self._path)
         facts["wal_pinned_pages"] = self._checkpoints.pinned_pages
         return facts
 

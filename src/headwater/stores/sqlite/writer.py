@@ -42,6 +42,7 @@ from headwater.log.operations import (
 from headwater.model.names import Offset
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
+from headwater.stores.sqlite.connection import Connection, read_data_version
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
 from headwater.stores.sqlite.pops import Pops
@@ -66,7 +67,8 @@ class Writer:
     """Applies operations through one connection, which must hold the write lock."""
 
     def __init__(self, connection: apsw.Connection, config: Config, codec: Codec, origin: int) -> None:
-        self._connection = connection
+        self._changes = connection.total_changes
+        self._connection: Connection = connection
         self._version = -1
         self._waiting: dict[int, int] = {}
         self.catalog = Catalog(connection, codec)
@@ -98,7 +100,7 @@ class Writer:
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """What each operation came to, and the segments that were added."""
         self.catch_up()
-        changes = self._connection.total_changes()
+        changes = self._changes()
         self.segments.touched = []
         results: list[Any] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
@@ -110,12 +112,12 @@ class Writer:
         self._push_phase(phases[_PUSHES], operations, results, now)
         self._each(phases[_TRANSACTIONS] + phases[_POPS], operations, results, now)
         self._remember_answers(operations, results, now)
-        wrote = self._connection.total_changes() != changes or _affirms(results)
+        wrote = self._changes() != changes or _affirms(results)
         return Commit(_copied(operations, results), self.segments.touched, wrote)
 
     def catch_up(self) -> None:
         """Take in what other connections have committed since the last time."""
-        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        version = read_data_version(self._connection)
         if version != self._version:
             self._version = version
             self._waiting.clear()

@@ -9,7 +9,8 @@ INSERT INTO hw_applied (database, key, operation, result, applied_at) VALUES (?,
 -- name: forget_applied
 -- Drop old idempotency keys.
 DELETE FROM hw_applied WHERE (database, key) IN
-    (SELECT database, key FROM hw_applied WHERE applied_at < ? ORDER BY applied_at LIMIT ?);
+    (SELECT database, key FROM hw_applied WHERE applied_at < ? ORDER BY applied_at LIMIT ?)
+RETURNING 1;
 
 -- name: add_trace
 -- Note an event in the life of a record.
@@ -18,9 +19,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: traces
 -- The noted events of one record.
-SELECT partition_id, transaction_id, group_name, name, event, data, noted_at FROM hw_traces
+SELECT partition_id, transaction_id, group_name, name, event, noted_at, data FROM hw_traces
 WHERE database = ? AND partition_id = ? AND transaction_id = ? ORDER BY id;
 
 -- name: forget_traces
 -- Drop old events.
-DELETE FROM hw_traces WHERE id IN (SELECT id FROM hw_traces WHERE noted_at < ? ORDER BY noted_at LIMIT ?);
+DELETE FROM hw_traces WHERE id IN (SELECT id FROM hw_traces WHERE noted_at < ? ORDER BY noted_at LIMIT ?)
+RETURNING 1;
