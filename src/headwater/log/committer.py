@@ -75,27 +75,32 @@ class Committer:
         self._syncing: list[_Submission] = []
         self._urgent = False
         self._broken = False
-        self._wake: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._scheduled = False
+        self._applying = False
         self._closing = False
+        self._closed: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.commits = 0
         self.syncs = 0
 
     def start(self) -> None:
         """Begin to commit, on the running event loop."""
         self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._run(), name="headwater-committer")
 
     async def close(self) -> None:
         """Finish what was taken, then stop."""
+        if self._loop is None:
+            return
         self._closing = True
-        self._rouse()
-        if self._task is not None:
-            await self._task
+        while self._pending or self._syncing or self._applying:
+            self._closed = self._loop.create_future()
+            self._schedule()
+            await self._closed
+        self._loop = None
 
     def submit(self, operation: Operation, durability: Durability = Durability.SYNCED) -> asyncio.Future[Answer]:
         """Hand in an operation; await what it came to."""
-        if self._closing or self._task is None:
+        if self._loop is None or self._closing:
             raise Closed("Headwater is closed")
         if len(self._pending) >= self._pending_max:
             raise Overloaded(f"{self._pending_max:,} operations wait already; slow down and try again")
@@ -106,8 +111,8 @@ class Committer:
             self._urgent = True
             if durability is Durability.MEMORY:
                 submission.settle(Durability.MEMORY)
-        if self._wake is not None and (self._urgent or not self._syncing):
-            self._rouse()
+        if not self._scheduled:
+            self._schedule()
         return answer
 
     def submit_all(
@@ -116,44 +121,77 @@ class Committer:
         """Hand in operations that go into the same commit. Each is answered for itself."""
         return [self.submit(operation, durability) for operation in operations]
 
-    # ── the loop ──
+    # ── committing: everything that was handed in during one turn of the event loop goes together ──
 
-    async def _run(self) -> None:
-        while True:
-            if self._pending and (self._urgent or self._closing or not self._syncing):
-                await self._commit(self._take())
-            elif self._closing and not self._syncing and not self._pending:
+    def _schedule(self) -> None:
+        """Commit at the end of this turn of the loop, unless it must wait for the disk or for a commit under way."""
+        if self._loop is not None and not self._applying and (self._urgent or self._closing or not self._syncing):
+            self._scheduled = True
+            self._loop.call_soon(self._commit)
+
+    def _commit(self) -> None:
+        self._scheduled = False
+        if self._applying or not self._pending:
+            self._wake_closer()
+            return
+        batch = self._take()
+        operations = [submission.operation for submission in batch]
+        now = self._clock.now()
+        try:
+            commit = None if self._broken else self._store.apply_now(operations, now)
+        except Exception as error:
+            self._refuse(batch, error)
+        else:
+            if commit is None:
+                self._commit_later(batch, operations)
                 return
-            else:
-                self._wake = self._loop.create_future()
-                await self._wake
-                self._wake = None
+            self._committed(batch, commit)
+        if self._pending:
+            self._schedule()
 
-    def _rouse(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+    def _commit_later(self, batch: list[_Submission], operations: list[Operation]) -> None:
+        """The store has to be waited for; meanwhile operations gather."""
+        assert self._loop is not None
+        self._applying = True
+        self._waiting = self._loop.create_task(self._apply(batch, operations), name="headwater-committer")
 
-    def _take(self) -> list[_Submission]:
-        batch = self._pending[:COMMIT_OPERATIONS_MAX]
-        self._pending = self._pending[COMMIT_OPERATIONS_MAX:]
-        self._urgent = any(waiting.durability is not Durability.SYNCED for waiting in self._pending)
-        return batch
-
-    async def _commit(self, batch: list[_Submission]) -> None:
+    async def _apply(self, batch: list[_Submission], operations: list[Operation]) -> None:
         try:
             if self._broken:
                 await self._store.recover()
                 self._broken = False
-            commit = await self._store.apply([submission.operation for submission in batch], self._clock.now())
+            commit = await self._store.apply(operations, self._clock.now())
         except Exception as error:
-            if not isinstance(error, HeadwaterError):
-                log.exception("a commit failed")
-            for submission in batch:
-                submission.fail(error)
-            return
+            self._refuse(batch, error)
+        else:
+            self._committed(batch, commit)
+        finally:
+            self._applying = False
+            self._schedule()
+
+    def _take(self) -> list[_Submission]:
+        batch, self._pending = self._pending, []
+        self._urgent = False
+        if len(batch) > COMMIT_OPERATIONS_MAX:
+            batch, self._pending = batch[:COMMIT_OPERATIONS_MAX], batch[COMMIT_OPERATIONS_MAX:]
+            self._urgent = any(waiting.durability is not Durability.SYNCED for waiting in self._pending)
+        return batch
+
+    def _committed(self, batch: list[_Submission], commit: Commit) -> None:
         self.commits += 1
         self._answer(batch, commit)
         self._on_commit(commit)
+
+    def _refuse(self, batch: list[_Submission], error: Exception) -> None:
+        """Nothing of this commit took effect: everybody is told."""
+        if not isinstance(error, HeadwaterError):
+            log.error("a commit failed", exc_info=error)
+        for submission in batch:
+            submission.fail(error)
+
+    def _wake_closer(self) -> None:
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
 
     def _answer(self, batch: list[_Submission], commit: Commit) -> None:
         """Answer those that need no more, and queue the others for the disk."""
@@ -188,7 +226,7 @@ class Committer:
         if self._unsynced:
             self._sync()
         if self._pending or self._closing:
-            self._rouse()
+            self._schedule()
 
     def _lose(self, synced: list[_Submission], error: BaseException) -> None:
         """The disk refused: nobody is told success, and nothing is taken until the store has recovered."""
@@ -198,4 +236,4 @@ class Committer:
         for submission in [*synced, *self._unsynced]:
             submission.fail(unsure)
         self._unsynced = []
-        self._rouse()
+        self._schedule()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from headwater.log.operations import Commit, Touch
 from headwater.model.names import Lsn
 from headwater.stores.contract import Store
-from headwater.wakeups.contract import Wakeup
+from headwater.wakeups.contract import Found, Wakeup
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class Tail:
         self._elsewhere: list[Callable[[], None]] = []
         self._looking: asyncio.Task[None] | None = None
         self._look_again = False
+        self._committed_here = False
         self._closed = False
         self.position = Lsn(0)
         self.looks = 0
@@ -60,6 +61,7 @@ class Tail:
 
     def committed(self, commit: Commit) -> None:
         """This process has committed: no need to ask, unless somebody else's segments lie before ours."""
+        self._committed_here = self._committed_here or commit.wrote
         if not commit.touched:
             return
         if commit.touched[0].lsn == self.position + 1 and self._looking is None:
@@ -67,13 +69,14 @@ class Tail:
         elif commit.touched[-1].lsn > self.position:
             self._look()
 
-    def _woken(self) -> bool:
+    def _woken(self) -> Found:
+        own, self._committed_here = self._committed_here, False
         if self._closed or not self._store.changed_elsewhere():
-            return False
+            return Found.OWN if own else Found.NOTHING
         self._look()
         for notice in self._elsewhere:
             notice()
-        return True
+        return Found.NEWS
 
     def _look(self) -> None:
         if self._looking is not None:

@@ -29,18 +29,15 @@ _record_list = msgspec.json.Decoder(list[Record])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
 
-def encode_payload(payload: Any, *, bytes_max: int) -> msgspec.Raw:
+def encode_payload(payload: Any, bytes_max: int) -> msgspec.Raw:
     """Any JSON value as JSON bytes; `msgspec.Raw` is taken as JSON that is ready and goes through unread."""
-    if type(payload) is msgspec.Raw:
-        data = payload
-    else:
-        try:
-            data = msgspec.Raw(_encoder.encode(payload))
-        except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
-            raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
-    if len(memoryview(data)) > bytes_max:
-        raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {len(memoryview(data)):,}")
-    return data
+    try:
+        data = bytes(payload) if type(payload) is msgspec.Raw else _encoder.encode(payload)
+    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
+        raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
+    if len(data) > bytes_max:
+        raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {len(data):,}")
+    return msgspec.Raw(data)
 
 
 def check_json(data: bytes) -> msgspec.Raw:
@@ -57,14 +54,9 @@ def decode_payload(data: msgspec.Raw) -> Any:
     return msgspec.json.decode(data)
 
 
-def encode_record(record: Record) -> bytes:
-    """The record as the log keeps it."""
-    return _encoder.encode(record)
-
-
-def join_records(encoded: Sequence[bytes]) -> bytes:
+def encode_records(records: Sequence[Record]) -> bytes:
     """The body of a segment: a JSON array of records."""
-    return b"[" + b",".join(encoded) + b"]"
+    return _encoder.encode(records)
 
 
 def split_records(body: bytes) -> list[Record]:

@@ -1,6 +1,6 @@
 """A database (tenant) of an open store: its queues, by name and together."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headwater.config import Durability
@@ -8,7 +8,7 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup, Pop, Push
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_text
-from headwater.services.messages import Message, Outgoing, Receipt, receipts
+from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queue import Queue, pop_options
 from headwater.services.queues import Queues
 from headwater.services.transaction import Together
@@ -26,31 +26,29 @@ class Database:
         """The queue of this name; it is made when it is first pushed to or configured."""
         return Queue(self.queues_service, self.name, name)
 
-    async def push_all(self, messages: Iterable[Any], *, durability: Durability | str | None = None) -> list[Receipt]:
+    async def push_all(
+        self, messages: Iterable[Any], *, durability: Durability | str | None = None
+    ) -> Sequence[Receipt]:
         """Append messages to several queues and partitions in one commit; each `Outgoing` names its queue."""
-        lanes: dict[tuple[str, str], list[tuple[int, Outgoing]]] = {}
-        count = 0
-        for message in messages:
+        messages = list(messages)
+        lanes: dict[tuple[str, str], list[int]] = {}
+        for index, message in enumerate(messages):
             if not isinstance(message, Outgoing) or not message.queue:
                 raise InvalidOption("push_all takes headwater.Outgoing values that name their queue")
-            lane = (message.queue, message.partition or PARTITION_DEFAULT)
-            lanes.setdefault(lane, []).append((count, message))
-            count += 1
+            lanes.setdefault((message.queue, message.partition or PARTITION_DEFAULT), []).append(index)
         pushes = [
             Push(
                 database=self.name,
                 queue=queue,
                 partition=partition,
-                records=[self.queues_service.record(message) for _, message in members],
+                records=[self.queues_service.record(messages[index]) for index in members],
             )
             for (queue, partition), members in lanes.items()
         ]
-        answers = await self.queues_service.push(pushes, check_durability(durability)) if pushes else []
-        found: dict[int, Receipt] = {}
-        for push, members, (pushed, reached) in zip(pushes, lanes.values(), answers, strict=True):
-            for (index, _), receipt in zip(members, receipts(push, pushed, reached), strict=True):
-                found[index] = receipt
-        return [found[index] for index in range(count)]
+        if not pushes:
+            return []
+        answers = await self.queues_service.push_together(pushes, check_durability(durability))
+        return in_order(zip(lanes.values(), map(Receipts, pushes, answers), strict=True), len(messages))
 
     async def pop(
         self,

@@ -1,14 +1,15 @@
 """What producers hand in and consumers get: values of the library's face."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import InvalidInput
+from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Batch, Extend, Push, Pushed
 from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -194,20 +195,41 @@ def extension_of(message: Message, seconds: float | None) -> Extend:
     )
 
 
-def receipts(push: Push, pushed: Pushed | None, durability: Durability) -> list[Receipt]:
-    """A receipt for every record of a push."""
-    if pushed is None:
-        return [Receipt(push.queue, push.partition, None, durability)] * len(push.records)
-    return [
-        Receipt(
-            push.queue,
-            push.partition,
-            offset,
-            durability,
-            index in pushed.duplicates,
-            pushed.partition_id,
-            pushed.lsn,
-            pushed.written_at,
-        )
-        for index, offset in enumerate(pushed.offsets())
-    ]
+class Receipts(Sequence[Receipt]):
+    """The receipts of one push, made when they are looked at."""
+
+    def __init__(self, push: Push, answer: Answer) -> None:
+        self._push = push
+        self._pushed: Pushed | None = answer.result
+        self._durability = answer.durability
+        self._offsets: list[Offset] | None = None
+
+    def __len__(self) -> int:
+        return len(self._push.records)
+
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Receipt]: ...
+    def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        push, pushed = self._push, self._pushed
+        if pushed is None:
+            return Receipt(push.queue, push.partition, None, self._durability)
+        if self._offsets is None:
+            self._offsets = pushed.offsets()
+        duplicate = place in pushed.duplicates
+        where = (pushed.partition_id, pushed.lsn, pushed.written_at)
+        return Receipt(push.queue, push.partition, self._offsets[place], self._durability, duplicate, *where)
+
+
+def in_order(parts: Iterable[tuple[Sequence[int], Sequence[Receipt]]], count: int) -> Sequence[Receipt]:
+    """Receipts of pushes that were handed in together, in the order of their messages."""
+    found: dict[int, Receipt] = {}
+    for members, part in parts:
+        if len(members) == count:
+            return part
+        found.update(zip(members, part, strict=True))
+    return [found[index] for index in range(count)]

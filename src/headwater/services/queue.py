@@ -22,10 +22,10 @@ from headwater.log.operations import (
 )
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Offset, check_name
-from headwater.model.record import Record, encode_payload
+from headwater.model.record import encode_payload
 from headwater.services.checks import check_durability, check_number, check_outgoing, check_text, check_time
 from headwater.services.consumption import Consumption
-from headwater.services.messages import Message, Outgoing, Receipt, receipts
+from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queues import Queues
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
 
@@ -65,8 +65,7 @@ class Queue:
             records=(record,),
             ttl_seconds=ttl_seconds,
         )
-        [(pushed, reached)] = await self._queues.push([push], check_durability(durability))
-        return receipts(push, pushed, reached)[0]
+        return Receipts(push, await self._queues.push(push, check_durability(durability)))[0]
 
     async def push_many(
         self,
@@ -76,14 +75,13 @@ class Queue:
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
-    ) -> list[Receipt]:
+    ) -> Sequence[Receipt]:
         """Append messages in one commit, to one partition or to those that each `Outgoing` names."""
-        lanes: dict[str, list[int]] = {}
-        records: list[Record] = []
-        for index, payload in enumerate(payloads):
-            records.append(self._queues.record(payload))
-            named = payload.partition if isinstance(payload, Outgoing) and payload.partition else partition
-            lanes.setdefault(named, []).append(index)
+        payloads = list(payloads)
+        lanes: dict[str, list[int]] = {partition: list(range(len(payloads)))}
+        if Outgoing in set(map(type, payloads)):
+            lanes = by_partition(payloads, partition)
+        records = [self._queues.record(payload) for payload in payloads]
         if not records:
             return []
         pushes = [
@@ -92,17 +90,13 @@ class Queue:
                 key=_key(idempotency_key, position),
                 queue=self.name,
                 partition=lane,
-                records=[records[index] for index in members],
+                records=records if len(lanes) == 1 else [records[index] for index in members],
                 ttl_seconds=ttl_seconds,
             )
             for position, (lane, members) in enumerate(lanes.items())
         ]
-        found: list[Receipt | None] = [None] * len(records)
-        answers = await self._queues.push(pushes, check_durability(durability))
-        for push, members, (pushed, reached) in zip(pushes, lanes.values(), answers, strict=True):
-            for index, receipt in zip(members, receipts(push, pushed, reached), strict=True):
-                found[index] = receipt
-        return [receipt for receipt in found if receipt is not None]
+        answers = await self._queues.push_together(pushes, check_durability(durability))
+        return in_order(zip(lanes.values(), map(Receipts, pushes, answers), strict=True), len(records))
 
     async def pop(
         self,
@@ -230,7 +224,7 @@ class Queue:
             group=message.group,
             names=tuple(check_name("trace", name) for name in names),
             event=check_text("event", event),
-            data=encode_payload(data, bytes_max=self._queues.config.record_bytes_max),
+            data=encode_payload(data, self._queues.config.record_bytes_max),
         )
         await self._queues.run(operation)
 
@@ -259,3 +253,12 @@ def pop_options(options: dict[str, Any]) -> dict[str, Any]:
     if "idempotency_key" in found:
         found["key"] = check_text("idempotency_key", found.pop("idempotency_key"))
     return found
+
+
+def by_partition(payloads: Sequence[Any], partition: str) -> dict[str, list[int]]:
+    """Which payloads go to which partition: those that name none go to `partition`."""
+    lanes: dict[str, list[int]] = {}
+    for index, payload in enumerate(payloads):
+        named = payload.partition if isinstance(payload, Outgoing) else ""
+        lanes.setdefault(named or partition, []).append(index)
+    return lanes

@@ -11,7 +11,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import InvalidInput, InvalidOption, TooLarge
 from headwater.log.committer import Answer, Committer
-from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push, Pushed
+from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, encode_payload
@@ -35,9 +35,11 @@ class Queues:
 
     def record(self, message: Any) -> Record:
         """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
-        outgoing = message if isinstance(message, Outgoing) else Outgoing(payload=message)
+        if type(message) is not Outgoing:
+            return Record(encode_payload(message, self.config.record_bytes_max))
+        outgoing = message
         return Record(
-            data=encode_payload(outgoing.payload, bytes_max=self.config.record_bytes_max),
+            data=encode_payload(outgoing.payload, self.config.record_bytes_max),
             transaction_id=check_text("transaction_id", outgoing.transaction_id),
             trace_id=check_text("trace_id", outgoing.trace_id),
             type=check_text("type", outgoing.type),
@@ -45,14 +47,16 @@ class Queues:
             timestamp=check_number("timestamp", outgoing.timestamp or 0),
         )
 
-    async def push(
-        self, pushes: Sequence[Push], durability: Durability | None
-    ) -> list[tuple[Pushed | None, Durability]]:
-        """Append to one or several partitions in one commit."""
+    def push(self, push: Push, durability: Durability | None) -> asyncio.Future[Answer]:
+        """Append to one partition."""
+        self.check_push(push)
+        return self._committer.submit(push, durability or self.config.durability)
+
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer]:
+        """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)
-        answers = await self._all(pushes, durability)
-        return [(answer.result, answer.durability) for answer in answers]
+        return await self._all(pushes, durability)
 
     def check_push(self, push: Push) -> None:
         check_name("queue", push.queue)

@@ -120,6 +120,10 @@ class Store(Protocol):
         """Let go of everything. What was answered stays."""
         ...
 
+    def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
+        """Like `apply`, if that needs no waiting; None, with nothing done, when it would have to wait."""
+        ...
+
     async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Apply all operations in one transaction; when it raises, none of them took effect."""
         ...

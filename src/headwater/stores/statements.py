@@ -14,17 +14,15 @@ class Statements:
     """The statements of one store, each an attribute: `sql.add_segment`."""
 
     def __init__(self, texts: dict[str, str]) -> None:
-        self._texts = texts
+        self._names = sorted(texts)
+        self.__dict__.update(texts)
 
     def __getattr__(self, name: str) -> str:
-        try:
-            return self._texts[name]
-        except KeyError:
-            raise AttributeError(f"no SQL statement is named {name}") from None
+        raise AttributeError(f"no SQL statement is named {name}")
 
     def names(self) -> list[str]:
         """All names there are."""
-        return sorted(self._texts)
+        return self._names
 
 
 @cache

@@ -1,18 +1,24 @@
 """What a wake-up is: something that calls back when there may be something new."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Protocol
 
 
-class Wakeup(Protocol):
-    """Calls `wake` on the event loop, perhaps too often, never with data.
+class Found(Enum):
+    """What a look at the store found: something new of others, only our own commit, or nothing that explains the call."""
 
-    `wake` answers whether it found anything new; a wake-up that polls uses that to set its pace.
-    """
+    NEWS = "news"
+    OWN = "own"
+    NOTHING = "nothing"
+
+
+class Wakeup(Protocol):
+    """Calls `wake` on the event loop, perhaps too often, never with data; what it answers sets the pace."""
 
     name: str
 
-    def start(self, wake: Callable[[], bool]) -> None:
+    def start(self, wake: Callable[[], Found]) -> None:
         """Begin to call; on the running event loop."""
         ...
 

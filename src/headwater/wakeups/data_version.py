@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from headwater.wakeups.contract import Found
+
 PACES_SECONDS = (0.001, 0.05, 0.2)
 BUSY_LOOKS = 200
 QUIET_LOOKS = 40
@@ -17,7 +19,7 @@ class DataVersionWakeup:
         self._timer: asyncio.TimerHandle | None = None
         self._idle_looks = 0
 
-    def start(self, wake: Callable[[], bool]) -> None:
+    def start(self, wake: Callable[[], Found]) -> None:
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._look()
@@ -27,7 +29,7 @@ class DataVersionWakeup:
             self._timer.cancel()
 
     def _look(self) -> None:
-        self._idle_looks = 0 if self._wake() else self._idle_looks + 1
+        self._idle_looks = 0 if self._wake() is Found.NEWS else self._idle_looks + 1
         self._timer = self._loop.call_later(self._pace(), self._look)
 
     def _pace(self) -> float:

@@ -1,7 +1,8 @@
 """Waking by the kernel: inotify on the write-ahead log. No writer has to cooperate, and nobody polls.
 
-One commit is several writes, and the last of them comes before the commit is visible: a wake that finds nothing looks
+One commit is several writes, and the last of them comes before the commit is visible: a wake that nothing explains looks
 again for some tens of microseconds, and then at growing distances for a writer that syncs before it shows its commit.
+Our own commits wake too; they explain the call, but somebody else's may hide behind it, so they get the later looks.
 """
 
 import asyncio
@@ -10,6 +11,8 @@ import os
 import time
 from collections.abc import Callable
 
+from headwater.wakeups.contract import Found
+
 _IN_MODIFY = 0x00000002
 _IN_NONBLOCK = 0o4000
 _IN_CLOEXEC = 0o2000000
@@ -17,6 +20,8 @@ _READ_BYTES = 65_536
 
 SPIN_SECONDS = 0.00005
 LOOK_AGAIN_SECONDS = (0.0005, 0.002, 0.01, 0.05)
+OWN_IN_A_ROW_MAX = 8
+REST_SECONDS = 0.001
 
 
 class InotifyWakeup:
@@ -28,17 +33,20 @@ class InotifyWakeup:
         self._descriptor = _watch(path)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._again: asyncio.TimerHandle | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self._own_in_a_row = 0
         self.events = 0
         self.useless = 0
 
-    def start(self, wake: Callable[[], bool]) -> None:
+    def start(self, wake: Callable[[], Found]) -> None:
         self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._descriptor, self._written)
 
     def close(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
+        for timer in (self._again, self._resting):
+            if timer is not None:
+                timer.cancel()
         if self._loop is not None:
             self._loop.remove_reader(self._descriptor)
         os.close(self._descriptor)
@@ -46,23 +54,43 @@ class InotifyWakeup:
     def _written(self) -> None:
         os.read(self._descriptor, _READ_BYTES)
         self.events += 1
+        found = self._wake()
+        if found is Found.NOTHING:
+            found = self._spin()
+        if found is Found.NEWS:
+            self._own_in_a_row = 0
+            return
+        self.useless += 1
+        self._own_in_a_row += found is Found.OWN
+        if self._own_in_a_row > OWN_IN_A_ROW_MAX:
+            self._rest()
+        else:
+            self._look_again(0)
+
+    def _rest(self) -> None:
+        """This process itself writes without pause: let the kernel gather its wakes for a moment."""
+        self._own_in_a_row = 0
+        if self._loop is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._resting = self._loop.call_later(REST_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        if self._loop is not None:
+            self._loop.add_reader(self._descriptor, self._written)
+
+    def _spin(self) -> Found:
         deadline = time.perf_counter() + SPIN_SECONDS
-        while not self._wake():
-            if time.perf_counter() > deadline:
-                self.useless += 1
-                self._look_again(0)
-                return
+        while (found := self._wake()) is Found.NOTHING and time.perf_counter() < deadline:
+            pass
+        return found
 
     def _look_again(self, step: int) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
-        if self._loop is not None and step < len(LOOK_AGAIN_SECONDS):
+        if self._again is None and self._loop is not None and step < len(LOOK_AGAIN_SECONDS):
             self._again = self._loop.call_later(LOOK_AGAIN_SECONDS[step], self._later, step + 1)
 
     def _later(self, step: int) -> None:
         self._again = None
-        if not self._wake():
+        if self._wake() is not Found.NEWS:
             self._look_again(step)
 
 

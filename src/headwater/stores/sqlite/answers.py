@@ -167,7 +167,7 @@ class Answers:
     def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         rows = self._connection.execute(sql.traces, (database, partition_id, transaction_id)).fetchall()
-        return [TraceEvent(*row[:-1], data=msgspec.Raw(row[-1].encode())) for row in rows]
+        return [TraceEvent(*row[:6], msgspec.Raw(row[6].encode())) for row in rows]  # type: ignore[call-arg]
 
     def ready(self, groups: Sequence[tuple[str, str, str]], now: Timestamp) -> list[tuple[str, str, str]]:
         """Those of the groups that a pop could serve now."""

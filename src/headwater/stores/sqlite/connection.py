@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import apsw
 
 from headwater.errors import (
-    HeadwaterError,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -25,6 +24,8 @@ from headwater.errors import (
 )
 
 APPLICATION_ID = 0x48574154  # "HWAT"
+
+LOG_BYTES = 4 * 1_048_576
 
 _HEADER_BYTES = 100
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -53,23 +54,26 @@ class Connection(Protocol):
         ...
 
 
+def translate(error: apsw.Error, doing: str) -> StoreError:
+    """What a driver's error means to callers; `doing` says in the message what was tried."""
+    if isinstance(error, apsw.BusyError):
+        return StoreBusy(f"{doing}: another program holds the write lock")
+    if isinstance(error, apsw.FullError):
+        return StoreFull(f"{doing}: no space is left on the disk")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreDamaged(f"{doing}: the file is damaged or not a database ({error})")
+    if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreFailed(f"{doing}: the file cannot be read or written ({error})")
+    return StoreError(f"{doing}: {type(error).__name__} ({error})")
+
+
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turns the driver's errors into ours; `doing` says in the message what was tried."""
+    """Turns the driver's errors into ours."""
     try:
         yield
-    except HeadwaterError:
-        raise
-    except apsw.BusyError as error:
-        raise StoreBusy(f"{doing}: another program holds the write lock") from error
-    except apsw.FullError as error:
-        raise StoreFull(f"{doing}: no space is left on the disk") from error
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise StoreDamaged(f"{doing}: the file is damaged or not a database ({error})") from error
-    except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
-        raise StoreFailed(f"{doing}: the file cannot be read or written ({error})") from error
     except apsw.Error as error:
-        raise StoreError(f"{doing}: {type(error).__name__} ({error})") from error
+        raise translate(error, doing) from error
 
 
 def check_place(path: str, *, adopt: bool, create: bool) -> None:
@@ -141,6 +145,26 @@ def set_journal(connection: apsw.Connection, *, wal_bytes_max: int) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {wal_bytes_max}")
+
+
+def allocate_log(connection: Connection, wal: str) -> None:
+    """Give the write-ahead log its first megabytes: a sync that must grow the file costs several times one that need not.
+
+    Zeros behind the log's end are no frames to SQLite. The write lock is held, so nobody writes there meanwhile; the log
+    itself carries no locks, so it may be opened and closed.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        descriptor = os.open(wal, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            missing = LOG_BYTES - os.fstat(descriptor).st_size
+            if missing > 0:
+                os.pwrite(descriptor, bytes(missing), LOG_BYTES - missing)
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+    finally:
+        connection.execute("COMMIT")
 
 
 def read_data_version(connection: Connection) -> int:

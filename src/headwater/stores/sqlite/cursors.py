@@ -53,6 +53,8 @@ class Cursors:
 
     def write(self, group: Group, partition_id: PartitionId, cursor: Cursor) -> None:
         """Keep a group's new position."""
+        if cursor.ready_at is None:
+            self._segments.idle(partition_id)
         self._connection.execute(
             sql.set_cursor,
             (

@@ -9,7 +9,7 @@ from headwater.clock import Timestamp
 from headwater.errors import QueueMissing
 from headwater.log.operations import Deleted, Purge, Requeue, Requeued
 from headwater.model.names import Offset, PartitionId
-from headwater.model.record import Record, encode_record, join_records, split_records
+from headwater.model.record import Record, encode_records, split_records
 from headwater.stores.codec import Codec
 from headwater.stores.contract import DeadLetter
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
@@ -49,7 +49,7 @@ class DeadLetters:
         self, group: Group, partition: Partition, offset: int, record: Record, written_at: Timestamp, burial: Burial
     ) -> None:
         """Keep one record with the reason it failed for."""
-        codec, body = self._codec.pack(join_records([encode_record(record)]), group.queue.options, _PLACE)
+        codec, body = self._codec.pack(encode_records([record]), group.queue.options, _PLACE)
         reason = burial.reason(offset, record.transaction_id)
         row = (group.queue.id, partition.id, group.name, offset, burial.attempts, reason, written_at, burial.now)
         self._connection.execute(sql.add_dead_letter, (*row, codec, body))
@@ -60,7 +60,7 @@ class DeadLetters:
         letters = list(self._chosen(queue, operation))
         for letter in letters:
             partition = self._catalog.make_partition(queue, letter.partition or "Default", now)
-            self._segments.append(partition, [letter.record], now, None)
+            self._segments.append(partition, [letter.record], now)
             self._connection.execute(sql.drop_dead_letter, (queue.id, letter.id))
         return Requeued(len(letters))
 

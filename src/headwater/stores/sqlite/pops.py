@@ -203,7 +203,10 @@ class Pops:
         rows = self._connection.execute(sql.undiscovered_partitions, (group.id, DISCOVER_LIMIT)).fetchall()
         for number, start in rows:
             position = self._segments.first_after(PartitionId(number), Offset(start), group.since_lsn)
-            ready_at = now if position < self._segments.end(PartitionId(number)) else None
+            ready_at: int | None = now
+            if position >= self._segments.end(PartitionId(number)):
+                self._segments.idle(PartitionId(number))
+                ready_at = None
             self._connection.execute(sql.add_cursor, (group.id, number, position, now, ready_at))
         if rows:
             self._connection.execute(sql.set_discovered, (rows[-1][0], group.id))

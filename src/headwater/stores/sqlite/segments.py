@@ -14,7 +14,7 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import StoreDamaged
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.model.record import Record, encode_record, join_records, split_records, transaction_ids
+from headwater.model.record import Record, encode_records, split_records, transaction_ids
 from headwater.model.window import RecentIds
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Partition
@@ -44,6 +44,7 @@ class Segments:
         self._codec = codec
         self._origin = origin
         self._ends: dict[int, int] = {}
+        self._no_idle: set[int] = set()
         self._recent = RecentIds(ids_max)
         self._recent_from: int | None = None
         self._ids_max = ids_max
@@ -55,12 +56,14 @@ class Segments:
     def forget(self) -> None:
         """Drop what is remembered; the next `catch_up` reads it again."""
         self._ends.clear()
+        self._no_idle.clear()
         self._recent.clear()
         self._recent_from = None
         self.last_lsn = Lsn(0)
 
     def catch_up(self) -> None:
-        """Take in what other connections have appended."""
+        """Take in what other connections have appended, and that they may have caught up with anything."""
+        self._no_idle.clear()
         if not self.last_lsn:
             self.last_lsn = read_last_lsn(self._connection)
             return
@@ -85,28 +88,39 @@ class Segments:
     # ── appending ──
 
     def append(
-        self, partition: Partition, records: Sequence[Record], now: Timestamp, ttl_seconds: float | None
+        self, partition: Partition, records: Sequence[Record], now: Timestamp, ttl_seconds: float | None = None
     ) -> Offset:
         """Add records to a partition and wake the groups that were caught up; the offset of the first."""
         first = self.end(partition.id)
         expires_at = None if ttl_seconds is None else now + int(ttl_seconds * SECOND)
-        encoded = [encode_record(record) for record in records]
-        for part in _parts(encoded):
-            self._add_segment(partition, part, now, expires_at)
-        options = partition.queue.options
-        ready_at = now + int(max(options.delay_seconds, options.window_seconds) * SECOND)
-        self._connection.execute(sql.wake_idle_cursors, (ready_at, partition.id))
+        body = encode_records(records)
+        if len(body) <= SEGMENT_BYTES_MAX:
+            self._add_segment(partition, body, len(records), now, expires_at)
+        else:
+            for part, count in _bodies(records, body):
+                self._add_segment(partition, part, count, now, expires_at)
+        if partition.id not in self._no_idle:
+            options = partition.queue.options
+            ready_at = now + int(max(options.delay_seconds, options.window_seconds) * SECOND)
+            self._connection.execute(sql.wake_idle_cursors, (ready_at, partition.id))
+            self._no_idle.add(partition.id)
         return first
 
-    def _add_segment(self, partition: Partition, encoded: list[bytes], now: Timestamp, expires_at: int | None) -> None:
+    def idle(self, partition_id: PartitionId) -> None:
+        """A group has caught up with this partition: the next push must wake it."""
+        self._no_idle.discard(partition_id)
+
+    def _add_segment(
+        self, partition: Partition, body: bytes, count: int, now: Timestamp, expires_at: int | None
+    ) -> None:
         first = self.end(partition.id)
-        codec, body = self._codec.pack(join_records(encoded), partition.queue.options, _place(partition.id, first))
+        codec, kept = self._codec.pack(body, partition.queue.options, _place(partition.id, first))
         lsn = Lsn(self.last_lsn + 1)
-        row = (lsn, partition.id, first, len(encoded), now, expires_at, self._origin, codec, crc32(body), body)
+        row = (lsn, partition.id, first, count, now, expires_at, self._origin, codec, crc32(kept), kept)
         self._connection.execute(sql.add_segment, row)
         self.last_lsn = lsn
-        self._ends[partition.id] = first + len(encoded)
-        self.touched.append(Touch(lsn, partition.id, first, len(encoded)))
+        self._ends[partition.id] = first + count
+        self.touched.append(Touch(lsn, partition.id, first, count))
 
     # ── duplicates ──
 
@@ -116,8 +130,10 @@ class Segments:
         An id that comes twice in the same push is a duplicate of its first place: its offset counts from the end.
         """
         ids = [record.transaction_id for record in records]
+        if not any(ids):
+            return {}
         window = int(partition.queue.options.deduplication_seconds * SECOND)
-        if not window or not any(ids):
+        if not window:
             return {}
         since = now - window
         self._load_recent(since)
@@ -245,14 +261,11 @@ def _place(partition_id: int, first_offset: int) -> bytes:
     return b"%d/%d" % (partition_id, first_offset)
 
 
-def _parts(encoded: list[bytes]) -> Iterator[list[bytes]]:
-    """The records in portions that one segment may hold."""
-    part: list[bytes] = []
-    size = 0
-    for record in encoded:
-        if part and size + len(record) > SEGMENT_BYTES_MAX:
-            yield part
-            part, size = [], 0
-        part.append(record)
-        size += len(record)
-    yield part
+def _bodies(records: Sequence[Record], body: bytes) -> Iterator[tuple[bytes, int]]:
+    """The records, which are too much for one segment, as bodies of several, with their counts."""
+    if len(body) <= SEGMENT_BYTES_MAX or len(records) == 1:
+        yield body, len(records)
+        return
+    middle = len(records) // 2
+    for half in (records[:middle], records[middle:]):
+        yield from _bodies(half, encode_records(half))

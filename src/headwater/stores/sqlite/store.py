@@ -27,11 +27,13 @@ from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
 from headwater.stores.sqlite.connection import (
+    allocate_log,
     check_place,
     connect,
     read_data_version,
     set_journal,
     sync_folder,
+    translate,
     translated,
 )
 from headwater.stores.sqlite.migrate import migrate
@@ -99,6 +101,8 @@ class SqliteStore:
                 self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             set_journal(self._connection, wal_bytes_max=self._config.wal_bytes_max)
             migrate(self._connection, self._path)
+            if self._vfs is None:
+                allocate_log(self._connection, f"{self._path}-wal")
             self._connection.set_busy_timeout(0)
         finally:
             self._turnstile.leave()
@@ -133,34 +137,44 @@ class SqliteStore:
 
     # ── writing ──
 
-    async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
-        """Apply all operations in one transaction; when it raises, none of them took effect."""
+    def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
+        """Commit on the spot, if nobody else holds the write lock."""
         self._check_open()
         if not self._turnstile.try_enter():
-            await self._turnstile.enter()
+            return None
         try:
-            await self._begin()
-            with translated("committing"):
-                return self._commit(operations, now)
+            return self._commit(operations, now) if self._try_begin() else None
+        except apsw.Error as error:
+            raise translate(error, "committing") from error
         finally:
             self._turnstile.leave()
 
+    async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        """Wait for the turn at the write lock, then commit. When it raises, nothing took effect."""
+        self._check_open()
+        await self._turnstile.enter()
+        try:
+            await self._begin()
+            return self._commit(operations, now)
+        except apsw.Error as error:
+            raise translate(error, "committing") from error
+        finally:
+            self._turnstile.leave()
+
+    def _try_begin(self) -> bool:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            return False
+        return True
+
     async def _begin(self) -> None:
-        """Take the write lock. A program that does not queue at the turnstile may hold it: wait off the loop's back."""
+        """Take the write lock. A program that does not queue at the turnstile may hold it: look again, off the loop."""
         pause = BUSY_SLEEP_SECONDS
         deadline = time.monotonic() + self._config.lock_wait_seconds
-        while True:
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-            except apsw.BusyError as error:
-                if time.monotonic() > deadline:
-                    waited = self._config.lock_wait_seconds
-                    raise StoreBusy(f"another program held the write lock for {waited:g} s") from error
-            except apsw.Error:
-                with translated("committing"):
-                    raise
-            else:
-                return
+        while not self._try_begin():
+            if time.monotonic() > deadline:
+                raise StoreBusy(f"another program held the write lock for {self._config.lock_wait_seconds:g} s")
             await asyncio.sleep(pause)
             pause = min(pause * 2, BUSY_SLEEP_SECONDS_MAX)
 
@@ -173,6 +187,7 @@ class SqliteStore:
                 self._connection.execute("ROLLBACK")
             self._writer.forget()
             raise
+        self._writer.committed()
         return commit
 
     def make_durable(self, callers: int) -> asyncio.Future[None]:

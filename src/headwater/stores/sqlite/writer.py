@@ -42,7 +42,7 @@ from headwater.log.operations import (
 from headwater.model.names import Offset
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
-from headwater.stores.sqlite.connection import Connection, read_data_version
+from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
 from headwater.stores.sqlite.pops import Pops
@@ -68,6 +68,7 @@ class Writer:
 
     def __init__(self, connection: apsw.Connection, config: Config, codec: Codec, origin: int) -> None:
         self._changes = connection.total_changes
+        self._data_version = connection.data_version
         self._connection: Connection = connection
         self._version = -1
         self._waiting: dict[int, int] = {}
@@ -104,25 +105,34 @@ class Writer:
         self.segments.touched = []
         results: list[Any] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
+        keyed = False
         for index, operation in enumerate(operations):
-            if operation.key and self._answered_before(operation, operations[:index], results, index):
-                continue
+            if operation.key:
+                keyed = True
+                if self._answered_before(operation, operations[:index], results, index):
+                    continue
             phases[_order.get(type(operation), _FIRST)].append(index)
         self._each(phases[_FIRST] + phases[_REPORTS], operations, results, now)
         self._push_phase(phases[_PUSHES], operations, results, now)
         self._each(phases[_TRANSACTIONS] + phases[_POPS], operations, results, now)
-        self._remember_answers(operations, results, now)
+        if keyed:
+            self._remember_answers(operations, results, now)
+            results = _copied(operations, results)
         wrote = self._changes() != changes or _affirms(results)
-        return Commit(_copied(operations, results), self.segments.touched, wrote)
+        return Commit(results, self.segments.touched, wrote)
 
     def catch_up(self) -> None:
-        """Take in what other connections have committed since the last time."""
-        version = read_data_version(self._connection)
+        """Take in what other connections have committed since our last commit: the pager's version tells."""
+        version = self._data_version("main")
         if version != self._version:
             self._version = version
             self._waiting.clear()
             self.catalog.catch_up()
             self.segments.catch_up()
+
+    def committed(self) -> None:
+        """Our own commit raised the version too."""
+        self._version = self._data_version("main")
 
     def forget(self) -> None:
         """After a rollback: what is remembered may never have happened."""

@@ -1,0 +1,63 @@
+"""The limit: what SQLite through apsw does with the least statements, one row per message and nobody to serve."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import apsw
+
+from benchmarks.peers import Context, Payload, Peer, Queue, decode, encode
+
+SCHEMA = """
+create table messages(id integer primary key, body blob not null);
+create table cursors(name text primary key, leased integer not null, acknowledged integer not null) without rowid;
+insert into cursors values('workers', 0, 0);
+"""
+INSERT = "insert into messages(body) values(?)"
+READ = "select id, body from messages where id > (select acknowledged from cursors where name = ?) order by id limit ?"
+LEASE = "update cursors set leased = ? where name = ?"
+ACKNOWLEDGE = "update cursors set acknowledged = ? where name = ?"
+
+
+class Table(Queue):
+    """A log in one table with a cursor row: a commit to push, a commit to lease, a commit to acknowledge."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    async def push(self, payload: Payload) -> None:
+        self._connection.execute(INSERT, (encode(payload),))
+
+    async def push_many(self, payloads: list[Payload]) -> None:
+        self._connection.execute("begin immediate")
+        self._connection.executemany(INSERT, [(encode(payload),) for payload in payloads])
+        self._connection.execute("commit")
+
+    async def take(self, count: int, group: str = "workers") -> int:
+        rows: list[Any] = self._connection.execute(READ, (group, count)).fetchall()
+        if rows:
+            last = rows[-1][0]
+            self._connection.execute(LEASE, (last, group))
+            for _, body in rows:
+                decode(body)
+            self._connection.execute(ACKNOWLEDGE, (last, group))
+        return len(rows)
+
+
+@asynccontextmanager
+async def open_table(synchronous: str, context: Context) -> AsyncIterator[Queue]:
+    connection = apsw.Connection(str(context.folder / "raw.db"))
+    try:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute(f"pragma synchronous = {synchronous}")
+        connection.execute(SCHEMA)
+        yield Table(connection)
+    finally:
+        connection.close()
+
+
+PEERS = {
+    "raw-full": Peer(("apsw",), "WAL, synchronous=FULL: fsync per commit", partial(open_table, "full")),
+    "raw-normal": Peer(("apsw",), "WAL, synchronous=NORMAL: no fsync per commit", partial(open_table, "normal")),
+}

@@ -1,0 +1,21 @@
+"""The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `doctor`, `bench`.
+
+A command is a thin function: it reads its options, calls the library, and hands what comes back to `output.py`. Modules
+import what is heavy inside the functions that need it, because every start of the program pays for what stands at the top.
+"""
+
+import sys
+
+
+def main() -> int:
+    """Run the command in `sys.argv`; the exit code."""
+    arguments = sys.argv[1:]
+    if arguments in (["version"], ["--version"]):
+        # Scripts and prompts ask this often, and it needs no parser.
+        from headwater.cli.version import version_line
+
+        print(version_line())
+        return 0
+    from headwater.cli.program import run
+
+    return run(arguments)

@@ -1,0 +1,45 @@
+"""How a command ends: the exit codes, and which error means which."""
+
+from enum import IntEnum
+
+from headwater.errors import (
+    ConfigError,
+    HeadwaterError,
+    StoreDamaged,
+    StoreFailed,
+    StoreForeign,
+    StoreMissing,
+    StoreNewer,
+)
+
+
+class ExitCode(IntEnum):
+    """What scripts can rely on; `docs/cli.md` has the same table."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    STORE = 3
+    NOTHING = 4
+    PROBLEMS = 5
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+
+
+class StoreUnopened(StoreFailed):
+    """The store is there and cannot be opened: no right to, no room for a watch, a broken disk."""
+
+
+CODES: dict[type[HeadwaterError], ExitCode] = {
+    StoreMissing: ExitCode.STORE,
+    StoreDamaged: ExitCode.STORE,
+    StoreForeign: ExitCode.STORE,
+    StoreNewer: ExitCode.STORE,
+    StoreUnopened: ExitCode.STORE,
+    ConfigError: ExitCode.USAGE,
+}
+
+
+def exit_code_of(error: HeadwaterError) -> ExitCode:
+    """The exit code for an error of the library."""
+    return CODES.get(type(error), ExitCode.FAILED)

@@ -1,0 +1,228 @@
+"""One client's connection: requests in, answers out, in the order in which the requests came.
+
+    BETWEEN ──first byte──► HEAD ──► BODY ──► arrivals ──► handler ──► answer ──► BETWEEN
+       │ quiet for too long   │ too slow │
+       ▼                      ▼          ▼
+     close                 408, linger, close
+
+A connection that ends with an answer first stops sending, then listens for a moment: closing at once while the client
+still sends would make its system throw the answer away unread.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from http import HTTPStatus
+from typing import Protocol, cast
+
+from headwater.doors.edge.limits import Limits
+from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
+from headwater.doors.edge.writing import CONTINUE, encode_response
+from headwater.doors.wire import Request, Response, problem_response
+
+log = logging.getLogger(__name__)
+
+WRITE_BUFFER_BYTES = 65_536
+
+
+class House(Protocol):
+    """What a connection needs of the server it belongs to."""
+
+    limits: Limits
+    stopping: bool
+
+    def enter(self, connection: "Connection") -> bool:
+        """Count the connection; False when there are too many."""
+        ...
+
+    def leave(self, connection: "Connection") -> None:
+        """Count it no more."""
+        ...
+
+    async def respond(self, request: Request) -> Response:
+        """The answer to a request; never raises but to be cancelled."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """Speaks HTTP/1.1 with one client."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._limits = house.limits
+        self._loop = asyncio.get_running_loop()
+        self._reader = RequestReader(house.limits)
+        self._arrivals: deque[Arrival | Refusal] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed: tuple[Phase, int, bool] | None = None
+        self._sendable = asyncio.Event()
+        self._sendable.set()
+        self._paused = False
+        self._input_ended = False
+        self._lingering = False
+
+    # ── what the event loop calls ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # The event loop promises a stream here; uvloop's is none of asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._house.enter(self):
+            self._watch_time()
+            return
+        crowded = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many connections; come back later")
+        self._take(self._reader.refuse(crowded))
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering:
+            return
+        self._take(self._reader.feed(data))
+        if self._reader.continue_expected and not self._is_busy():
+            self._reader.continue_expected = False
+            self._transport.write(CONTINUE)
+
+    def eof_received(self) -> bool:
+        """The client sends no more. It still gets what it asked for before."""
+        self._input_ended = True
+        return self._is_busy() and not self._lingering
+
+    def pause_writing(self) -> None:
+        self._sendable.clear()
+
+    def resume_writing(self) -> None:
+        self._sendable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._set_timer(None)
+        if self._task is not None:
+            self._task.cancel()
+        self._house.leave(self)
+
+    # ── requests ──
+
+    def _take(self, arrived: list[Arrival | Refusal]) -> None:
+        self._arrivals.extend(arrived)
+        if len(self._arrivals) >= self._limits.pipeline_max and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        if self._arrivals and self._task is None:
+            self._task = self._loop.create_task(self._answer_all())
+        self._watch_time()
+
+    def _is_busy(self) -> bool:
+        return self._task is not None or bool(self._arrivals)
+
+    async def _answer_all(self) -> None:
+        goes_on = True
+        while self._arrivals and goes_on:
+            try:
+                goes_on = await self._answer(self._arrivals.popleft())
+            except Exception:
+                log.exception("an answer could not be sent")
+                self._transport.abort()
+                return
+            self._read_on()
+        self._task = None
+        if not goes_on:
+            self._linger()
+        elif self._input_ended or (self._house.stopping and self._reader.phase is not Phase.BODY):
+            self._transport.close()
+        else:
+            self._watch_time()
+
+    async def _answer(self, arrival: Arrival | Refusal) -> bool:
+        """Answer one request; whether the connection goes on."""
+        if isinstance(arrival, Refusal):
+            response = problem_response(arrival.status, arrival.code, arrival.detail)
+            self._transport.write(encode_response(response, keep_alive=False))
+            return False
+        response = await self._house.respond(arrival.request)
+        keep_alive = arrival.keep_alive and not self._house.stopping
+        with_body = arrival.request.method != "HEAD"
+        self._transport.write(encode_response(response, keep_alive=keep_alive, with_body=with_body))
+        return await self._is_taken() and keep_alive
+
+    async def _is_taken(self) -> bool:
+        """Wait until the client has taken enough of what was sent; a client that takes nothing is dropped."""
+        if self._sendable.is_set():
+            return True
+        try:
+            await asyncio.wait_for(self._sendable.wait(), self._limits.send_seconds)
+        except TimeoutError:
+            self._transport.abort()
+            return False
+        return True
+
+    def _read_on(self) -> None:
+        if self._paused and len(self._arrivals) < self._limits.pipeline_max and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    # ── time ──
+
+    def _watch_time(self) -> None:
+        """Set the clock that fits what the connection waits for; one that runs for the same thing runs on."""
+        waits_for = (self._reader.phase, self._reader.number, self._is_busy())
+        if waits_for == self._timed or self._lingering:
+            return
+        self._timed = waits_for
+        phase, number, is_busy = waits_for
+        if self._reader.finished:
+            self._set_timer(None)
+        elif phase is Phase.HEAD:
+            self._set_timer(self._limits.head_seconds)
+        elif phase is Phase.BODY:
+            self._set_timer(self._limits.body_seconds)
+        elif is_busy:
+            self._set_timer(None)
+        else:
+            self._set_timer(self._limits.keep_alive_seconds if number else self._limits.head_seconds)
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._loop.call_later(seconds, self._out_of_time)
+
+    def _out_of_time(self) -> None:
+        self._timer = None
+        if self._lingering:
+            self._end_linger()
+        elif self._reader.phase is Phase.BETWEEN:
+            self._transport.close()
+        elif self._paused:
+            # The client is not slow: nobody reads what it sends until its earlier requests are answered.
+            self._timed = None
+            self._watch_time()
+        else:
+            slow = Refusal(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", "the request took too long to arrive")
+            self._take(self._reader.refuse(slow))
+
+    # ── ending ──
+
+    def stop(self) -> None:
+        """The server stops: end at once unless a request is under way."""
+        if self._lingering or (not self._is_busy() and self._reader.phase is not Phase.BODY):
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self._transport.abort()
+
+    def _linger(self) -> None:
+        if self._transport.is_closing():
+            return
+        if self._input_ended or self._house.stopping:
+            self._transport.close()
+            return
+        self._lingering = True
+        self._linger_until = self._loop.time() + self._limits.send_seconds
+        self._transport.write_eof()
+        self._set_timer(self._limits.linger_seconds)
+
+    def _end_linger(self) -> None:
+        """Close, unless the client is still taking the answer."""
+        if self._transport.get_write_buffer_size() and self._loop.time() < self._linger_until:
+            self._set_timer(self._limits.linger_seconds)
+        else:
+            self._transport.abort()

@@ -1,0 +1,31 @@
+"""The bounds of one server: what a client may send, how slowly, and how many there may be."""
+
+import msgspec
+
+KIB = 1_024
+MIB = 1_024 * KIB
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Every bound with its default."""
+
+    head_bytes_max: int = 16 * KIB
+    """Request line and headers together."""
+    head_seconds: float = 10.0
+    """From the first byte of a request to the end of its headers, and from connecting to that first byte."""
+    body_bytes_max: int = 1 * MIB
+    """The body of one request."""
+    body_seconds: float = 30.0
+    """From the end of the headers to the end of the body."""
+    keep_alive_seconds: float = 75.0
+    """Between an answer and the next request."""
+    send_seconds: float = 30.0
+    """How long a client may leave an answer untaken."""
+    linger_seconds: float = 1.0
+    """How long a closing connection still listens, so that the client can read why."""
+    pipeline_max: int = 16
+    """Requests of one connection that wait for their answer; no more is read meanwhile."""
+    connections_max: int = 10_000
+    """Connections at once; the next one is told to come back."""
+    stop_seconds: float = 10.0
+    """How long a stopping server waits for requests that are under way."""

@@ -1,0 +1,196 @@
+"""From bytes to requests, without any I/O: what a client sends goes in, requests and refusals come out, in order.
+
+httptools parses; this keeps the bounds. A refusal ends the conversation: what comes after it is not looked at, because
+a client whose words were misread once may mean anything by the next ones.
+"""
+
+import secrets
+from enum import Enum
+from http import HTTPStatus
+
+import httptools
+import msgspec
+
+from headwater.doors.edge.limits import Limits
+from headwater.doors.wire import Request
+
+# The parser tells of a header when it is complete; feeding it in pieces bounds what it gathers until then.
+FEED_BYTES = 4_096
+
+
+class Phase(Enum):
+    """Where in a request the last byte was."""
+
+    BETWEEN = "between"
+    HEAD = "head"
+    BODY = "body"
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A complete request, and whether its client wants to go on afterwards."""
+
+    request: Request
+    keep_alive: bool
+
+
+class Refusal(Exception):
+    """Why a request is not taken. The connection ends with it."""
+
+    def __init__(self, status: HTTPStatus, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+
+
+class RequestReader:
+    """Reads the requests of one connection. `number` counts them, the one under way included."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._parser = httptools.HttpRequestParser(self)
+        self._arrived: list[Arrival | Refusal] = []
+        self._refusal: Refusal | None = None
+        self._progress = 0
+        self._quiet_bytes = 0
+        self.phase = Phase.BETWEEN
+        self.number = 0
+        self.finished = False
+        self.continue_expected = False
+
+    def feed(self, data: bytes) -> list[Arrival | Refusal]:
+        """What these bytes complete."""
+        for start in range(0, len(data), FEED_BYTES):
+            if self.finished:
+                break
+            self._feed_piece(data[start : start + FEED_BYTES])
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def refuse(self, refusal: Refusal) -> list[Arrival | Refusal]:
+        """End the conversation from this side."""
+        self.finished = True
+        return [refusal]
+
+    def _feed_piece(self, piece: bytes) -> None:
+        progress = self._progress
+        try:
+            self._parser.feed_data(piece)
+            self._count_quiet(len(piece) if self._progress == progress else 0)
+        except httptools.HttpParserUpgrade:
+            # Nothing is spoken here but HTTP/1.1. The request is answered as if it had not asked, and ends it.
+            self.finished = True
+        except (httptools.HttpParserError, Refusal) as error:
+            # After a request that said it was the last, the parser calls everything an error; nobody waits for it.
+            if not self.finished:
+                self._arrived.append(self._refusal or (error if isinstance(error, Refusal) else _malformed()))
+                self.finished = True
+
+    def _count_quiet(self, count: int) -> None:
+        """Bytes of which the parser told nothing: an endless line. They count like a head that is too long."""
+        self._quiet_bytes = self._quiet_bytes + count if count else 0
+        if self._quiet_bytes > self._limits.head_bytes_max and self.phase is not Phase.BETWEEN:
+            raise self._head_too_large()
+
+    # ── what the parser calls; an exception here reaches `_feed_piece` as an HttpParserError ──
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._progress += 1
+        self.phase = Phase.HEAD
+        self.number += 1
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+
+    def on_url(self, piece: bytes) -> None:
+        """A part of the request's target."""
+        self._url += piece
+        self._count_head(len(piece))
+
+    def on_header(self, name: bytes, value: bytes | None) -> None:
+        """One header, or after the body one trailer, which is counted and dropped."""
+        value = value or b""
+        self._count_head(len(name) + len(value) + 4)
+        if self.phase is Phase.HEAD:
+            self._keep_header(name.decode("latin-1").lower(), value.decode("latin-1").strip())
+
+    def on_headers_complete(self) -> None:
+        """The end of the head: everything that can be refused without reading the body is refused here."""
+        self._progress += 1
+        self.phase = Phase.BODY
+        version = self._parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise self._refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "http_version", "HTTP/1.1 is spoken here")
+        if version == "1.1" and "host" not in self._headers:
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "a request needs a Host header")
+        length = self._headers.get("content-length", "0")
+        if length.isdigit() and int(length) > self._limits.body_bytes_max:
+            raise self._body_too_large()
+        self._keep_alive = version == "1.1" and self._parser.should_keep_alive() and not self._parser.should_upgrade()
+        self.continue_expected = version == "1.1" and self._headers.get("expect", "").lower() == "100-continue"
+
+    def on_body(self, piece: bytes) -> None:
+        """A part of the body."""
+        self._progress += 1
+        self._body_bytes += len(piece)
+        if self._body_bytes > self._limits.body_bytes_max:
+            raise self._body_too_large()
+        self._body.append(piece)
+
+    def on_message_complete(self) -> None:
+        """The end of a request."""
+        self._progress += 1
+        self.phase = Phase.BETWEEN
+        self.continue_expected = False
+        self._arrived.append(Arrival(self._request(), self._keep_alive))
+        self._body = []
+        self.finished = not self._keep_alive
+
+    # ── the request, put together ──
+
+    def _request(self) -> Request:
+        try:
+            target = httptools.parse_url(self._url)
+        except httptools.HttpParserInvalidURLError:
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "the target is no path") from None
+        return Request(
+            method=self._parser.get_method().decode("latin-1"),
+            path=(target.path or b"/").decode("latin-1"),
+            query=(target.query or b"").decode("latin-1"),
+            headers=self._headers,
+            body=b"".join(self._body),
+            id=secrets.token_hex(8),
+        )
+
+    def _keep_header(self, name: str, value: str) -> None:
+        if name == "host" and name in self._headers:
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "a request has one Host header")
+        self._headers[name] = f"{self._headers[name]}, {value}" if name in self._headers else value
+
+    def _count_head(self, count: int) -> None:
+        self._progress += 1
+        self._head_bytes += count
+        if self._head_bytes > self._limits.head_bytes_max:
+            raise self._head_too_large()
+
+    # ── refusing ──
+
+    def _refused(self, status: HTTPStatus, code: str, detail: str) -> Refusal:
+        """The parser wraps what its callbacks raise, so the reason is kept aside."""
+        self._refusal = Refusal(status, code, detail)
+        return self._refusal
+
+    def _head_too_large(self) -> Refusal:
+        detail = f"request line and headers may have {self._limits.head_bytes_max:,} bytes"
+        return self._refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", detail)
+
+    def _body_too_large(self) -> Refusal:
+        detail = f"a body may have {self._limits.body_bytes_max:,} bytes"
+        return self._refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", detail)
+
+
+def _malformed() -> Refusal:
+    return Refusal(HTTPStatus.BAD_REQUEST, "bad_request", "this is not a valid HTTP/1.1 request")

@@ -1,0 +1,93 @@
+"""Listening: opens the port, counts connections, guards the handler, and stops without cutting anybody off."""
+
+import asyncio
+import logging
+import socket
+
+from headwater.doors.edge.connection import Connection
+from headwater.doors.edge.limits import Limits
+from headwater.doors.wire import Handler, Request, Response, problem_response
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1_024
+
+
+class Edge:
+    """One listening port and its connections.
+
+    >>> edge = Edge(handler)
+    >>> await edge.start("127.0.0.1", 6632)
+    >>> await edge.stop()
+    """
+
+    def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
+        self._handler = handler
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.limits = limits or Limits()
+        self.stopping = False
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen at one address; port 0 takes a free one. Raises OSError when the port cannot be had."""
+        listener = _listen(host, port)
+        self.port = listener.getsockname()[1]
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+
+    async def stop(self) -> None:
+        """Take no more, finish what is under way, then cut what is left."""
+        self.stopping = True
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.stop()
+        try:
+            await asyncio.wait_for(self._empty.wait(), self.limits.stop_seconds)
+        except TimeoutError:
+            self.abort()
+            await self._empty.wait()
+
+    def abort(self) -> None:
+        """Cut all connections."""
+        for connection in list(self._connections):
+            connection.abort()
+
+    # ── what connections ask ──
+
+    def enter(self, connection: Connection) -> bool:
+        """Count a connection; False when there are too many."""
+        self._connections.add(connection)
+        self._empty.clear()
+        return len(self._connections) <= self.limits.connections_max
+
+    def leave(self, connection: Connection) -> None:
+        """Count it no more."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    async def respond(self, request: Request) -> Response:
+        """The handler's answer. What it raises is told here and nowhere else: a client gets a number to ask about."""
+        try:
+            return await self._handler(request)
+        except Exception:
+            log.exception("request %s failed: %s %s", request.id, request.method, request.path)
+            return problem_response(500, "internal", "this server failed to answer", request_id=request.id)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket bound to exactly one address, so that a free port is one port."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
