@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from headwater.model.names import DATABASE_DEFAULT
+
 STORE_DEFAULT = "headwater.db"
 STORE_VARIABLE = "HEADWATER_STORE"
-DATABASE_DEFAULT = "main"
 PANEL = "Options of every command"
 
 

@@ -40,7 +40,7 @@ class Keeper:
     def __init__(self, store: Store, committer: Committer, clock: Clock, config: Config) -> None:
         self.chores: list[Chore] = [
             Retainer(committer, config),
-            LeaseReaper(committer, config),
+            LeaseReaper(store, committer, clock, config),
             Forgetter(committer, clock, config),
             Checkpointer(store),
             Vacuum(store, config),

@@ -2,9 +2,11 @@
 
 import asyncio
 
+from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.log.committer import Committer
 from headwater.log.operations import Reap, Reaped
+from headwater.stores.contract import Store
 
 LIMIT = 500
 
@@ -14,20 +16,22 @@ class LeaseReaper:
 
     name = "lease-reaper"
 
-    def __init__(self, committer: Committer, config: Config) -> None:
+    def __init__(self, store: Store, committer: Committer, clock: Clock, config: Config) -> None:
+        self._store = store
         self._committer = committer
+        self._clock = clock
         self._seconds = config.housekeeping_seconds
 
     async def wait(self) -> None:
         await asyncio.sleep(self._seconds)
 
     async def run(self) -> int:
-        """How many leases were ended."""
+        """How many leases were ended. They are looked for without the write lock."""
         ended = 0
-        while True:
-            answer = await self._committer.submit(Reap(limit=LIMIT), Durability.WRITTEN)
+        while leases := await self._store.expired(self._clock.now(), LIMIT):
+            answer = await self._committer.submit(Reap(leases=leases), Durability.WRITTEN)
             reaped: Reaped = answer.result
             ended += reaped.leases
-            if reaped.leases < LIMIT:
-                return ended
-            await asyncio.sleep(0)
+            if len(leases) < LIMIT:
+                break
+        return ended

@@ -268,9 +268,9 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 class Reap(Operation, frozen=True, kw_only=True):
-    """End leases that ran out, so that their records are free without anybody asking for them."""
+    """End these leases (partition, group) if they ran out, so that their records are free without anybody asking."""
 
-    limit: int = 500
+    leases: Sequence[tuple[PartitionId, str]]
 
 
 class Reaped(msgspec.Struct, frozen=True):

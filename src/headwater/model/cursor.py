@@ -66,6 +66,7 @@ def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cur
     """The cursor with a fresh lease up to `leased_to`.
 
     The token is taken from the clock when that is ahead: it still rises when the counter went back with a lost disk cache.
+    When only a part of what was delivered before is leased, one count no longer holds for all: from here on one by one.
     """
     until = now + int(lease_seconds * SECOND)
     return msgspec.structs.replace(
@@ -74,6 +75,7 @@ def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cur
         lease_until=until,
         leased_to=leased_to,
         attempts=cursor.attempts + 1,
+        cautious=cursor.cautious or leased_to < cursor.retry_to,
         ready_at=until,
     )
 
@@ -88,23 +90,23 @@ def check_lease(cursor: Cursor, token: int, now: int) -> None:
 
 def expire(cursor: Cursor, options: QueueOptions, now: int) -> Settled:
     """What becomes of a cursor whose lease ran out."""
-    outstanding = _outstanding(cursor)
-    if len(outstanding) == 1 and cursor.attempts > options.retry_limit:
-        passed = msgspec.structs.replace(cursor, settled=(*cursor.settled, outstanding[0]))
-        return Settled(_end_lease(passed, now), buried=tuple(outstanding))
+    left = outstanding(cursor)
+    if len(left) == 1 and cursor.attempts > options.retry_limit:
+        passed = msgspec.structs.replace(cursor, settled=(*cursor.settled, left[0]))
+        return Settled(_end_lease(passed, now), buried=tuple(left))
     suspect = msgspec.structs.replace(
         cursor,
-        failed=(*cursor.failed, *outstanding),
+        failed=(*cursor.failed, *left),
         retry_to=max(cursor.retry_to, cursor.leased_to),
-        cautious=cursor.cautious or len(outstanding) > 1,
+        cautious=cursor.cautious or len(left) > 1,
     )
     return Settled(_end_lease(suspect, now))
 
 
 def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOptions, now: int) -> Settled:
     """What becomes of a leased cursor when its holder reports on some or all of its records."""
-    outstanding = _outstanding(cursor)
-    _check_outstanding(outstanding, outcomes)
+    left = outstanding(cursor)
+    _check_outstanding(left, outcomes)
     exhausted = cursor.attempts > options.retry_limit
     buried = tuple(
         offset
@@ -114,7 +116,8 @@ def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOption
     done = {offset for offset, outcome in outcomes.items() if outcome is Outcome.COMPLETED} | {*buried}
     back = [offset for offset in outcomes if offset not in done]
     failed = [offset for offset in back if outcomes[offset] is Outcome.FAILED]
-    head_unseen = outcomes.get(outstanding[0]) is Outcome.RELEASED
+    # The position stays at a record that is given back, so one lease gives its attempt back once at most.
+    head_unseen = not failed and outcomes.get(cursor.position) is Outcome.RELEASED
     cursor = msgspec.structs.replace(
         cursor,
         settled=(*cursor.settled, *done),
@@ -122,7 +125,7 @@ def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOption
         retry_to=max(cursor.retry_to, *(offset + 1 for offset in failed)) if failed else cursor.retry_to,
         attempts=cursor.attempts - 1 if head_unseen else cursor.attempts,
     )
-    if len(outcomes) < len(outstanding):
+    if len(outcomes) < len(left):
         return Settled(_advance(cursor), buried, released=False)
     only_released = bool(back) and not failed
     delay = 0 if only_released else int(options.retry_delay_seconds * SECOND)
@@ -130,28 +133,20 @@ def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOption
 
 
 def settle_all(cursor: Cursor, now: int) -> Cursor:
-    """The cursor when its holder reports every record of the lease as completed: the common case, without sets."""
-    return msgspec.structs.replace(
-        cursor,
-        position=cursor.leased_to,
-        settled=(),
-        failed=(),
-        lease_until=None,
-        attempts=1 if cursor.leased_to < cursor.retry_to else 0,
-        cautious=cursor.cautious and cursor.leased_to < cursor.retry_to,
-        ready_at=now,
-    )
+    """The cursor when every record of its lease is completed, none having failed: the common case, without sets."""
+    passed = msgspec.structs.replace(cursor, position=cursor.leased_to, lease_until=None, ready_at=now)
+    if cursor.settled:
+        beyond = tuple(offset for offset in cursor.settled if offset >= cursor.leased_to)
+        passed = _advance(msgspec.structs.replace(passed, settled=beyond))
+    again = passed.position < passed.retry_to
+    return msgspec.structs.replace(passed, attempts=1 if again else 0, cautious=passed.cautious and again)
 
 
 def is_whole(cursor: Cursor, offsets: Sequence[int]) -> bool:
-    """Whether these are exactly the records of the lease, none settled or failed before."""
-    return (
-        not cursor.settled
-        and not cursor.failed
-        and len(offsets) == cursor.leased_to - cursor.position
-        and offsets[0] == cursor.position
-        and offsets[-1] == cursor.leased_to - 1
-    )
+    """Whether these are exactly the records of the lease, none settled or failed before; no offsets stand for all."""
+    if cursor.settled or cursor.failed:
+        return False
+    return not offsets or list(offsets) == list(range(cursor.position, cursor.leased_to))
 
 
 def seek(cursor: Cursor, position: int, now: int) -> Cursor:
@@ -159,14 +154,23 @@ def seek(cursor: Cursor, position: int, now: int) -> Cursor:
     return Cursor(position=position, token=max(cursor.token + 1, now), ready_at=now)
 
 
-def _outstanding(cursor: Cursor) -> list[int]:
+def skip(cursor: Cursor, position: int) -> Cursor:
+    """The cursor without a lease, moved over records that were dropped; the next ones begin their own count."""
+    settled = tuple(offset for offset in cursor.settled if offset >= position)
+    passed = _advance(msgspec.structs.replace(cursor, position=position, settled=settled))
+    if passed.position < passed.retry_to:
+        return msgspec.structs.replace(passed, attempts=min(passed.attempts, 1))
+    return msgspec.structs.replace(passed, attempts=0, cautious=False)
+
+
+def outstanding(cursor: Cursor) -> list[int]:
     """The records of the lease that nobody has reported on yet."""
     reported = {*cursor.settled, *cursor.failed}
     return [offset for offset in range(cursor.position, cursor.leased_to) if offset not in reported]
 
 
-def _check_outstanding(outstanding: Sequence[int], outcomes: Mapping[int, Outcome]) -> None:
-    known = set(outstanding)
+def _check_outstanding(left: Sequence[int], outcomes: Mapping[int, Outcome]) -> None:
+    known = set(left)
     for offset in outcomes:
         if offset not in known:
             raise UnknownRecord(f"record {offset} is not in this lease or was settled before")

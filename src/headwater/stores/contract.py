@@ -156,6 +156,10 @@ class Store(Protocol):
         """Those of the (database, queue, group) given that have a partition which a pop could lease now."""
         ...
 
+    async def expired(self, now: Timestamp, limit: int) -> list[tuple[PartitionId, str]]:
+        """Leases that ran out, by partition and group: for `Reap`."""
+        ...
+
     async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
         """Segments after `after` up to `through`, with records, of one (database, queue) or of all."""
         ...

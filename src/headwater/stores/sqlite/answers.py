@@ -173,6 +173,10 @@ class Answers:
         """Those of the groups that a pop could serve now."""
         return [names for names in groups if self._is_ready(names, now)]
 
+    def expired(self, now: Timestamp, limit: int) -> list[tuple[PartitionId, str]]:
+        """Leases that ran out."""
+        return [tuple(row) for row in self._connection.execute(sql.expired_leases, (now, limit))]
+
     def _is_ready(self, names: tuple[str, str, str], now: Timestamp) -> bool:
         row = self._connection.execute(sql.find_group_by_names, names).fetchone()
         if row is None:

@@ -91,7 +91,8 @@ class Cursors:
         if not offsets or not group.queue.options.dead_letters:
             return
         wanted = set(offsets)
-        for offset, record, written_at in self.records_between(partition.id, min(wanted), max(wanted) + 1):
+        found = list(self.records_between(partition.id, min(wanted), max(wanted) + 1))
+        for offset, record, written_at in found:
             if offset in wanted:
                 self._dead_letters.add(group, partition, offset, record, written_at, burial)
 
@@ -107,18 +108,18 @@ class Cursors:
                     yield offset, record, stretch.written_at
 
     def reap(self, operation: Reap, now: Timestamp) -> Reaped:
-        """End leases that ran out, oldest first."""
-        rows = self._connection.execute(sql.expired_leases, (now, operation.limit)).fetchall()
-        buried = 0
-        for name, partition_id in rows:
-            partition = self._catalog.partition_by_id(PartitionId(partition_id))
+        """End those of the leases that ran out and were not taken over or settled meanwhile."""
+        ended = buried = 0
+        for partition_id, name in operation.leases:
+            partition = self._catalog.partition_by_id(partition_id)
             group = partition and self._catalog.find_group(partition.queue, name)
-            cursor = group and self.find(group, PartitionId(partition_id))
-            if partition and group and cursor:
+            cursor = group and self.find(group, partition_id)
+            if partition and group and cursor and cursor.lease_until is not None and cursor.lease_until <= now:
                 cursor, count = self.expire(group, partition, cursor, now)
                 self.write(group, partition.id, self.caught_up(cursor, partition.id))
+                ended += 1
                 buried += count
-        return Reaped(len(rows), buried)
+        return Reaped(ended, buried)
 
 
 def cursor_of(row: tuple[Any, ...]) -> Cursor:

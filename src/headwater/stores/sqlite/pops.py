@@ -1,7 +1,7 @@
 """Leasing: which partition a pop gets, and which of its records.
 
 A pop finds a partition through the `ready_at` index, never by looking at partitions that have nothing, so 100,000 of
-them cost as much as ten. Partitions that are new to a group get their cursor at its next pop, a few hundred at a time.
+them cost as much as ten. Partitions that are new to a group get their cursor at its next pops, some at a time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +24,7 @@ from headwater.stores.statements import load_statements
 sql = load_statements(__package__)
 
 DISCOVER_LIMIT = 256
+DISCOVER_FEW = 6
 POSTPONE_DAMAGED_SECONDS = 60
 WINDOWS_MAX = 10
 
@@ -63,8 +64,8 @@ class Pops:
 
     def discover_all(self, group: Group, now: Timestamp) -> None:
         """Give the group a cursor in every partition there is."""
-        while self._discovered.get(group.id) != self._catalog.generation:
-            self._discover(group, now)
+        while self._discover(group, now, DISCOVER_LIMIT):
+            pass
 
     def _queues(self, operation: Pop, now: Timestamp) -> Iterable[Queue]:
         if not operation.queue:
@@ -88,14 +89,15 @@ class Pops:
 
     def _take(self, operation: Pop, group: Group, now: Timestamp, batches: list[Batch]) -> None:
         """Add batches from the ready partitions of one group. A partition that gives nothing is not ready any more."""
-        self._discover(group, now)
+        # A few more at every pop, so that new partitions are never starved by those that always have something.
+        self._discover(group, now, 2 * operation.partitions + DISCOVER_FEW)
         while not _satisfied(operation, batches):
             candidates = list(self._candidates(operation, group, now, operation.partitions - len(batches)))
             for partition_id, cursor in candidates:
                 self._take_from(operation, group, partition_id, cursor, now, batches)
                 if _satisfied(operation, batches):
                     return
-            if not candidates or operation.partition:
+            if (operation.partition or not candidates) and not self._discover(group, now, DISCOVER_LIMIT):
                 return
 
     def _candidates(self, operation: Pop, group: Group, now: int, limit: int) -> Iterator[tuple[PartitionId, Cursor]]:
@@ -196,22 +198,35 @@ class Pops:
             found.offsets.clear()
             found.due_at = due_at
 
-    def _discover(self, group: Group, now: Timestamp) -> None:
-        """Give the group a cursor in partitions that are new to it."""
+    def _discover(self, group: Group, now: Timestamp, limit: int) -> bool:
+        """Give the group a cursor in partitions that are new to it; whether there were any."""
         if self._discovered.get(group.id) == self._catalog.generation:
-            return
-        rows = self._connection.execute(sql.undiscovered_partitions, (group.id, DISCOVER_LIMIT)).fetchall()
-        for number, start in rows:
-            position = self._segments.first_after(PartitionId(number), Offset(start), group.since_lsn)
-            ready_at: int | None = now
-            if position >= self._segments.end(PartitionId(number)):
-                self._segments.idle(PartitionId(number))
-                ready_at = None
-            self._connection.execute(sql.add_cursor, (group.id, number, position, now, ready_at))
-        if rows:
-            self._connection.execute(sql.set_discovered, (rows[-1][0], group.id))
-        if len(rows) < DISCOVER_LIMIT:
+            return False
+        if group.since_lsn == 0:
+            met = self._connection.execute(sql.discover, (group.id, now, limit)).fetchall()
+        else:
+            met = [
+                self._meet(group, PartitionId(number), Offset(start), now)
+                for number, start in self._unmet(group, limit)
+            ]
+        for partition_id, ready_at in met:
+            if ready_at is None:
+                self._segments.idle(PartitionId(partition_id))
+        if met:
+            self._connection.execute(sql.set_discovered, (max(partition_id for partition_id, _ in met), group.id))
+        if len(met) < limit:
             self._discovered[group.id] = self._catalog.generation
+        return bool(met)
+
+    def _unmet(self, group: Group, limit: int) -> list[tuple[int, int]]:
+        return self._connection.execute(sql.undiscovered_partitions, (group.id, limit)).fetchall()
+
+    def _meet(self, group: Group, partition_id: PartitionId, start: Offset, now: int) -> tuple[int, int | None]:
+        """A cursor for a group that began later than the partition."""
+        position = self._segments.first_after(partition_id, start, group.since_lsn)
+        ready_at = now if position < self._segments.end(partition_id) else None
+        self._connection.execute(sql.add_cursor, (group.id, partition_id, position, now, ready_at))
+        return partition_id, ready_at
 
     def _next_ready(self, group: Group) -> list[int]:
         (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()

@@ -239,6 +239,10 @@ class SqliteStore:
         """Those of the groups that a pop could serve now."""
         return await self._answers.ask(self._answers.ready, groups, now)
 
+    async def expired(self, now: Timestamp, limit: int) -> list[tuple[PartitionId, str]]:
+        """Leases that ran out, by partition and group."""
+        return await self._answers.ask(self._answers.expired, now, limit)
+
     async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
         """A stretch of the log with its records."""
         return await self._answers.ask(self._answers.read, after, through, limit, queue)

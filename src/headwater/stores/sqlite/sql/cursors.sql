@@ -1,3 +1,11 @@
+-- name: discover
+-- Give a group that reads from the beginning a cursor in partitions it has not met.
+INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at)
+SELECT g.id, p.id, p.start_offset, ?2, CASE WHEN EXISTS (SELECT 1 FROM hw_segments s WHERE s.partition_id = p.id) THEN ?2 END
+FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
+WHERE g.id = ?1 ORDER BY p.id LIMIT ?3
+RETURNING partition_id, ready_at;
+
 -- name: undiscovered_partitions
 -- Partitions that the group has no cursor for yet.
 SELECT p.id, p.start_offset FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
@@ -9,8 +17,7 @@ UPDATE hw_groups SET discovered = ? WHERE id = ?;
 
 -- name: add_cursor
 -- A group's first position in a partition.
-INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING;
+INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at) VALUES (?, ?, ?, ?, ?);
 
 -- name: ready_cursors
 -- The partitions that a group may lease now, the one that has waited longest first.
@@ -42,9 +49,10 @@ WHERE group_id = ? AND partition_id = ?;
 UPDATE hw_cursors SET ready_at = ? WHERE group_id = ? AND partition_id = ?;
 
 -- name: expired_leases
--- Leases that ran out.
-SELECT g.name, c.partition_id FROM hw_cursors c JOIN hw_groups g ON g.id = c.group_id
-WHERE c.lease_until <= ? ORDER BY c.lease_until LIMIT ?;
+-- Leases that ran out: a lease that runs out makes its partition ready.
+SELECT c.partition_id, g.name FROM hw_groups g
+CROSS JOIN hw_cursors c ON c.group_id = g.id AND c.ready_at <= ?1
+WHERE c.lease_until <= ?1 LIMIT ?2;
 
 -- name: group_is_ready
 -- Whether a group has a partition that a pop could lease now, or one it has not met yet.

@@ -53,12 +53,12 @@ SELECT s.lsn, s.partition_id, s.first_offset, s.written_at, s.origin, s.codec, s
 FROM hw_segments s WHERE s.lsn > ?1 AND s.lsn <= ?2 ORDER BY s.lsn LIMIT ?3;
 
 -- name: read_queue_segments
--- A stretch of the log with its records, of one queue.
+-- A stretch of the log with its records, of one queue. In LSN order without sorting: bodies are large.
 SELECT s.lsn, s.partition_id, s.first_offset, s.written_at, s.origin, s.codec, s.checksum, s.records
 FROM hw_segments s
 WHERE s.lsn > ?1 AND s.lsn <= ?2
-  AND s.partition_id IN (SELECT p.id FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
-                         WHERE q.database = ?4 AND q.name = ?5)
+  AND +s.partition_id IN (SELECT p.id FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+                          WHERE q.database = ?4 AND q.name = ?5)
 ORDER BY s.lsn LIMIT ?3;
 
 -- name: find_lane

@@ -1,0 +1,127 @@
+"""Pushing what a person typed or a file holds: one batch after the other, each whole or not at all."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from headwater.cli.lines import Line, Lines
+from headwater.errors import HeadwaterError, InvalidInput, TooLarge
+
+if TYPE_CHECKING:
+    from headwater.app import Headwater
+    from headwater.services.messages import Outgoing, Receipt
+
+
+class Aim(NamedTuple):
+    """Where messages go and what is said of each."""
+
+    queue: str
+    partition: str
+    type: str
+    transaction_id: str
+    durability: str | None
+
+
+class Tally:
+    """What was pushed so far."""
+
+    def __init__(self, aim: Aim) -> None:
+        self.aim = aim
+        self.messages = 0
+        self.duplicates = 0
+        self.last_line = 0
+        self.first_offset: int | None = None
+        self.last_offset: int | None = None
+        self.durability: str | None = None
+        self.complete = False
+
+    def add(self, receipts: "Sequence[Receipt]") -> None:
+        """Count a batch that was pushed."""
+        fresh = [receipt for receipt in receipts if not receipt.duplicate]
+        self.messages += len(fresh)
+        self.duplicates += len(receipts) - len(fresh)
+        self.durability = receipts[-1].durability.value
+        offsets = [receipt.offset for receipt in receipts if receipt.offset is not None]
+        if offsets:
+            self.first_offset = offsets[0] if self.first_offset is None else self.first_offset
+            self.last_offset = offsets[-1]
+
+    def document(self) -> dict[str, object]:
+        """The tally for programs."""
+        return {
+            "queue": self.aim.queue,
+            "partition": self.aim.partition,
+            "messages": self.messages,
+            "duplicates": self.duplicates,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "durability": self.durability,
+            "complete": self.complete,
+        }
+
+
+async def push_arguments(hw: "Headwater", tally: Tally, payloads: Sequence[str]) -> None:
+    """Push the payloads of the command line in one commit."""
+    outgoing = []
+    for number, payload in enumerate(payloads, 1):
+        # What the shell handed over byte for byte: JSON is UTF-8 whatever the locale is.
+        outgoing.append(_outgoing(hw, tally.aim, os.fsencode(payload), f"payload {number}"))
+    await _push(hw, tally, outgoing)
+    tally.complete = True
+
+
+async def push_lines(hw: "Headwater", tally: Tally, lines: Lines, tell: Callable[[float], None]) -> None:
+    """Push NDJSON batch by batch; an error says which line it was and how far everything is safe."""
+    try:
+        async for batch in _whole_batches(hw, tally, lines):
+            tell(lines.bytes_read)
+            await _push(hw, tally, [message for _, message in batch])
+            tally.last_line = batch[-1][0].number
+    except HeadwaterError as error:
+        raise type(error)(f"{error}; {_safe_so_far(tally)}") from error
+    tally.complete = True
+
+
+async def _whole_batches(hw: "Headwater", tally: Tally, lines: Lines) -> "AsyncIterator[list[tuple[Line, Outgoing]]]":
+    async for batch in lines.batches():
+        yield [(line, _outgoing(hw, tally.aim, line.text, f"line {line.number}")) for line in batch]
+
+
+def _outgoing(hw: "Headwater", aim: Aim, text: bytes, place: str) -> "Outgoing":
+    """One message; an error says which one it was."""
+    from headwater.model.record import check_json
+    from headwater.services.messages import Outgoing
+
+    bytes_max = hw.config.record_bytes_max
+    if len(text) > bytes_max:
+        raise TooLarge(f"{place}: a payload may have {bytes_max:,} bytes; this one has {len(text):,}")
+    try:
+        payload = check_json(text)
+    except InvalidInput as error:
+        raise type(error)(f"{place}: {error}") from error
+    return Outgoing(payload=payload, type=aim.type, transaction_id=aim.transaction_id)
+
+
+async def _push(hw: "Headwater", tally: Tally, messages: "Sequence[Outgoing]") -> None:
+    aim = tally.aim
+    queue = hw.queue(aim.queue)
+    tally.add(await queue.push_many(messages, partition=aim.partition, durability=aim.durability))
+
+
+def _safe_so_far(tally: Tally) -> str:
+    if not tally.last_line:
+        return "nothing was pushed"
+    return f"lines 1 to {tally.last_line:,} are pushed, nothing after them"
+
+
+def open_input(file: Path | None) -> int:
+    """A descriptor of the file, or of standard input for `-` and none."""
+    if file is None or str(file) == "-":
+        return 0
+    try:
+        return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint="--file") from error
