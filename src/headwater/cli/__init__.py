@@ -1,7 +1,7 @@
 """The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `doctor`, `bench`.
 
 A command is a thin function: it reads its options, calls the library, and hands what comes back to `output.py`. Modules
-import what is heavy inside the functions that need it, because every start of the program pays for what stands at the top.
+import what is heavy inside the functions that need it: every start of the program pays for what stands at the top.
 """
 
 import sys

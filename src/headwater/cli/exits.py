@@ -1,6 +1,7 @@
 """How a command ends: the exit codes, and which error means which."""
 
 from enum import IntEnum
+from typing import ClassVar
 
 from headwater.errors import (
     ConfigError,
@@ -26,6 +27,12 @@ class ExitCode(IntEnum):
     OUTPUT_CLOSED = 141
 
 
+class Misuse(ConfigError):
+    """The command line makes no sense as it stands; nothing was tried."""
+
+    code: ClassVar[str] = "usage"
+
+
 class StoreUnopened(StoreFailed):
     """The store is there and cannot be opened: no right to, no room for a watch, a broken disk."""
 
@@ -42,4 +49,4 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
 
 def exit_code_of(error: HeadwaterError) -> ExitCode:
     """The exit code for an error of the library."""
-    return CODES.get(type(error), ExitCode.FAILED)
+    return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), ExitCode.FAILED)

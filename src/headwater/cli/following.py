@@ -43,7 +43,7 @@ async def _stretch(hw: "Headwater", queue: str, after: Lsn, through: Lsn) -> "As
 
 
 class Gaps:
-    """Notices records that were dropped before they could be read: offsets of a partition have no holes of their own."""
+    """Notices records that were dropped before they could be read: offsets of a partition have no holes."""
 
     def __init__(self) -> None:
         self._ends: dict[int, int] = {}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.exits import Misuse
 from headwater.cli.output import confirm, note, plural, print_json, print_line
 from headwater.cli.queues import group_document, print_groups
 from headwater.cli.session import opened, run_async
@@ -108,7 +109,7 @@ def seek(
     settings = settings_of(ctx)
     place = parse_place(to)
     if isinstance(place, int) and not partition:
-        raise typer.BadParameter("an offset counts within one partition; name it", param_hint="--partition")
+        raise Misuse("an offset counts within one partition: name it with --partition")
     count = run_async(_seek(settings, queue, place, group, partition))
     if settings.json:
         print_json({"queue": queue, "group": group, "to": to, "partitions": count})
@@ -130,8 +131,8 @@ def parse_place(text: str) -> str | datetime | int:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        wanted = "beginning, end, an offset or a time like 2026-10-03T12:00:00Z"
-        raise typer.BadParameter(f"seek to {wanted}; got {text!r}", param_hint="--to") from None
+        wanted = "beginning, end, an offset, or a time like 2026-10-03T12:00:00Z"
+        raise Misuse(f"--to takes {wanted}; got {text!r}") from None
     if time.tzinfo is None:
-        raise typer.BadParameter(f"which time zone is {text}? write {text}Z for UTC", param_hint="--to")
+        raise Misuse(f"--to needs a time zone: write {time.isoformat()}Z for UTC; got {text!r}")
     return time

@@ -36,8 +36,7 @@ class Lines:
         rest = b""
         while chunk := await self._read():
             *complete, rest = (rest + chunk).split(b"\n")
-            if len(rest) > self._line_bytes_max:
-                raise TooLarge(f"line {self._number + len(complete) + 1} is longer than {self._line_bytes_max:,} bytes")
+            self._check_length(self._number + len(complete) + 1, rest)
             for batch in self._split(complete):
                 yield batch
         for batch in self._split([rest]):
@@ -46,8 +45,14 @@ class Lines:
     def _split(self, texts: list[bytes]) -> list[list[Line]]:
         numbered = (Line(number, text.strip()) for number, text in enumerate(texts, self._number + 1))
         lines = [line for line in numbered if line.text]
+        for line in lines:
+            self._check_length(*line)
         self._number += len(texts)
         return [lines[start : start + self._batch_max] for start in range(0, len(lines), self._batch_max)]
+
+    def _check_length(self, number: int, text: bytes) -> None:
+        if len(text) > self._line_bytes_max:
+            raise TooLarge(f"line {number}: a payload may have {self._line_bytes_max:,} bytes; this one has more")
 
     async def _read(self) -> bytes:
         await self._wait()
@@ -58,13 +63,13 @@ class Lines:
     async def _wait(self) -> None:
         """Until there is something to read, or nothing more will come."""
         loop = asyncio.get_running_loop()
-        readable = loop.create_future()
+        readable = asyncio.Event()
         try:
-            loop.add_reader(self._descriptor, lambda: readable.done() or readable.set_result(None))
+            loop.add_reader(self._descriptor, readable.set)
         except PermissionError:
             # Files are always readable, so the kernel refuses to watch them.
             return
         try:
-            await readable
+            await readable.wait()
         finally:
             loop.remove_reader(self._descriptor)

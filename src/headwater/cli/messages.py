@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headwater.clock import SECOND
-from headwater.cli.exits import ExitCode
+from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.output import (
     clean,
     iso_time,
@@ -23,6 +22,7 @@ from headwater.cli.output import (
 )
 from headwater.cli.session import opened, run_async
 from headwater.cli.settings import Settings, settings_of
+from headwater.clock import SECOND
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def push(
     from headwater.cli.pushing import Aim, Tally
 
     if payloads and file is not None:
-        raise typer.BadParameter("give payloads or a file, not both", param_hint="--file")
+        raise Misuse("payloads come as arguments or from --file, not both")
     if transaction_id and len(payloads or ()) != 1:
-        raise typer.BadParameter("an id belongs to one payload, given as argument", param_hint="--transaction-id")
+        raise Misuse("--transaction-id is the id of one message: give one payload as argument")
     settings = settings_of(ctx)
     tally = Tally(Aim(queue, partition, type_, transaction_id, durability))
     try:
@@ -84,11 +84,14 @@ def push(
 
 
 async def _push(settings: Settings, tally: "Tally", payloads: list[str], file: Path | None) -> None:
-    from headwater.cli.pushing import open_input, push_arguments
+    from headwater.cli.pushing import open_input, prepare_arguments, push_messages
 
     if payloads:
+        # Before the store is opened, which may make it: what cannot be pushed leaves no trace.
+        prepared = prepare_arguments(tally.aim, payloads)
         async with opened(settings, create=True, housekeeping=None) as hw:
-            await push_arguments(hw, tally, payloads)
+            await push_messages(hw, tally, prepared)
+        tally.complete = True
         return
     descriptor = open_input(file)
     if os.isatty(descriptor):
@@ -294,7 +297,7 @@ def parse_start(text: str) -> Lsn | None:
         return Lsn(0)
     if text.isdecimal():
         return Lsn(max(int(text) - 1, 0))
-    raise typer.BadParameter(f"begin at beginning, end or an LSN; got {text!r}", param_hint="--from")
+    raise Misuse(f"--from takes beginning, end or an LSN; got {text!r}")
 
 
 async def _tail(settings: Settings, name: str, start: Lsn | None, watch: Watch) -> int:

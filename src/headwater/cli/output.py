@@ -1,6 +1,6 @@
 """Everything the commands print, in one place: lines and tables for people, JSON for programs, errors on stderr.
 
-Tables come from rich: coloured on a terminal, plain elsewhere, and never cut to a width that nobody looks at. Texts from
+Tables come from rich: coloured on a terminal, plain elsewhere, and never cut to a width nobody looks at. Texts from
 messages are foreign: what would steer a terminal is shown escaped.
 """
 
@@ -62,14 +62,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """Names and values below each other."""
+    """Names and values below each other; a list takes a line for each of its items."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(_text([(name, "")]), _text([(show(value), "")]))
+        for line, item in enumerate(value if isinstance(value, list) else [value]):
+            table.add_row(_text([("" if line else name, "")]), _text([(show(item), "")]))
     console_for(sys.stdout).print(table)
 
 
@@ -86,10 +87,12 @@ def confirm(question: str, *, yes: bool) -> None:
     """Go on only when somebody said yes: by option, or on the terminal when there is one."""
     import typer
 
+    from headwater.cli.exits import Misuse
+
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody is here to ask; say --yes", param_hint="--yes")
+        raise Misuse("this cannot be undone, and nobody is here to ask: say --yes")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 
@@ -117,9 +120,9 @@ def show(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+    if isinstance(value, int | float):
+        return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
+    return str(value)
 
 
 def show_bytes(count: int) -> str:

@@ -4,6 +4,7 @@ Nothing a command raises reaches the terminal as a traceback: an error is one li
 says what kind it was. The hidden `--debug` shows the traceback too.
 """
 
+import inspect
 import os
 import sys
 import traceback
@@ -34,7 +35,7 @@ MESSAGES, UPKEEP, SERVER = "Messages", "Queues and groups", "Server and store"
 
 def build() -> typer.Typer:
     """All commands, in the order in which help shows them."""
-    app = _group(help=HELP)
+    app = _group(help=_unwrapped(HELP))
     _add(app, "push", messages.push, MESSAGES)
     _add(app, "pop", messages.pop, MESSAGES)
     _add(app, "tail", messages.tail, MESSAGES)
@@ -51,7 +52,7 @@ def build() -> typer.Typer:
 
 def _queues() -> typer.Typer:
     app = _group()
-    app.callback(invoke_without_command=True, cls=Group)(queues.queues)
+    app.callback(invoke_without_command=True, cls=Group, help=_unwrapped(queues.queues.__doc__ or ""))(queues.queues)
     _add(app, "list", queues.list_queues)
     _add(app, "show", queues.show_queue)
     _add(app, "configure", queues.configure_queue)
@@ -61,14 +62,14 @@ def _queues() -> typer.Typer:
 
 def _groups() -> typer.Typer:
     app = _group()
-    app.callback(invoke_without_command=True, cls=Group)(groups.groups)
+    app.callback(invoke_without_command=True, cls=Group, help=_unwrapped(groups.groups.__doc__ or ""))(groups.groups)
     _add(app, "list", groups.list_groups)
     _add(app, "delete", groups.delete_group)
     return app
 
 
 def _dead_letters() -> typer.Typer:
-    app = _group(help=dead_letters.__doc__)
+    app = _group(help=_unwrapped(dead_letters.__doc__ or ""))
     _add(app, "list", dead_letters.list_letters)
     _add(app, "show", dead_letters.show_letter)
     _add(app, "requeue", dead_letters.requeue_letters)
@@ -81,7 +82,13 @@ def _group(**about: Any) -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str, function: Callable[..., None], panel: str | None = None) -> None:
-    app.command(name, cls=Command, rich_help_panel=panel)(function)
+    app.command(name, cls=Command, help=_unwrapped(function.__doc__ or ""), rich_help_panel=panel)(function)
+
+
+def _unwrapped(doc: str) -> str:
+    """A docstring whose paragraphs are one line each, to be wrapped for the terminal; examples keep their lines."""
+    paragraphs = inspect.cleandoc(doc).split("\n\n")
+    return "\n\n".join(text if "\n  " in text else text.replace("\n", " ") for text in paragraphs)
 
 
 def run(arguments: list[str]) -> int:
@@ -133,5 +140,5 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _close_output() -> None:
-    """Nobody reads any more. What is buffered goes nowhere, so that the interpreter does not stumble over it at exit."""
+    """Nobody reads any more. What is buffered goes nowhere, so that the interpreter does not stumble over it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,14 +1,13 @@
 """Pushing what a person typed or a file holds: one batch after the other, each whole or not at all."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import typer
-
+from headwater.cli.exits import Misuse
 from headwater.cli.lines import Line, Lines
-from headwater.errors import HeadwaterError, InvalidInput, TooLarge
+from headwater.errors import HeadwaterError, InvalidInput
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
@@ -63,52 +62,46 @@ class Tally:
         }
 
 
-async def push_arguments(hw: "Headwater", tally: Tally, payloads: Sequence[str]) -> None:
-    """Push the payloads of the command line in one commit."""
-    outgoing = []
-    for number, payload in enumerate(payloads, 1):
-        # What the shell handed over byte for byte: JSON is UTF-8 whatever the locale is.
-        outgoing.append(_outgoing(hw, tally.aim, os.fsencode(payload), f"payload {number}"))
-    await _push(hw, tally, outgoing)
-    tally.complete = True
+def prepare_arguments(aim: Aim, payloads: Sequence[str]) -> "list[Outgoing]":
+    """The payloads of the command line as messages."""
+    # What the shell handed over byte for byte: JSON is UTF-8 whatever the locale is.
+    return [_outgoing(aim, os.fsencode(text), f"payload {number}") for number, text in enumerate(payloads, 1)]
+
+
+async def push_messages(hw: "Headwater", tally: Tally, messages: "Sequence[Outgoing]") -> None:
+    """Push messages in one commit, and count them."""
+    aim = tally.aim
+    queue = hw.queue(aim.queue)
+    tally.add(await queue.push_many(messages, partition=aim.partition, durability=aim.durability))
 
 
 async def push_lines(hw: "Headwater", tally: Tally, lines: Lines, tell: Callable[[float], None]) -> None:
     """Push NDJSON batch by batch; an error says which line it was and how far everything is safe."""
     try:
-        async for batch in _whole_batches(hw, tally, lines):
+        async for batch in lines.batches():
             tell(lines.bytes_read)
-            await _push(hw, tally, [message for _, message in batch])
-            tally.last_line = batch[-1][0].number
+            await push_messages(hw, tally, prepare_lines(tally.aim, batch))
+            tally.last_line = batch[-1].number
     except HeadwaterError as error:
         raise type(error)(f"{error}; {_safe_so_far(tally)}") from error
     tally.complete = True
 
 
-async def _whole_batches(hw: "Headwater", tally: Tally, lines: Lines) -> "AsyncIterator[list[tuple[Line, Outgoing]]]":
-    async for batch in lines.batches():
-        yield [(line, _outgoing(hw, tally.aim, line.text, f"line {line.number}")) for line in batch]
+def prepare_lines(aim: Aim, batch: "Sequence[Line]") -> "list[Outgoing]":
+    """A batch of lines as messages; one bad line and there is no batch."""
+    return [_outgoing(aim, line.text, f"line {line.number}") for line in batch]
 
 
-def _outgoing(hw: "Headwater", aim: Aim, text: bytes, place: str) -> "Outgoing":
+def _outgoing(aim: Aim, text: bytes, place: str) -> "Outgoing":
     """One message; an error says which one it was."""
     from headwater.model.record import check_json
     from headwater.services.messages import Outgoing
 
-    bytes_max = hw.config.record_bytes_max
-    if len(text) > bytes_max:
-        raise TooLarge(f"{place}: a payload may have {bytes_max:,} bytes; this one has {len(text):,}")
     try:
         payload = check_json(text)
     except InvalidInput as error:
         raise type(error)(f"{place}: {error}") from error
     return Outgoing(payload=payload, type=aim.type, transaction_id=aim.transaction_id)
-
-
-async def _push(hw: "Headwater", tally: Tally, messages: "Sequence[Outgoing]") -> None:
-    aim = tally.aim
-    queue = hw.queue(aim.queue)
-    tally.add(await queue.push_many(messages, partition=aim.partition, durability=aim.durability))
 
 
 def _safe_so_far(tally: Tally) -> str:
@@ -124,4 +117,4 @@ def open_input(file: Path | None) -> int:
     try:
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint="--file") from error
+        raise Misuse(f"--file: {file} cannot be read: {error.strerror}") from error

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.exits import Misuse
 from headwater.cli.output import confirm, iso_time, note, print_facts, print_json, print_line, print_table, show_seconds
 from headwater.cli.session import opened, run_async
 from headwater.cli.settings import Settings, settings_of
@@ -120,7 +121,7 @@ def parse_options(texts: list[str]) -> dict[str, object]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"write option=value; got {text!r}", param_hint="OPTION=VALUE")
+            raise Misuse(f"an option is written option=value; got {text!r}")
         options[name] = value if name in ("namespace", "task") else _parse_value(value)
     return options
 

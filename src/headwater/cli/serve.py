@@ -138,5 +138,7 @@ class JsonLines(logging.Formatter):
 def set_logging(*, as_json: bool) -> None:
     """The log goes to stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(
+        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    )
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -37,7 +37,7 @@ async def opened(
     from headwater.app import open_headwater
     from headwater.errors import StoreError, StoreFailed
 
-    config = {} if housekeeping is None else {"housekeeping": housekeeping}
+    config: dict[str, Any] = {} if housekeeping is None else {"housekeeping": housekeeping}
     hw = open_headwater(settings.store, database=settings.database, create=create, **config)
     try:
         await hw.start()
@@ -51,3 +51,12 @@ async def opened(
         yield hw
     finally:
         await hw.close()
+
+
+def store_location(settings: Settings) -> str:
+    """Where the store is or would be, without opening it."""
+    from headwater.clock import SystemClock
+    from headwater.config import Config
+    from headwater.stores.open import open_store
+
+    return open_store(settings.store, Config(), SystemClock(), create=False).traits.location

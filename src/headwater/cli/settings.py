@@ -1,4 +1,4 @@
-"""Options that every command takes, before or after its name: `--store`, `--database`, `--json` and the hidden `--debug`.
+"""Options that every command takes, before or after its name: `--store`, `--database`, `--json`, hidden `--debug`.
 
 They are added to each command and group here and not in the signature of every function. What is said last, so closest
 to the command, counts.

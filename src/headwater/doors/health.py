@@ -1,7 +1,5 @@
 """What a server says of itself: whether it is well, which version it is, and what this address offers."""
 
-from collections.abc import Awaitable, Callable
-
 from headwater.doors.wire import Handler, Request, Response, json_response, problem_response, text_response
 from headwater.errors import HeadwaterError
 from headwater.stores.contract import Store
@@ -28,7 +26,7 @@ def health_door(store: Store, version: str) -> Handler:
     async def health(request: Request) -> Response:
         return await check_health(request, store, version)
 
-    routes = {"/": home, "/health": health, "/version": show_version}
+    routes: dict[str, Handler] = {"/": home, "/health": health, "/version": show_version}
 
     async def answer(request: Request) -> Response:
         return await find_route(routes, request)(request)
@@ -45,10 +43,7 @@ async def check_health(request: Request, store: Store, version: str) -> Response
     return json_response({"status": "ok", "version": version, "store": store.traits.name, "lsn": lsn})
 
 
-Route = Callable[[Request], Awaitable[Response]]
-
-
-def find_route(routes: dict[str, Route], request: Request) -> Route:
+def find_route(routes: dict[str, Handler], request: Request) -> Handler:
     """The route for a path that is only read; or one that says why there is none."""
     route = routes.get(request.path)
     if route is None:

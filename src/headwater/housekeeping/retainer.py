@@ -28,7 +28,8 @@ class Retainer:
             answer = await self._committer.submit(Retain(after=after), Durability.WRITTEN)
             retained: Retained = answer.result
             dropped += retained.records
-            after = retained.after
-            if not after:
-                return dropped
+            if not retained.segments:
+                after = retained.after
+                if not after:
+                    return dropped
             await asyncio.sleep(0)

@@ -116,20 +116,20 @@ def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOption
     done = {offset for offset, outcome in outcomes.items() if outcome is Outcome.COMPLETED} | {*buried}
     back = [offset for offset in outcomes if offset not in done]
     failed = [offset for offset in back if outcomes[offset] is Outcome.FAILED]
-    # The position stays at a record that is given back, so one lease gives its attempt back once at most.
-    head_unseen = not failed and outcomes.get(cursor.position) is Outcome.RELEASED
+    # Whether an earlier report on this lease said failed or released is known only where nothing had failed before it.
+    any_failed = bool(failed) or any(offset < cursor.retry_to for offset in cursor.failed)
     cursor = msgspec.structs.replace(
         cursor,
         settled=(*cursor.settled, *done),
         failed=(*cursor.failed, *back),
         retry_to=max(cursor.retry_to, *(offset + 1 for offset in failed)) if failed else cursor.retry_to,
-        attempts=cursor.attempts - 1 if head_unseen else cursor.attempts,
     )
     if len(outcomes) < len(left):
         return Settled(_advance(cursor), buried, released=False)
-    only_released = bool(back) and not failed
-    delay = 0 if only_released else int(options.retry_delay_seconds * SECOND)
-    return Settled(_end_lease(cursor, now, delay), buried)
+    if any_failed:
+        return Settled(_end_lease(cursor, now, int(options.retry_delay_seconds * SECOND)), buried)
+    unseen = msgspec.structs.replace(cursor, attempts=cursor.attempts - 1) if cursor.failed else cursor
+    return Settled(_end_lease(unseen, now), buried)
 
 
 def settle_all(cursor: Cursor, now: int) -> Cursor:

@@ -68,15 +68,17 @@ class Consumption:
     async def _turn_over(self) -> None:
         self._loop = asyncio.get_running_loop()
         report = self._last_report(None)
-        if report is None:
-            self._take(await self._queues.pop(self._operation))
-        else:
-            acked, popped = self._queues.pop_with([report], self._operation)
-            batches = (await popped).result.batches
-            self._take(messages_of(batches, self._operation.database))
-            self._check_ack(acked[0])
+        mark = self._queues.intentions.mark()
+        acked, popped = self._queues.report_and_pop(report, self._operation)
+        found = (await popped).result
+        self._take(messages_of(found.batches, self._operation.database))
+        if acked is not None:
+            self._check_ack(acked)
         while not self._messages:
-            self._take(await self._queues.pop(self._operation, self._queues.config.wait_seconds_max))
+            seconds = self._queues.config.wait_seconds_max
+            found = await self._queues.intentions.wait(self._operation, seconds, (mark, found))
+            mark = -1
+            self._take(messages_of(found.batches, self._operation.database))
 
     def _take(self, messages: list[Message]) -> None:
         self._messages = messages

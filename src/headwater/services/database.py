@@ -52,6 +52,7 @@ class Database:
 
     async def pop(
         self,
+        /,
         *,
         namespace: str = "",
         task: str = "",

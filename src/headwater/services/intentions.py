@@ -85,11 +85,20 @@ class Intentions:
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._elsewhere_timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
+        self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.count = 0
 
-    async def wait(self, operation: Pop, seconds: float) -> Popped:
-        """What the pop gets, as soon as there is something; nothing when the time is over."""
+    def mark(self) -> int:
+        """A number that stays the same while nothing happens that a waiting pop would be woken for."""
+        return self._happened
+
+    async def wait(self, operation: Pop, seconds: float, empty: tuple[int, Popped] | None = None) -> Popped:
+        """What the pop gets, as soon as there is something; nothing when the time is over.
+
+        `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is no
+        need to ask again before waiting.
+        """
         if self.count >= self._waiters_max:
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
         loop = asyncio.get_running_loop()
@@ -104,7 +113,10 @@ class Intentions:
         intention = _Intention(operation, key, loop.time() + seconds, loop.create_future())
         number = next(self._numbers)
         line = self._enter(number, intention)
-        self._serve(key, line)
+        if empty is not None and empty[0] == self._happened and not line.busy:
+            self._look_later(key, line, empty[1].ready_at)
+        else:
+            self._serve(key, line)
         try:
             return await intention.answer
         except asyncio.CancelledError:
@@ -123,16 +135,19 @@ class Intentions:
 
     def touched(self, touches: Sequence[Touch]) -> None:
         """New segments: serve the keys that could want them."""
+        self._happened += 1
         if self.count:
             self._start(self._wake_touched(list(touches)))
 
     def released(self, database: str, queue: str) -> None:
         """A lease of this process ended with records left behind it."""
+        self._happened += 1
         for key in (*self._by_queue.get((database, queue), ()), *self._by_queue.get((database, ""), ())):
             self._serve(key, self._lines[key])
 
     def committed_elsewhere(self) -> None:
         """Another process has committed: a lease may have ended there. Looked at together, a little later."""
+        self._happened += 1
         if self.count and self._elsewhere_timer is None:
             loop = asyncio.get_running_loop()
             self._elsewhere_timer = loop.call_later(ELSEWHERE_SECONDS, self._look_elsewhere)

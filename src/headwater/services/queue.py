@@ -42,6 +42,7 @@ class Queue:
 
     async def push(
         self,
+        /,
         payload: Any,
         *,
         partition: str = PARTITION_DEFAULT,
@@ -100,6 +101,7 @@ class Queue:
 
     async def pop(
         self,
+        /,
         *,
         group: str = GROUP_DEFAULT,
         batch: int = 1,
@@ -154,7 +156,9 @@ class Queue:
         self._queues.check_pop(operation)
         return Consumption(self._queues, operation)
 
-    async def configure(self, *, namespace: str | None = None, task: str | None = None, **options: Any) -> Configured:
+    async def configure(
+        self, /, *, namespace: str | None = None, task: str | None = None, **options: Any
+    ) -> Configured:
         """Make the queue, or change options; those not named stay as they are."""
         for kind, name in (("namespace", namespace), ("task", task)):
             if name:

@@ -163,12 +163,12 @@ class Queues:
                 raise answer
         return [answer for answer in answers if isinstance(answer, Answer)]
 
-    def pop_with(
-        self, reports: Sequence[Ack], operation: Pop
-    ) -> tuple[list[asyncio.Future[Answer]], asyncio.Future[Answer]]:
-        """Reports and the next pop in one commit."""
-        submitted = self._committer.submit_all([*reports, operation], self.config.durability)
-        return submitted[:-1], submitted[-1]
+    def report_and_pop(
+        self, report: Ack | None, operation: Pop
+    ) -> tuple[asyncio.Future[Answer] | None, asyncio.Future[Answer]]:
+        """A report on the last batch and the pop of the next, in one commit."""
+        acked = None if report is None else self._committer.submit(report, self.config.durability)
+        return acked, self._committer.submit(operation, self.config.durability)
 
 
 async def _result(answer: asyncio.Future[Answer]) -> Popped:

@@ -143,8 +143,11 @@ class Answers:
         queue_id: int,
     ) -> GroupStatus:
         partitions, lag, leased = self._connection.execute(sql.group_lag, (number, now)).fetchone()
-        (unmet,) = self._connection.execute(sql.group_undiscovered, (queue_id, discovered, since_lsn)).fetchone()
-        (oldest,) = self._connection.execute(sql.group_oldest_waiting, (number,)).fetchone()
+        unmet, unmet_oldest = self._connection.execute(
+            sql.group_undiscovered, (queue_id, discovered, since_lsn)
+        ).fetchone()
+        (met_oldest,) = self._connection.execute(sql.group_oldest_waiting, (number,)).fetchone()
+        oldest = min((written_at for written_at in (met_oldest, unmet_oldest) if written_at is not None), default=None)
         return GroupStatus(
             database=database,
             queue=queue,

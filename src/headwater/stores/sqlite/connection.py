@@ -6,6 +6,7 @@ descriptor of theirs would drop the locks that SQLite holds in this process.
 
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,20 @@ LOG_BYTES = 4 * 1_048_576
 _HEADER_BYTES = 100
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 _memory_names = ("", ":memory:")
+
+
+# Files that this process has open through apsw, and how often.
+_open_files: Counter[str] = Counter()
+
+
+def open_files() -> list[str]:
+    """The files that this process has open, by their real path."""
+    return [path for path, count in _open_files.items() if count > 0]
+
+
+def note_open(path: str, count: int) -> None:
+    """A store on this file was opened (1) or closed (-1)."""
+    _open_files[os.path.realpath(path)] += count
 
 
 class Rows(Protocol):

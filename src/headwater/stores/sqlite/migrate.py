@@ -28,11 +28,11 @@ def migrate(connection: apsw.Connection, location: str) -> int:
     """Apply what is missing; a file from a newer program is refused before anything is changed. The version reached."""
     scripts = migrations()
     newest = scripts[-1][0]
-    if _version(connection, location, newest) == newest:
+    if _version(connection, location) == newest:
         return newest
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection, location, newest)
+        version = _version(connection, location)
         if version == 0 and not _has_tables(connection):
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for number, _, text in scripts:
@@ -47,12 +47,17 @@ def migrate(connection: apsw.Connection, location: str) -> int:
     return newest
 
 
-def _version(connection: Connection, location: str, newest: int) -> int:
-    """The version of the file; 0 when our tables are not there yet."""
+def read_version(connection: Connection) -> tuple[int, int]:
+    """The version of the file's tables, 0 when they are not there yet, and the newest that this program knows."""
+    newest = migrations()[-1][0]
     if "hw_meta" not in _tables(connection):
-        return 0
+        return 0, newest
     row = connection.execute(sql.get_meta, (VERSION_KEY,)).fetchone()
-    version = int(row[0]) if row else 0
+    return (int(row[0]) if row else 0), newest
+
+
+def _version(connection: Connection, location: str) -> int:
+    version, newest = read_version(connection)
     if version > newest:
         raise StoreNewer(
             f"{location} has tables of version {version}; this Headwater knows versions up to {newest}: upgrade it"

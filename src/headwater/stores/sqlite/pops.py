@@ -59,7 +59,7 @@ class Pops:
             self._take(operation, group, now, batches)
             if _satisfied(operation, batches):
                 break
-            ready_at.extend(self._next_ready(group))
+            ready_at.extend(self._next_ready(operation, group))
         return Popped(batches, Timestamp(min(ready_at)) if ready_at and not batches else None)
 
     def discover_all(self, group: Group, now: Timestamp) -> None:
@@ -142,9 +142,9 @@ class Pops:
         if cursor.lease_until is not None:
             cursor, _ = self._cursors.expire(group, partition, cursor, now)
         found = self._gather(partition, cursor, wanted, now)
-        if found.lost:
+        if found.lost and found.offsets:
             self._connection.execute(sql.count_lost, (found.lost, group.id))
-            cursor = msgspec.structs.replace(cursor, position=cursor.position + found.lost)
+            cursor = rules.skip(cursor, cursor.position + found.lost)
         if not found.offsets:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
@@ -179,6 +179,8 @@ class Pops:
         for stretch in self._segments.stretches(partition.id, Offset(cursor.position)):
             if not found.offsets and stretch.first_offset > cursor.position:
                 found.lost = stretch.first_offset - cursor.position
+                cursor = rules.skip(cursor, stretch.first_offset)
+                limit, stop = rules.deliverable(cursor, wanted)
             if delay and stretch.written_at + delay > now:
                 found.due_at = stretch.written_at + delay
                 break
@@ -228,8 +230,13 @@ class Pops:
         self._connection.execute(sql.add_cursor, (group.id, partition_id, position, now, ready_at))
         return partition_id, ready_at
 
-    def _next_ready(self, group: Group) -> list[int]:
-        (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()
+    def _next_ready(self, operation: Pop, group: Group) -> list[int]:
+        if operation.partition:
+            partition = self._catalog.find_partition(group.queue, operation.partition)
+            cursor = None if partition is None else self._cursors.find(group, partition.id)
+            ready_at = None if cursor is None else cursor.ready_at
+        else:
+            (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()
         return [] if ready_at is None else [ready_at]
 
 

@@ -35,7 +35,7 @@ class Reports:
         """Settle records of a live lease."""
         partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
         rules.check_lease(cursor, operation.token, now)
-        if operation.outcomes is None and (not operation.offsets or rules.is_whole(cursor, operation.offsets)):
+        if operation.outcomes is None and rules.is_whole(cursor, operation.offsets):
             done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
             self._cursors.write(group, partition.id, done)
             return Acked(True, (), done.ready_at is not None)
@@ -98,7 +98,7 @@ class Reports:
     def _outcomes(self, operation: Ack, partition: Partition, cursor: Cursor) -> dict[int, Outcome]:
         """The report by offset; transaction ids are looked up among the leased records."""
         if operation.outcomes is None:
-            return dict.fromkeys(operation.offsets, Outcome.COMPLETED)
+            return dict.fromkeys(operation.offsets or rules.outstanding(cursor), Outcome.COMPLETED)
         places: dict[str, int] = {}
         if any(isinstance(name, str) for name in operation.outcomes):
             leased = self._cursors.records_between(partition.id, cursor.position, cursor.leased_to)

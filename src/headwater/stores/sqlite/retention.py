@@ -23,7 +23,7 @@ class Retention:
 
     def retain(self, operation: Retain, now: Timestamp) -> Retained:
         """One bite of a round over all partitions."""
-        dropped = self._drop_expired(operation, now)
+        dropped: list[int] = []
         rows = self._connection.execute(sql.partitions_after, (operation.after, operation.limit)).fetchall()
         for partition_id, queue_id in rows:
             queue = self._catalog.queue_by_id(QueueId(queue_id))
@@ -39,30 +39,20 @@ class Retention:
         traces = self._connection.execute(sql.forget_traces, bounds).fetchall()
         return Deleted(len(keys) + len(traces))
 
-    def _drop_expired(self, operation: Retain, now: Timestamp) -> list[int]:
-        """Segments that were pushed with a time to live; a partition's end must stay, so all up to there go."""
-        rows = self._connection.execute(sql.expired_segments, (now, operation.limit)).fetchall()
-        dropped: list[int] = []
-        for _, partition_id, first_offset, count in rows:
-            dropped.extend(self._drop_before(PartitionId(partition_id), first_offset + count))
-        return dropped
-
     def _droppable(self, queue: Queue, partition_id: PartitionId, now: Timestamp) -> int:
-        """The offset before which nothing of this partition has to be kept."""
+        """The offset before which nothing of this partition has to be kept: offsets are dense, so no holes are made."""
         options = queue.options
         old = now - int(options.retention_seconds * SECOND) if options.retention_seconds else None
         completed = options.completed_retention_seconds
         old_completed = now - int(completed * SECOND) if completed else None
-        if old is None and old_completed is None:
-            return 0
         passed = self._passed(queue, partition_id) if old_completed is not None else 0
         before = 0
         rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION))
-        for _, first_offset, count, written_at in rows:
+        for _, first_offset, count, written_at, expires_at in rows:
             end = first_offset + count
             too_old = old is not None and written_at <= old
             done = old_completed is not None and end <= passed and written_at <= old_completed
-            if not (too_old or done):
+            if not (too_old or done or (expires_at is not None and expires_at <= now)):
                 break
             before = end
         return before

@@ -11,7 +11,7 @@ from zlib import crc32
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import StoreDamaged
+from headwater.errors import EncryptionKeyMissing, StoreDamaged
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
@@ -59,17 +59,22 @@ class Segments:
         self._no_idle.clear()
         self._recent.clear()
         self._recent_from = None
+        # An LSN that was rolled back is given to another segment.
+        self._opened.clear()
+        self._opened_bytes = 0
         self.last_lsn = Lsn(0)
 
     def catch_up(self) -> None:
         """Take in what other connections have appended, and that they may have caught up with anything."""
         self._no_idle.clear()
-        if not self.last_lsn:
-            self.last_lsn = read_last_lsn(self._connection)
-            return
-        for lsn, partition_id, first_offset, count, _ in self._connection.execute(sql.segments_since, (self.last_lsn,)):
+        known, newest = self.last_lsn, read_last_lsn(self._connection)
+        self.last_lsn = newest
+        rows = self._connection.execute(sql.segments_since, (known,)).fetchall() if known else []
+        if len(rows) != newest - known:
+            # Some were added and dropped again since our last look: their places are known to the partitions only.
+            self._ends.clear()
+        for lsn, partition_id, first_offset, count, _ in rows:
             self._ends[partition_id] = first_offset + count
-            self.last_lsn = lsn
             if self._recent_from is not None:
                 self._remember_ids(PartitionId(partition_id), lsn)
 
@@ -151,13 +156,15 @@ class Segments:
     @staticmethod
     def _mark_repeats(ids: list[str], found: dict[int, Offset], end: Offset) -> None:
         first_place: dict[str, Offset] = {}
+        offset = end
         for index, identity in enumerate(ids):
-            if not identity or index in found:
+            if index in found:
                 continue
-            if identity in first_place:
+            if identity and identity in first_place:
                 found[index] = first_place[identity]
             else:
-                first_place[identity] = Offset(end + len(first_place))
+                first_place[identity] = offset
+                offset = Offset(offset + 1)
 
     def _find_ids(self, partition_id: PartitionId, wanted: set[str], since: int) -> dict[str, Offset]:
         """Where these ids are in the partition, looking back no further than `since`."""
@@ -180,7 +187,11 @@ class Segments:
             self._remember_ids(PartitionId(row[1]), Lsn(row[0]))
 
     def _remember_ids(self, partition_id: PartitionId, lsn: Lsn) -> None:
-        ids = [identity for identity in transaction_ids(self._body(lsn)[0]) if identity]
+        """A segment that does not open, for want of a key or because it is damaged, must not hold other queues up."""
+        try:
+            ids = [identity for identity in transaction_ids(self._body(lsn)[0]) if identity]
+        except (EncryptionKeyMissing, StoreDamaged):
+            return
         self._recent.add(RecentIds.keys(partition_id, ids))
 
     # ── reading ──

@@ -30,6 +30,7 @@ from headwater.stores.sqlite.connection import (
     allocate_log,
     check_place,
     connect,
+    note_open,
     read_data_version,
     set_journal,
     sync_folder,
@@ -91,6 +92,7 @@ class SqliteStore:
                 self._connection.close()
                 raise
         self._open = True
+        note_open(self._path, 1)
 
     async def _prepare(self) -> None:
         self._turnstile = Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds)
@@ -123,6 +125,7 @@ class SqliteStore:
         if not self._open:
             return
         self._open = False
+        note_open(self._path, -1)
         self._barrier.close()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 

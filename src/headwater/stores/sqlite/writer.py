@@ -72,6 +72,7 @@ class Writer:
         self._connection: Connection = connection
         self._version = -1
         self._waiting: dict[int, int] = {}
+        self._placed: dict[int, int] = {}
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
         letters = DeadLetters(connection, codec, self.catalog, self.segments)
@@ -115,10 +116,11 @@ class Writer:
         self._each(phases[_FIRST] + phases[_REPORTS], operations, results, now)
         self._push_phase(phases[_PUSHES], operations, results, now)
         self._each(phases[_TRANSACTIONS] + phases[_POPS], operations, results, now)
+        repeated = keyed and any(type(result) is _Remembered for result in results)
         if keyed:
             self._remember_answers(operations, results, now)
             results = _copied(operations, results)
-        wrote = self._changes() != changes or _affirms(results)
+        wrote = self._changes() != changes or repeated or any(_affirms(result) for result in results)
         return Commit(results, self.segments.touched, wrote)
 
     def catch_up(self) -> None:
@@ -204,6 +206,7 @@ class Writer:
 
     def _push(self, pushes: list[Push], now: Timestamp) -> list[Pushed | HeadwaterError]:
         results: list[Any] = [None] * len(pushes)
+        self._placed.clear()
         together: dict[tuple[int, float | None], tuple[Partition, list[int]]] = {}
         for index, push in enumerate(pushes):
             try:
@@ -225,13 +228,16 @@ class Writer:
     def _need_room(self, queue: Queue, count: int) -> None:
         """Raises when the queue is full. What waits is counted only when the last count no longer leaves room."""
         limit = queue.options.size_max
+        placed = self._placed.get(queue.id, 0)
         waiting = self._waiting.get(queue.id)
         if waiting is None or waiting + count > limit:
-            (waiting,) = self._connection.execute(sql.queue_waiting, (queue.id,)).fetchone()
+            (kept,) = self._connection.execute(sql.queue_waiting, (queue.id,)).fetchone()
+            waiting = int(kept) + placed
         if waiting + count > limit:
             self._waiting.pop(queue.id, None)
             raise QueueFull(f"queue {queue.name!r} holds {waiting:,} waiting records of at most {limit:,}")
         self._waiting[queue.id] = waiting + count
+        self._placed[queue.id] = placed + count
 
     def _append(
         self, partition: Partition, members: list[int], pushes: list[Push], results: list[Any], now: Timestamp
@@ -241,10 +247,10 @@ class Writer:
             records = pushes[members[0]].records
         else:
             records = [record for index in members for record in pushes[index].records]
-        found = self.segments.duplicates(partition, records, now)
-        fresh = [record for place, record in enumerate(records) if place not in found] if found else records
         ttl = pushes[members[0]].ttl_seconds
         try:
+            found = self.segments.duplicates(partition, records, now)
+            fresh = [record for place, record in enumerate(records) if place not in found] if found else records
             offset = self.segments.append(partition, fresh, now, ttl) if fresh else self.segments.end(partition.id)
         except HeadwaterError as error:
             results[:] = [error if index in members else result for index, result in enumerate(results)]
@@ -264,17 +270,19 @@ class Writer:
         self, operation: Operation, earlier: Sequence[Operation], results: list[Any], index: int
     ) -> bool:
         """Whether this key was answered, in the log or earlier in this very commit; then that answer stands."""
-        if any(other.key == operation.key and other.database == operation.database for other in earlier):
-            results[index] = _SAME_KEY
-            return True
         row = self._connection.execute(sql.find_applied, (operation.database, operation.key)).fetchone()
-        if row is None:
-            return False
-        kind, answer = row
-        if kind != type(operation).__name__:
+        if row is not None:
+            kind, answer = row[0], row[1]
+        else:
+            same = (other for other in earlier if other.key == operation.key and other.database == operation.database)
+            first = next(same, None)
+            if first is None:
+                return False
+            kind, answer = _kind(first), None
+        if kind != _kind(operation):
             results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another kind of operation")
         else:
-            results[index] = _Remembered(msgspec.json.decode(answer, type=RESULT_TYPES[type(operation)]))
+            results[index] = _SAME_KEY if answer is None else _Remembered(_answer_of(operation, answer))
         return True
 
     def _remember_answers(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
@@ -285,7 +293,7 @@ class Writer:
             if isinstance(result, _Remembered):
                 results[index] = result.answer
                 continue
-            row = (operation.database, operation.key, type(operation).__name__, msgspec.json.encode(result).decode())
+            row = (operation.database, operation.key, _kind(operation), msgspec.json.encode(result).decode())
             self._connection.execute(sql.add_applied, (*row, now))
 
 
@@ -295,7 +303,28 @@ class _Remembered(msgspec.Struct, frozen=True):
     answer: Any
 
 
+class _Steps(msgspec.Struct, frozen=True):
+    """The answers of a transaction, each to be read as its step says."""
+
+    results: list[msgspec.Raw]
+
+
 _SAME_KEY = object()
+
+
+def _kind(operation: Operation) -> str:
+    """What an idempotency key stands for; a transaction is known by its steps."""
+    if isinstance(operation, Transaction):
+        return f"Transaction({', '.join(type(step).__name__ for step in operation.operations)})"
+    return type(operation).__name__
+
+
+def _answer_of(operation: Operation, kept: str | bytes) -> Any:
+    """The answer that was kept for an operation of this kind."""
+    if not isinstance(operation, Transaction):
+        return msgspec.json.decode(kept, type=RESULT_TYPES[type(operation)])
+    steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
+    return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
 
 
 def _copied(operations: Sequence[Operation], results: list[Any]) -> list[Any]:
@@ -312,6 +341,8 @@ def _copied(operations: Sequence[Operation], results: list[Any]) -> list[Any]:
     return results
 
 
-def _affirms(results: list[Any]) -> bool:
+def _affirms(result: Any) -> bool:
     """Whether an answer speaks of records that an earlier commit wrote, perhaps not yet on stable storage."""
-    return any(type(result) is Pushed and result.duplicates for result in results)
+    if type(result) is Transacted:
+        return any(_affirms(step) for step in result.results)
+    return type(result) is Pushed and bool(result.duplicates)

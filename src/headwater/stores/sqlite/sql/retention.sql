@@ -4,7 +4,8 @@ SELECT id, queue_id FROM hw_partitions WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: oldest_segments
 -- Segments of a partition from the oldest on, without their bodies.
-SELECT lsn, first_offset, count, written_at FROM hw_segments WHERE partition_id = ? ORDER BY first_offset LIMIT ?;
+SELECT lsn, first_offset, count, written_at, expires_at FROM hw_segments
+WHERE partition_id = ? ORDER BY first_offset LIMIT ?;
 
 -- name: slowest_position
 -- How many groups read a partition, and the least position among them.
@@ -17,7 +18,3 @@ SELECT count(*) FROM hw_groups WHERE queue_id = ?;
 -- name: drop_segments_before
 -- Drop the records of a partition before an offset.
 DELETE FROM hw_segments WHERE partition_id = ? AND first_offset < ?;
-
--- name: expired_segments
--- Segments whose own time is over.
-SELECT lsn, partition_id, first_offset, count FROM hw_segments WHERE expires_at <= ? ORDER BY expires_at LIMIT ?;

@@ -71,5 +71,5 @@ FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id WHERE p.id = ?;
 SELECT coalesce(sum(
     coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
              p.start_offset)
-    - coalesce((SELECT min(c.position) FROM hw_cursors c WHERE c.partition_id = p.id), p.start_offset)), 0)
+    - max(p.start_offset, coalesce((SELECT min(c.position) FROM hw_cursors c WHERE c.partition_id = p.id), 0))), 0)
 FROM hw_partitions p WHERE p.queue_id = ?;

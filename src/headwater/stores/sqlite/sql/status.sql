@@ -14,16 +14,16 @@ FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
 WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) ORDER BY q.name, g.name;
 
 -- name: group_lag
--- Partitions, records waiting and leases of a group, over the partitions it has met.
+-- Partitions, records waiting (those dropped do not wait) and leases of a group, over the partitions it has met.
 SELECT count(*),
     coalesce(sum(coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = c.partition_id
-                           ORDER BY first_offset DESC LIMIT 1), c.position) - c.position), 0),
+                           ORDER BY first_offset DESC LIMIT 1), p.start_offset) - max(c.position, p.start_offset)), 0),
     coalesce(sum(c.lease_until > ?2), 0)
-FROM hw_cursors c WHERE c.group_id = ?1;
+FROM hw_cursors c JOIN hw_partitions p ON p.id = c.partition_id WHERE c.group_id = ?1;
 
 -- name: group_undiscovered
--- Records waiting in partitions that a group has not met yet.
-SELECT coalesce(sum(s.count), 0) FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id
+-- Records waiting in partitions that a group has not met yet, and when the oldest of them was written.
+SELECT coalesce(sum(s.count), 0), min(s.written_at) FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id
 WHERE p.queue_id = ?1 AND p.id > ?2 AND s.lsn > ?3;
 
 -- name: group_oldest_waiting

@@ -1,0 +1,171 @@
+"""`headwater doctor`: looks at a store and says what is wrong with it and what to do."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.diagnosis import PlaceFacts, Problem, StoreFacts, judge, judge_error
+from headwater.cli.exits import ExitCode
+from headwater.cli.output import plural, print_facts, print_json, print_line, progress, show_bytes, show_seconds
+from headwater.cli.session import opened, run_async, store_location
+from headwater.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from headwater.config import Config
+
+
+class Report:
+    """What was found: the place, the store if it could be opened, and what is wrong."""
+
+    def __init__(self, place: PlaceFacts, config: "Config") -> None:
+        self.place = place
+        self.config = config
+        self.store: StoreFacts | None = None
+        self.problems: list[Problem] = []
+        self.opened = False
+
+
+def doctor(
+    ctx: typer.Context,
+    full: Annotated[bool, typer.Option("--full", help="Read every record and check its checksum, too.")] = False,
+) -> None:
+    """Examine the store: is it whole, is it safe, what is in force, what is wrong and what to do about it.
+
+    Nothing is changed, and a store that is missing is not made. Exit code 0 says that all is well, 5 that there are
+    problems, 3 that the store cannot be opened.
+
+    Examples:
+      headwater doctor
+      headwater doctor --full --store orders.db
+      headwater doctor --json
+    """
+    settings = settings_of(ctx)
+    report = run_async(_examine(settings, full))
+    if settings.json:
+        print_json(report_document(report))
+    else:
+        show_report(report)
+    if not report.opened:
+        raise typer.Exit(ExitCode.STORE)
+    if report.problems:
+        raise typer.Exit(ExitCode.PROBLEMS)
+
+
+async def _examine(settings: Settings, full: bool) -> Report:
+    from headwater.cli.examination import examine_place
+    from headwater.config import load_config
+    from headwater.errors import HeadwaterError
+
+    config = load_config()
+    location = _location(settings)
+    report = Report(examine_place(location), config)
+    try:
+        await _examine_open(settings, report, full)
+    except HeadwaterError as error:
+        report.problems = [judge_error(error, location), *judge(report.place, None)]
+    else:
+        report.opened = True
+    return report
+
+
+def _location(settings: Settings) -> str:
+    """Where the store is; an error when there is none, for then there is nothing to examine."""
+    from headwater.errors import StoreMissing
+
+    location = store_location(settings)
+    if not os.path.exists(location):
+        raise StoreMissing(f"there is no store at {location}")
+    if os.path.isfile(location) and not os.path.getsize(location):
+        raise StoreMissing(f"{location} is an empty file; the first push or serve makes a store of it")
+    return location
+
+
+async def _examine_open(settings: Settings, report: Report, full: bool) -> None:
+    from headwater.cli.examination import examine_place, examine_store, read_everything
+
+    async with opened(settings) as hw:
+        report.place = examine_place(report.place.location)
+        store = await examine_store(hw)
+        if full and not store.damage:
+            with progress("reading every record", store.last_lsn, shown=not settings.json) as tell:
+                store = store._replace(damage=await read_everything(hw, tell))
+        report.store = store
+        report.problems = judge(report.place, store)
+
+
+# ── how it is shown ──
+
+
+def report_document(report: Report) -> dict[str, object]:
+    """The report for programs."""
+    import msgspec
+
+    config = msgspec.structs.asdict(report.config)
+    # Whether there is a key is a fact; the key is a secret.
+    config["encryption_key"] = bool(report.config.encryption_key)
+    files = [{**file._asdict(), "mode": f"{file.mode:04o}"} for file in report.place.files]
+    place = {**report.place._asdict(), "files": files, "folder_mode": f"{report.place.folder_mode:04o}"}
+    return {
+        "healthy": not report.problems,
+        "problems": [problem._asdict() for problem in report.problems],
+        "place": place,
+        "store": None if report.store is None else report.store._asdict(),
+        "config": config,
+    }
+
+
+def show_report(report: Report) -> None:
+    """The report for people: facts first, then what is wrong."""
+    print_facts([*_place_facts(report.place), *_store_facts(report.store), *_config_facts(report.config)])
+    print_line(("", ""))
+    if not report.problems:
+        print_line(("all is well", "bold green"))
+        return
+    print_line((plural(len(report.problems), "problem"), "bold red"))
+    for problem in report.problems:
+        print_line((f"  {problem.code}: ", "red"), (problem.message, ""))
+        print_line(("    remedy: ", "green"), (problem.remedy, ""))
+    sys.stdout.flush()
+
+
+def _place_facts(place: PlaceFacts) -> list[tuple[str, object]]:
+    files = [f"{os.path.basename(file.path)} {show_bytes(file.bytes)} {file.mode:04o}" for file in place.files]
+    free = "" if place.disk_free_bytes is None else f", {show_bytes(place.disk_free_bytes)} free"
+    return [
+        ("location", place.location),
+        ("files", files),
+        ("disk", f"{place.filesystem or 'unknown file system'}{free}"),
+    ]
+
+
+def _store_facts(store: StoreFacts | None) -> list[tuple[str, object]]:
+    if store is None:
+        return [("store", "cannot be opened")]
+    free = f"{plural(store.free_pages, 'free page')}"
+    return [
+        ("store", f"{store.kind} ({store.engine}), schema version {store.schema_version}"),
+        ("contents", f"{plural(store.queues, 'queue')}, last LSN {store.last_lsn:,}"),
+        ("durability", f"{store.durability}, by {store.durable_by}"),
+        ("wake-up", store.wakeup),
+        ("pages", f"{store.pages:,} of {show_bytes(store.page_bytes)}, {free}, auto_vacuum {store.auto_vacuum}"),
+        ("write-ahead log", _show_wal(store)),
+        ("integrity", "damaged" if store.damage else "ok"),
+    ]
+
+
+def _show_wal(store: StoreFacts) -> str:
+    size = f"{show_bytes(store.wal_bytes)}, starts over from {show_bytes(store.wal_bytes_max)}"
+    return f"{size}, {plural(store.wal_pinned_pages, 'page')} pinned by readers"
+
+
+def _config_facts(config: "Config") -> list[tuple[str, object]]:
+    records = f"{show_bytes(config.record_bytes_max)} a record, {config.batch_max:,} records a batch"
+    waiting = f"{config.waiters_max:,} waiting pops of {show_seconds(config.wait_seconds_max)}"
+    chores = f"every {show_seconds(config.housekeeping_seconds)}" if config.housekeeping else "off"
+    return [
+        ("limits", f"{records}, {show_bytes(config.batch_bytes_max)} a push, {waiting}"),
+        ("chores", chores),
+        ("encryption key", "set" if config.encryption_key else "not set"),
+    ]

@@ -1,0 +1,116 @@
+"""What the doctor looks at: the files, the file system under them, and the open store. It looks and changes nothing."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.cli.diagnosis import FileFact, PlaceFacts, StoreFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headwater.app import Headwater
+
+MOUNTS = Path("/proc/self/mountinfo")
+COMPANIONS = ("", "-wal", "-shm", "-turn")
+SEGMENTS_AT_ONCE = 16
+
+
+def examine_place(location: str) -> PlaceFacts:
+    """What the file system says. Files are looked at by name: to open and close one would drop SQLite's locks on it."""
+    folder = os.path.dirname(location)
+    disk = os.statvfs(folder)
+    return PlaceFacts(
+        location=location,
+        files=tuple(_file(location + end) for end in COMPANIONS if os.path.exists(location + end)),
+        folder=folder,
+        folder_mode=os.stat(folder).st_mode & 0o7777,
+        filesystem=filesystem_of(folder, MOUNTS.read_text() if MOUNTS.exists() else ""),
+        disk_free_bytes=disk.f_bavail * disk.f_frsize,
+    )
+
+
+def _file(path: str) -> FileFact:
+    about = os.stat(path)
+    return FileFact(path, about.st_size, about.st_mode & 0o777, about.st_uid)
+
+
+def filesystem_of(path: str, mounts: str) -> str:
+    """The kind of file system that a path is on, '' when the system does not say."""
+    real = os.path.realpath(path)
+    found, kind = "", ""
+    for line in mounts.splitlines():
+        fields, _, source = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields.split()[4])
+        # Of two mounts at one point the later one lies on top.
+        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(found):
+            found, kind = point, source.split()[0]
+    return kind
+
+
+async def examine_store(hw: "Headwater") -> StoreFacts:
+    """What the open store says of itself."""
+    traits, config = hw.store.traits, hw.config
+    facts = await hw.store.examine()
+    queues = await hw.queues()
+    locked = tuple(status.queue for status in queues if status.options.encrypted and not config.encryption_key)
+    return StoreFacts(
+        kind=traits.name,
+        engine=traits.engine,
+        schema_version=_schema_version(),
+        durable_by=traits.durable_by,
+        durability=config.durability.value,
+        wakeup="none" if hw.wakeup is None else hw.wakeup.name,
+        pages=facts["pages"],
+        page_bytes=facts["page_bytes"],
+        free_pages=facts["free_pages"],
+        auto_vacuum=facts["auto_vacuum"],
+        journal_mode=facts["journal_mode"],
+        wal_bytes=facts["wal_bytes"],
+        wal_bytes_max=config.wal_bytes_max,
+        wal_pinned_pages=_pinned_pages(traits.location),
+        last_lsn=await hw.store.last_lsn(),
+        queues=len(queues),
+        damage=tuple(facts["problems"]),
+        locked_queues=locked,
+    )
+
+
+def _schema_version() -> int:
+    """Opening brought the tables up to date, so they have the newest version this program knows."""
+    from headwater.stores.sqlite.migrate import migrations
+
+    return migrations()[-1][0]
+
+
+def _pinned_pages(location: str) -> int:
+    """Pages of the write-ahead log that a checkpoint cannot move now, because somebody reads an older state."""
+    import apsw
+
+    connection = apsw.Connection(location, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    except apsw.BusyError:
+        return 0
+    finally:
+        connection.close()
+    return max(pages - moved, 0)
+
+
+async def read_everything(hw: "Headwater", tell: "Callable[[float], None]") -> tuple[str, ...]:
+    """Read every record, which checks its checksum; what is wrong with the first that is damaged."""
+    from headwater.errors import EncryptionKeyMissing, StoreDamaged
+    from headwater.model.names import Lsn
+
+    after, through = Lsn(0), await hw.store.last_lsn()
+    while after < through:
+        try:
+            segments = await hw.store.read(after, through, SEGMENTS_AT_ONCE)
+        except (StoreDamaged, EncryptionKeyMissing) as error:
+            return (f"records after LSN {after} cannot be read: {error}",)
+        if not segments:
+            break
+        after = segments[-1].lsn
+        tell(after)
+    return ()

@@ -1,0 +1,90 @@
+"""Appending through a connection of the user's own, inside the transaction that is open on it.
+
+Nothing is remembered here: names, offsets and LSNs are read from the tables within that transaction, so they are right
+whatever else it does. Our own connections notice its commit like any other's.
+"""
+
+import os
+import secrets
+import sqlite3
+from typing import Any
+
+import apsw
+
+from headwater.clock import SystemClock
+from headwater.config import load_config
+from headwater.errors import InvalidInput, StoreForeign, StoreNewer
+from headwater.model.names import DATABASE_DEFAULT, PARTITION_DEFAULT, SYSTEM_PREFIX, Offset, check_name
+from headwater.model.record import Record, encode_payload
+from headwater.stores.codec import Codec
+from headwater.stores.sqlite.catalog import Catalog
+from headwater.stores.sqlite.connection import open_files
+from headwater.stores.sqlite.migrate import read_version
+from headwater.stores.sqlite.segments import Segments
+
+_origin = secrets.randbits(62)
+
+# Older ones, apart from two repaired branches, can damage a log that several programs write (the WAL-reset bug).
+_SOUND_SINCE = (3, 51, 3)
+_SOUND_BRANCHES = {(3, 50): 7, (3, 44): 6}
+
+
+def push(
+    connection: apsw.Connection | sqlite3.Connection,
+    queue: str,
+    payload: Any,
+    *,
+    partition: str = PARTITION_DEFAULT,
+    database: str = DATABASE_DEFAULT,
+    transaction_id: str = "",
+    type: str = "",
+) -> Offset:
+    """Append a message as part of the transaction that is open on `connection`; its offset, if that commits.
+
+    A transaction id is kept with the message, and a later push with the same id is a duplicate of this one; this push
+    itself is not checked, because your transaction happens once.
+    """
+    check_name("queue", queue)
+    check_name("partition", partition)
+    check_name("database", database)
+    if queue.startswith(SYSTEM_PREFIX):
+        raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+    _check_connection(connection)
+    config = load_config()
+    record = Record(encode_payload(payload, config.record_bytes_max), transaction_id=transaction_id, type=type)
+    codec = Codec(config.encryption_key)
+    catalog = Catalog(connection, codec)
+    segments = Segments(connection, codec, _origin, config.deduplication_ids_max)
+    segments.catch_up()
+    now = SystemClock().now()
+    lane = catalog.make_partition(catalog.make_queue(database, queue, now), partition, now)
+    return segments.append(lane, [record], now)
+
+
+def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> None:
+    """Raises when the message could not commit together with the caller's rows, or the file could come to harm."""
+    if not connection.in_transaction:
+        raise InvalidInput("begin your transaction first: without one, the message would commit on its own")
+    version, newest = read_version(connection)
+    if not version:
+        raise StoreForeign("this database has no Headwater tables; open it once with headwater.open(path, adopt=True)")
+    if version > newest:
+        raise StoreNewer(f"this database has tables of version {version}; this Headwater knows up to {newest}")
+    if isinstance(connection, sqlite3.Connection):
+        _check_library(connection)
+
+
+def _check_library(connection: sqlite3.Connection) -> None:
+    """The interpreter's own SQLite is another library than ours, with rules of its own for one file in one process."""
+    found = sqlite3.sqlite_version_info
+    if found < _SOUND_SINCE and found[2] < _SOUND_BRANCHES.get(found[:2], 1_000):
+        raise InvalidInput(
+            f"this connection's SQLite {sqlite3.sqlite_version} can damage a file that several programs write; "
+            "use an apsw connection, or a Python whose sqlite3 has SQLite 3.51.3 or newer"
+        )
+    path = next((row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"), "")
+    if path and os.path.realpath(path) in open_files():
+        raise InvalidInput(
+            "Headwater has this file open in this process: a second SQLite library on it would break its locks; "
+            "use an apsw connection"
+        )

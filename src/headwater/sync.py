@@ -1,0 +1,178 @@
+"""The same verbs without async: every call is handed to an event loop in a thread of its own.
+
+>>> import headwater.sync
+>>> with headwater.sync.open("headwater.db") as hw:
+...     hw.queue("orders").push({"id": 7})
+
+Nothing is written twice: `bridged` turns a coroutine of the async face into a plain call with the same arguments.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from headwater import app
+from headwater.errors import Closed
+from headwater.services import database as async_database
+from headwater.services import queue as async_queue
+from headwater.services.consumption import Consumption
+from headwater.services.messages import Message
+from headwater.services.transaction import Together
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Bridge:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """The outcome of a coroutine, from the loop's thread."""
+        if self._loop.is_closed():
+            work.close()
+            raise Closed("Headwater is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Stop the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Bridged:
+    """Something of the async face, held together with the loop it lives on."""
+
+    def __init__(self, bridge: Bridge, inner: Any) -> None:
+        self._bridge = bridge
+        self._inner = inner
+
+
+def bridged(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
+    """A method that runs `method` of the inner object on the bridge's loop."""
+
+    @wraps(method)
+    def call(self: Bridged, /, *arguments: P.args, **options: P.kwargs) -> R:
+        return self._bridge.run(method(self._inner, *arguments, **options))
+
+    return call
+
+
+class Queue(Bridged):
+    """One queue, without async."""
+
+    push = bridged(async_queue.Queue.push)
+    push_many = bridged(async_queue.Queue.push_many)
+    pop = bridged(async_queue.Queue.pop)
+    ack = bridged(async_queue.Queue.ack)
+    fail = bridged(async_queue.Queue.fail)
+    release = bridged(async_queue.Queue.release)
+    extend = bridged(async_queue.Queue.extend)
+    configure = bridged(async_queue.Queue.configure)
+    seek = bridged(async_queue.Queue.seek)
+    delete = bridged(async_queue.Queue.delete)
+    status = bridged(async_queue.Queue.status)
+    groups = bridged(async_queue.Queue.groups)
+    delete_group = bridged(async_queue.Queue.delete_group)
+    dead_letters = bridged(async_queue.Queue.dead_letters)
+    requeue = bridged(async_queue.Queue.requeue)
+    purge = bridged(async_queue.Queue.purge)
+    trace = bridged(async_queue.Queue.trace)
+    traces = bridged(async_queue.Queue.traces)
+
+    def consume(self, **options: Any) -> "Messages":
+        """Messages one after the other: acked when the loop's body ends, failed and retried when it raises."""
+        return Messages(self._bridge, self._inner.consume(**options))
+
+
+class Messages(Bridged):
+    """The endless loop of a consumer, without async. A loop that is left is noticed by the consumption inside."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        return self._bridge.run(_next_of(self._inner))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bridge.run(self._inner.aclose(error))
+
+
+class Database(Bridged):
+    """The queues of one tenant, without async."""
+
+    push_all = bridged(async_database.Database.push_all)
+    pop = bridged(async_database.Database.pop)
+    queues = bridged(async_database.Database.queues)
+    groups = bridged(async_database.Database.groups)
+    delete_group = bridged(async_database.Database.delete_group)
+
+    def queue(self, name: str) -> Queue:
+        """The queue of this name."""
+        return Queue(self._bridge, self._inner.queue(name))
+
+    @contextmanager
+    def transaction(self, *, idempotency_key: str = "") -> Iterator[Together]:
+        """Pushes and reports that take effect together when the block ends."""
+        together: Together = self._inner.transaction(idempotency_key=idempotency_key)
+        yield together
+        self._bridge.run(together.__aexit__(None, None, None))
+
+
+class Headwater(Database):
+    """An open store, without async. Made by `headwater.sync.open`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish what was taken and let go of the store."""
+        self._bridge.run(self._inner.close())
+        self._bridge.close()
+
+    def database(self, name: str) -> Database:
+        """The queues of another tenant in the same store."""
+        return Database(self._bridge, self._inner.database(name))
+
+
+def open(store: str = "headwater.db", **settings: Any) -> Headwater:
+    """A Headwater over the store at `store`, ready to use from any thread; the settings are those of `headwater.open`."""
+    inner = app.open_headwater(store, **settings)
+    bridge = Bridge()
+    try:
+        bridge.run(inner.start())
+    except BaseException:
+        bridge.close()
+        raise
+    return Headwater(bridge, inner)
+
+
+async def _next_of(consumption: Consumption) -> Message:
+    return await anext(consumption)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
