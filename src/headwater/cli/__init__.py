@@ -12,10 +12,15 @@ def main() -> int:
     arguments = sys.argv[1:]
     if arguments in (["version"], ["--version"]):
         # Scripts and prompts ask this often, and it needs no parser.
-        from headwater.cli.version import version_line
-
         print(version_line())
         return 0
     from headwater.cli.program import run
 
     return run(arguments)
+
+
+def version_line() -> str:
+    """The version for people."""
+    from headwater import __version__
+
+    return f"headwater {__version__}"

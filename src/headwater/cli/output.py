@@ -38,8 +38,11 @@ def print_json(value: object, file: TextIO | None = None) -> None:
 
 def print_line(*parts: tuple[str, str]) -> None:
     """One line, made of texts and their styles: `print_line(("orders", "cyan"), (" is empty", ""))`."""
-    console_for(sys.stdout).print(_text(parts), soft_wrap=True)
-    sys.stdout.flush()
+    if sys.stdout.isatty():
+        console_for(sys.stdout).print(_text(parts), soft_wrap=True)
+    else:
+        # A pipe takes a million lines; rich would take minutes for them, and there is nothing to colour.
+        print("".join(clean(text) for text, _ in parts), flush=True)
 
 
 def note(message: str) -> None:
@@ -169,8 +172,14 @@ def console_for(file: TextIO) -> "Console":
     """A console on this file. Where nobody looks, lines are as long as they are."""
     from rich.console import Console
 
+    class Terminal(Console):
+        """Leaves it to the program what to do when nobody reads any more; rich would end it on the spot."""
+
+        def on_broken_pipe(self) -> None:
+            raise
+
     width = None if file.isatty() else PLAIN_WIDTH
-    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    return Terminal(file=file, width=width, markup=False, highlight=False, emoji=False)
 
 
 def _text(parts: Iterable[tuple[str, str]]) -> "Text":

@@ -4,6 +4,7 @@ import platform
 
 import typer
 
+from headwater.cli import version_line
 from headwater.cli.output import print_json
 from headwater.cli.settings import settings_of
 
@@ -19,13 +20,6 @@ def version(ctx: typer.Context) -> None:
         print_json(versions())
     else:
         print(version_line())
-
-
-def version_line() -> str:
-    """The version for people."""
-    from headwater import __version__
-
-    return f"headwater {__version__}"
 
 
 def versions() -> dict[str, object]:

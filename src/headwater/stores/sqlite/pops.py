@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import StoreDamaged
+from headwater.errors import EncryptionKeyMissing, StoreDamaged
 from headwater.log.operations import Batch, Pop, Popped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
@@ -51,15 +51,25 @@ class Pops:
         self._discovered: dict[int, int] = {}
 
     def pop(self, operation: Pop, now: Timestamp) -> Popped:
-        """Lease what is ready: of one partition, one queue, or the queues of a namespace and task."""
+        """Lease what is ready: of one partition, one queue, or the queues of a namespace and task.
+
+        A queue that this process has no key for is passed over; when nothing else is found, that is the answer.
+        """
         batches: list[Batch] = []
         ready_at: list[int] = []
+        locked: EncryptionKeyMissing | None = None
         for queue in self._queues(operation, now):
             group = self._group(queue, operation, now)
-            self._take(operation, group, now, batches)
+            try:
+                self._take(operation, group, now, batches)
+            except EncryptionKeyMissing as error:
+                locked = error
+                continue
             if _satisfied(operation, batches):
                 break
             ready_at.extend(self._next_ready(operation, group))
+        if locked is not None and not batches:
+            raise locked
         return Popped(batches, Timestamp(min(ready_at)) if ready_at and not batches else None)
 
     def discover_all(self, group: Group, now: Timestamp) -> None:

@@ -223,10 +223,19 @@ class SqliteStore:
         return await self._answers.ask(self._answers.last_lsn)
 
     async def touched(self, after: Lsn, limit: int) -> list[Touch]:
-        """The segments after `after`. Asked on the loop: it is one small query, and somebody waits for the answer."""
+        """The segments after `after`. Asked on the loop: it is one small query, and somebody waits for the answer.
+
+        The writer catches up in the same read transaction: whoever is woken now pops next, and finds that done.
+        """
         self._check_open()
-        self._writer.catalog.catch_up()
-        return [Touch(*row) for row in self._connection.execute(sql.touched, (after, limit))]
+        with translated("following the log"):
+            self._connection.execute("BEGIN")
+            try:
+                found = [Touch(*row) for row in self._connection.execute(sql.touched, (after, limit))]
+                self._writer.catch_up()
+            finally:
+                self._connection.execute("COMMIT")
+        return found
 
     async def lane(self, partition_id: PartitionId) -> Lane | None:
         """The address of a partition."""

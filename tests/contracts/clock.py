@@ -1,0 +1,20 @@
+"""A clock that stands still until a test moves it."""
+
+from headwater.clock import SECOND, Timestamp
+
+BEGINNING = Timestamp(1_750_000_000 * SECOND)
+
+
+class FakeClock:
+    """Tells the time that it was told."""
+
+    def __init__(self, now: Timestamp = BEGINNING) -> None:
+        self._now = now
+
+    def now(self) -> Timestamp:
+        return self._now
+
+    def advance(self, seconds: float) -> Timestamp:
+        """Let time pass; a negative number turns the clock back."""
+        self._now = Timestamp(self._now + round(seconds * SECOND))
+        return self._now

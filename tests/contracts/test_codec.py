@@ -1,0 +1,112 @@
+"""Records that are kept compressed, encrypted or both come back as they were pushed; the right key is needed."""
+
+from typing import Any
+
+import pytest
+
+from headwater.errors import EncryptionKeyMissing
+from headwater.log.operations import Pop, Requeue
+from headwater.model.cursor import Outcome
+from tests.contracts.conftest import OpenLog
+from tests.contracts.log import Log, payloads, push
+
+KEY = "0123456789abcdef" * 4
+OTHER_KEY = "fedcba9876543210" * 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"compress_bytes_min": 1}, {"encrypted": True}, {"encrypted": True, "compress_bytes_min": 1}],
+    ids=["compressed", "encrypted", "both"],
+)
+async def test_records_come_back_as_they_were_pushed(open_log: OpenLog, options: dict[str, Any]) -> None:
+    log = await open_log(encryption_key=KEY)
+    await log.configure(**options)
+    sent = ["grüße " * 200, {"number": 1.5}, None, "x"]
+    await log.push(*sent[:2])
+    await log.push(*sent[2:])
+    assert [payload for segment in await log.read() for payload in payloads(segment)] == sent
+    batch = await log.take(10)
+    assert payloads(batch) == sent
+    await log.settle(batch, Outcome.DEAD)
+    assert [bytes(letter.record.data) for letter in await log.dead_letters()] == [bytes(r.data) for r in batch.records]
+    await log.run(Requeue(queue="orders"))
+    assert await log.drain() == sent
+
+
+async def test_options_may_change_while_older_records_are_kept(open_log: OpenLog) -> None:
+    log = await open_log(encryption_key=KEY)
+    await log.push("plain")
+    await log.configure(encrypted=True)
+    await log.push("secret")
+    await log.configure(encrypted=False, compress_bytes_min=1)
+    await log.push("small " * 100)
+    assert await log.drain() == ["plain", "secret", "small " * 100]
+
+
+async def test_records_that_do_not_shrink_are_kept_as_they_are(log: Log) -> None:
+    await log.configure(compress_bytes_min=1)
+    await log.push(1)
+    assert await log.drain() == [1]
+
+
+async def test_duplicates_are_found_among_encrypted_records(open_log: OpenLog) -> None:
+    first = await open_log(encryption_key=KEY)
+    await first.configure(encrypted=True, compress_bytes_min=1)
+    await first.push("secret", ids=["1"])
+    second = await open_log(encryption_key=KEY)
+    assert (await second.push("secret", ids=["1"])).duplicates == {0: 0}
+
+
+async def test_a_queue_cannot_be_encrypted_without_a_key(log: Log) -> None:
+    with pytest.raises(EncryptionKeyMissing):
+        await log.configure(encrypted=True)
+    assert await log.store.queues("main") == []
+
+
+async def encrypted_log(open_log: OpenLog) -> Log:
+    log = await open_log(encryption_key=KEY)
+    await log.configure(encrypted=True)
+    await log.push("secret", ids=["1"])
+    return log
+
+
+@pytest.mark.parametrize("key", ["", OTHER_KEY], ids=["no key", "another key"])
+async def test_records_do_not_open_without_the_right_key(open_log: OpenLog, key: str) -> None:
+    await encrypted_log(open_log)
+    stranger = await open_log(encryption_key=key)
+    with pytest.raises(EncryptionKeyMissing):
+        await stranger.pop()
+    with pytest.raises(EncryptionKeyMissing):
+        await stranger.read()
+    owner = await open_log(encryption_key=KEY)
+    assert payloads(await owner.take(group="owner")) == ["secret"]
+
+
+async def test_a_process_without_the_key_cannot_push_in_the_clear(open_log: OpenLog) -> None:
+    owner = await encrypted_log(open_log)
+    stranger = await open_log()
+    plain, refused = await stranger.results(push("public", queue="plain"), push("oops"))
+    assert plain.offsets() == [0]
+    assert isinstance(refused, EncryptionKeyMissing)
+    assert (await owner.push("more")).offsets() == [1]
+
+
+async def test_a_process_without_the_key_can_use_other_queues(open_log: OpenLog) -> None:
+    await encrypted_log(open_log)
+    stranger = await open_log()
+    await stranger.push("a", ids=["1"], queue="plain")
+    assert (await stranger.push("a", ids=["1"], queue="plain")).duplicates == {0: 0}
+    assert await stranger.drain(queue="plain") == ["a"]
+
+
+async def test_a_pop_over_queues_serves_those_that_open(open_log: OpenLog) -> None:
+    """By namespace: a queue whose records do not open must not keep the others from being served for ever."""
+    await encrypted_log(open_log)
+    stranger = await open_log()
+    await stranger.push("public", queue="plain")
+    found = []
+    for _ in range(4):
+        (result,) = await stranger.results(Pop())
+        found += [] if isinstance(result, EncryptionKeyMissing) else [batch.queue for batch in result.batches]
+    assert "plain" in found

@@ -1,0 +1,132 @@
+"""Idempotency keys: the second operation with a key changes nothing and gets the answer of the first."""
+
+import pytest
+
+from headwater.errors import InvalidOption, LeaseLost
+from headwater.log.operations import Ack, Configure, Pop, Popped, Requeue, Transaction
+from headwater.model.cursor import Outcome
+from tests.contracts.conftest import OpenLog
+from tests.contracts.log import Log, payloads, push
+
+
+async def test_the_second_push_gets_the_answer_of_the_first(log: Log) -> None:
+    first = await log.push("a", "b", key="k")
+    assert await log.push("a", "b", key="k") == first
+    assert await log.drain() == ["a", "b"]
+
+
+async def test_an_answer_with_duplicates_is_remembered_whole(log: Log) -> None:
+    await log.push("a", ids=["1"])
+    first = await log.push("b", "a", ids=["2", "1"], key="k")
+    assert await log.push("b", "a", ids=["2", "1"], key="k") == first
+    assert first.duplicates == {1: 0}
+
+
+async def test_the_second_pop_gets_the_records_of_the_first(log: Log) -> None:
+    await log.push("a", "b")
+    first = await log.take(key="k")
+    again = await log.take(key="k")
+    assert (payloads(again), again.token, again.offsets) == (payloads(first), first.token, first.offsets)
+    await log.ack(again)
+    assert await log.drain() == ["b"]
+
+
+async def test_a_pop_that_found_nothing_is_remembered_too(log: Log) -> None:
+    await log.configure()
+    assert await log.pop(key="k") == []
+    await log.push("a")
+    assert await log.pop(key="k") == []
+
+
+async def test_the_second_ack_gets_the_answer_of_the_first(log: Log) -> None:
+    await log.push("a")
+    batch = await log.take()
+    ack = Ack(partition_id=batch.partition_id, token=batch.token, key="k")
+    assert await log.run(ack) == await log.run(ack)
+    with pytest.raises(LeaseLost):
+        await log.ack(batch)
+
+
+async def test_an_operation_that_failed_may_be_tried_again_with_its_key(log: Log) -> None:
+    await log.configure(size_max=1)
+    await log.push("a")
+    (refused,) = await log.results(push("b", key="k"))
+    assert refused.code == "queue_full"
+    await log.drain()
+    assert (await log.push("b", key="k")).offsets() == [1]
+
+
+async def test_a_key_of_another_kind_of_operation_is_refused(log: Log) -> None:
+    await log.push("a", key="k")
+    (refused,) = await log.results(Pop(queue="orders", key="k"))
+    assert isinstance(refused, InvalidOption)
+    assert payloads(await log.take()) == ["a"]
+
+
+async def test_the_same_key_twice_in_one_commit_counts_once(log: Log) -> None:
+    first, second = await log.results(push("a", key="k"), push("a", key="k"))
+    assert first == second
+    assert await log.drain() == ["a"]
+
+
+async def test_a_key_of_another_kind_in_the_same_commit_is_refused(log: Log) -> None:
+    await log.push("old")
+    pushed, refused = await log.results(push("a", key="k"), Pop(queue="orders", key="k"))
+    assert pushed.offsets() == [1]
+    assert isinstance(refused, InvalidOption)
+
+
+async def test_keys_are_known_after_a_restart_and_in_other_stores(log: Log, open_log: OpenLog) -> None:
+    first = await log.push("a", key="k")
+    other = await open_log()
+    assert await other.push("a", key="k") == first
+    await log.store.close()
+    again = await open_log()
+    assert await again.push("a", key="k") == first
+    assert await again.drain() == ["a"]
+
+
+async def test_databases_have_their_own_keys(log: Log) -> None:
+    await log.push("a", key="k")
+    assert (await log.push("b", key="k", database="tenant")).offsets() == [0]
+    assert (await log.queue(database="tenant")).records == 1
+
+
+async def test_a_transaction_is_answered_again_as_the_first_time(log: Log) -> None:
+    await log.push("a")
+    batch = await log.take()
+    transaction = Transaction(
+        key="k",
+        operations=[Ack(partition_id=batch.partition_id, token=batch.token), push("b", queue="bills"), Pop(queue="x")],
+    )
+    first = await log.run(transaction)
+    again = await log.run(transaction)
+    assert again == first
+    assert isinstance(again.results[2], Popped)
+    assert (await log.queue("bills")).records == 1
+
+
+async def test_a_transaction_of_other_steps_is_another_kind(log: Log) -> None:
+    await log.run(Transaction(key="k", operations=[push("a")]))
+    (refused,) = await log.results(Transaction(key="k", operations=[push("a"), push("b")]))
+    assert isinstance(refused, InvalidOption)
+    assert await log.drain() == ["a"]
+
+
+async def test_an_answer_from_memory_says_that_something_has_to_be_durable(log: Log) -> None:
+    """The first commit may not be on stable storage yet: nobody may be told so too early."""
+    await log.push("a", key="k")
+    assert (await log.commit(push("a", key="k"))).wrote
+
+
+async def test_other_operations_take_keys_too(log: Log) -> None:
+    configure = Configure(queue="orders", options={"retry_limit": 5}, key="c")
+    first = await log.run(configure)
+    await log.configure(retry_limit=6)
+    assert await log.run(configure) == first
+    assert (await log.queue()).options.retry_limit == 6
+    await log.push("a")
+    await log.settle(await log.take(), Outcome.DEAD)
+    requeue = Requeue(queue="orders", key="r")
+    assert [(await log.run(requeue)).count for _ in range(2)] == [1, 1]
+    assert await log.drain() == ["a"]

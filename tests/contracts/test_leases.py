@@ -1,0 +1,327 @@
+"""Leases: one alive for a group in a partition, tokens that only rise, and what reports do to them."""
+
+import pytest
+
+from headwater.errors import LeaseLost, QueueMissing, UnknownRecord
+from headwater.log.operations import Ack, Batch, Extend, Pop, Seek
+from headwater.model.cursor import Outcome
+from headwater.model.names import PartitionId
+from tests.contracts.clock import FakeClock
+from tests.contracts.log import Log, ack, payloads, report
+
+
+async def test_a_leased_partition_is_not_popped_by_its_group(log: Log) -> None:
+    await log.push(1, 2)
+    await log.take()
+    assert await log.pop() == []
+
+
+async def test_two_pops_of_one_commit_do_not_get_the_same_records(log: Log) -> None:
+    await log.push(1, 2)
+    first, second = await log.results(Pop(queue="orders"), Pop(queue="orders"))
+    assert (len(first.batches), len(second.batches)) == (1, 0)
+
+
+async def test_a_whole_ack_ends_the_lease(log: Log) -> None:
+    await log.push(1, 2, 3)
+    acked = await log.ack(await log.take(2))
+    assert (acked.lease_ended, acked.buried, acked.waiting) == (True, (), True)
+    acked = await log.ack(await log.take(2))
+    assert (acked.lease_ended, acked.waiting) == (True, False)
+
+
+async def test_tokens_only_rise(log: Log, clock: FakeClock) -> None:
+    await log.push(*range(6))
+    tokens = []
+    for seconds in (0, 1, 0, 0, 5):
+        clock.advance(seconds)
+        batch = await log.take()
+        tokens.append(batch.token)
+        await log.ack(batch)
+    assert tokens == sorted(set(tokens))
+
+
+async def test_tokens_rise_when_a_lease_expires_and_when_a_group_is_moved(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    first = await log.take(lease_seconds=10)
+    clock.advance(10)
+    second = await log.take(lease_seconds=10)
+    await log.run(Seek(queue="orders", to="beginning"))
+    third = await log.take()
+    assert first.token < second.token < third.token
+
+
+# ── late, foreign and double reports ──
+
+
+async def test_an_ack_after_the_lease_ran_out_is_refused_and_changes_nothing(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    batch = await log.take(lease_seconds=10)
+    clock.advance(10)
+    with pytest.raises(LeaseLost):
+        await log.ack(batch)
+    assert payloads(await log.take()) == [1]
+
+
+async def test_an_ack_in_the_last_moment_counts(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    batch = await log.take(lease_seconds=10)
+    clock.advance(9.999999)
+    await log.ack(batch)
+    assert await log.drain() == []
+
+
+async def test_the_token_of_an_older_lease_is_refused(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    older = await log.take(lease_seconds=10)
+    clock.advance(10)
+    newer = await log.take()
+    with pytest.raises(LeaseLost):
+        await log.ack(older)
+    await log.ack(newer)
+
+
+async def test_a_token_that_was_never_given_is_refused(log: Log) -> None:
+    await log.push(1)
+    batch = await log.take()
+    for token in (0, batch.token - 1, batch.token + 1):
+        with pytest.raises(LeaseLost):
+            await log.run(Ack(partition_id=batch.partition_id, group=batch.group, token=token))
+
+
+async def test_a_second_ack_is_refused(log: Log) -> None:
+    await log.push(1)
+    batch = await log.take()
+    await log.ack(batch)
+    with pytest.raises(LeaseLost):
+        await log.ack(batch)
+
+
+async def test_of_two_acks_in_one_commit_one_counts(log: Log) -> None:
+    await log.push(1, 2)
+    batch = await log.take()
+    first, second = await log.results(ack(batch), ack(batch))
+    assert first.lease_ended
+    assert isinstance(second, LeaseLost)
+    assert await log.drain() == [2]
+
+
+async def test_a_group_that_holds_nothing_cannot_ack(log: Log) -> None:
+    await log.push(1)
+    batch = await log.take(group="holder")
+    await log.drain(group="idle")
+    for group in ("idle", "unknown"):
+        with pytest.raises(LeaseLost):
+            await log.run(Ack(partition_id=batch.partition_id, group=group, token=batch.token))
+
+
+async def test_a_partition_that_is_not_there_cannot_be_acked(log: Log) -> None:
+    with pytest.raises(QueueMissing):
+        await log.run(Ack(partition_id=PartitionId(999), token=1))
+
+
+async def test_a_refused_ack_leaves_its_neighbours_alone(log: Log) -> None:
+    await log.push(1, partition="a")
+    await log.push(2, partition="b")
+    first, second = await log.take(partition="a"), await log.take(partition="b")
+    await log.ack(first)
+    refused, acked = await log.results(ack(first), ack(second))
+    assert isinstance(refused, LeaseLost)
+    assert acked.lease_ended
+
+
+# ── reports on some of the records ──
+
+
+async def test_a_lease_lives_until_its_last_record_is_reported(log: Log) -> None:
+    await log.push(1, 2, 3)
+    batch = await log.take(3)
+    assert not (await log.ack(batch, [1])).lease_ended
+    assert not (await log.ack(batch, [0])).lease_ended
+    assert await log.pop() == []
+    assert (await log.ack(batch, [2])).lease_ended
+    assert await log.drain() == []
+
+
+async def test_a_record_is_acked_once(log: Log) -> None:
+    await log.push(1, 2)
+    batch = await log.take(2)
+    await log.ack(batch, [0])
+    with pytest.raises(UnknownRecord):
+        await log.ack(batch, [0])
+    with pytest.raises(UnknownRecord):
+        await log.settle(batch, Outcome.FAILED, [0])
+    await log.ack(batch, [1])
+
+
+async def test_a_record_outside_the_lease_cannot_be_acked(log: Log) -> None:
+    await log.push(1, 2, 3)
+    batch = await log.take(2)
+    for offsets in ([2], [0, 1, 2], [0, 7]):
+        with pytest.raises(UnknownRecord):
+            await log.ack(batch, offsets)
+    await log.ack(batch)
+    assert await log.drain() == [3]
+
+
+async def test_offsets_that_only_look_like_the_whole_lease_ack_what_they_name(log: Log) -> None:
+    await log.push(1, 2, 3)
+    batch = await log.take(3)
+    assert not (await log.ack(batch, [0, 0, 2])).lease_ended
+    assert (await log.ack(batch, [1])).lease_ended
+
+
+async def test_unknown_offsets_between_the_ends_of_a_lease_are_refused(log: Log) -> None:
+    await log.push(1, 2, 3)
+    batch = await log.take(3)
+    with pytest.raises(UnknownRecord):
+        await log.ack(batch, [0, 7, 2])
+    assert (await log.ack(batch)).lease_ended
+
+
+async def test_records_that_were_done_do_not_come_back_when_the_lease_runs_out(log: Log, clock: FakeClock) -> None:
+    await log.push(*range(4))
+    batch = await log.take(4, lease_seconds=10)
+    await log.ack(batch, [0, 2])
+    clock.advance(10)
+    assert await log.drain(1) == [1, 3]
+
+
+async def test_an_ack_without_offsets_completes_what_is_left_of_the_lease(log: Log) -> None:
+    await log.push(*range(3))
+    batch = await log.take(3)
+    await log.ack(batch, [1])
+    assert (await log.ack(batch)).lease_ended
+    assert await log.drain() == []
+
+
+async def test_an_ack_without_offsets_does_not_undo_a_failure_that_was_reported(log: Log, clock: FakeClock) -> None:
+    await log.push(*range(3))
+    batch = await log.take(3)
+    await log.settle(batch, Outcome.FAILED, [1])
+    assert (await log.ack(batch)).lease_ended
+    clock.advance(60)
+    assert await log.drain() == [1]
+
+
+async def test_an_ack_without_offsets_does_not_bring_back_what_was_done_before(log: Log, clock: FakeClock) -> None:
+    await log.push(*range(4))
+    first = await log.take(4)
+    await log.run(report(first, {0: Outcome.FAILED, 1: Outcome.FAILED, 2: Outcome.COMPLETED, 3: Outcome.COMPLETED}))
+    clock.advance(60)
+    second = await log.take(10)
+    assert payloads(second) == [0, 1]
+    await log.ack(second)
+    assert await log.drain() == []
+
+
+# ── reports by transaction id ──
+
+
+async def test_records_are_reported_by_transaction_id(log: Log, clock: FakeClock) -> None:
+    await log.push("a", "b", "c", ids=["1", "2", "3"])
+    batch = await log.take(3)
+    acked = await log.run(report(batch, {"3": Outcome.COMPLETED, "1": Outcome.COMPLETED}))
+    assert not acked.lease_ended
+    acked = await log.run(report(batch, {"2": Outcome.FAILED}))
+    assert acked.lease_ended
+    clock.advance(60)
+    assert await log.drain() == ["b"]
+
+
+async def test_an_unknown_transaction_id_is_refused_with_the_whole_report(log: Log) -> None:
+    await log.push("a", "b", ids=["1", "2"])
+    batch = await log.take(2)
+    with pytest.raises(UnknownRecord):
+        await log.run(report(batch, {"1": Outcome.COMPLETED, "9": Outcome.COMPLETED}))
+    await log.run(report(batch, {"1": Outcome.COMPLETED, "2": Outcome.COMPLETED}))
+
+
+async def test_offsets_and_transaction_ids_mix_in_one_report(log: Log) -> None:
+    await log.push("a", "b", ids=["1", "2"])
+    batch = await log.take(2)
+    acked = await log.run(report(batch, {0: Outcome.COMPLETED, "2": Outcome.COMPLETED}))
+    assert acked.lease_ended
+
+
+# ── extending ──
+
+
+def extend(batch: Batch, seconds: float | None = None) -> Extend:
+    return Extend(partition_id=batch.partition_id, group=batch.group, token=batch.token, seconds=seconds)
+
+
+async def test_a_lease_is_kept_for_longer(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    batch = await log.take(lease_seconds=10)
+    clock.advance(9)
+    assert (await log.run(extend(batch, 20))).lease_until == clock.now() + 20_000_000
+    clock.advance(19)
+    assert await log.pop() == []
+    await log.ack(batch)
+
+
+async def test_an_extension_takes_the_lease_time_of_the_queue_by_default(log: Log, clock: FakeClock) -> None:
+    await log.configure(lease_seconds=77)
+    await log.push(1)
+    batch = await log.take(lease_seconds=1)
+    assert (await log.run(extend(batch))).lease_until == clock.now() + 77_000_000
+
+
+async def test_a_lease_that_ran_out_cannot_be_extended(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    batch = await log.take(lease_seconds=10)
+    clock.advance(10)
+    with pytest.raises(LeaseLost):
+        await log.run(extend(batch, 20))
+    assert payloads(await log.take()) == [1]
+
+
+async def test_an_extension_counts_no_attempt(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    batch = await log.take(lease_seconds=10)
+    await log.run(extend(batch, 20))
+    clock.advance(20)
+    assert (await log.take()).attempts == 2
+
+
+# ── running out ──
+
+
+async def test_an_expired_lease_goes_to_another_consumer(log: Log, clock: FakeClock) -> None:
+    await log.push(1, 2)
+    first = await log.take(lease_seconds=10)
+    clock.advance(10)
+    second = await log.take()
+    assert (payloads(first), payloads(second)) == ([1], [1])
+    assert (first.attempts, second.attempts) == (1, 2)
+
+
+async def test_the_reaper_ends_leases_that_ran_out(log: Log, clock: FakeClock) -> None:
+    for name in "abc":
+        await log.push(name, partition=name)
+    await log.pop(10, partitions=2, lease_seconds=10)
+    await log.take(lease_seconds=20)
+    clock.advance(10)
+    reaped = await log.reap()
+    assert (reaped.leases, reaped.buried) == (2, 0)
+    assert (await log.group()).leased == 1
+    assert (await log.reap()).leases == 0
+
+
+async def test_the_reaper_takes_bites(log: Log, clock: FakeClock) -> None:
+    for name in "abc":
+        await log.push(name, partition=name)
+    await log.pop(10, partitions=3, lease_seconds=10)
+    clock.advance(10)
+    assert [(await log.reap(2)).leases for _ in range(3)] == [2, 1, 0]
+
+
+async def test_the_clock_turned_back_keeps_a_lease_alive_and_loses_nothing(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    batch = await log.take(lease_seconds=10)
+    clock.advance(-3_600)
+    await log.push(2)
+    assert await log.pop() == []
+    await log.ack(batch)
+    assert await log.drain() == [2]

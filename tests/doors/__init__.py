@@ -1,0 +1,1 @@
+"""The doors: routes without a transport, and the edge over real sockets."""

@@ -1,0 +1,1 @@
+"""What must survive what: power cuts, kills, broken files, hostile input, bent clocks."""
