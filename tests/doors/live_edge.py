@@ -48,7 +48,10 @@ class LiveEdge:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        assert not self._thread.is_alive(), "the edge did not stop"
+        assert not self.is_running(), "the edge did not stop"
+
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
 
     def stop(self) -> None:
         """Stop as a signal would make it, and wait for the end."""
@@ -127,7 +130,7 @@ class Client:
         self._rest += data
 
 
-def request(path: str = "/", method: str = "GET", body: bytes = b"", **headers: str) -> bytes:
+def request(path: str = "/", method: str = "GET", body: bytes = b"", /, **headers: str) -> bytes:
     """A request that is as it should be."""
     length = {"content-length": str(len(body))} if body else {}
     named = {"host": "127.0.0.1", **length, **{name.replace("_", "-"): value for name, value in headers.items()}}

@@ -1,5 +1,7 @@
 """From bytes to requests: however the bytes are cut and whatever they are, what comes out is requests and refusals."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +48,7 @@ def requests(arrived: list[Arrival | Refusal]) -> list[tuple[str, str, str, byte
 @given(st.lists(st.integers(min_value=0, max_value=len(CONVERSATION)), max_size=12))
 def test_where_the_bytes_are_cut_does_not_matter(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(CONVERSATION)]
-    pieces = [CONVERSATION[start:end] for start, end in zip(places, places[1:], strict=False)]
+    pieces = [CONVERSATION[start:end] for start, end in pairwise(places)]
     assert requests(read(*pieces)) == [
         ("GET", "/a", "x=1", b"", True),
         ("POST", "/b", "", b"body", True),

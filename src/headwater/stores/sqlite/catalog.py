@@ -57,6 +57,7 @@ class Catalog:
         self._connection = connection
         self._codec = codec
         self._version = -1
+        self._newest_partition = 0
         self.generation = 0
         self._queues: dict[tuple[str, str], Queue] = {}
         self._partitions: dict[tuple[int, str], Partition] = {}
@@ -70,10 +71,11 @@ class Catalog:
         self._partitions_by_id.clear()
         self._groups.clear()
 
-    def catch_up(self) -> None:
+    def catch_up(self, version: int, newest_partition: int) -> None:
         """Others have committed: drop what is remembered if they changed names or options."""
-        self.generation += 1
-        version = self._read_version()
+        if newest_partition != self._newest_partition:
+            self._newest_partition = newest_partition
+            self.generation += 1
         if version != self._version:
             self._version = version
             self.forget()

@@ -20,7 +20,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import open_files
 from headwater.stores.sqlite.migrate import read_version
-from headwater.stores.sqlite.segments import Segments
+from headwater.stores.sqlite.segments import Segments, read_last_lsn
 
 _origin = secrets.randbits(62)
 
@@ -55,7 +55,7 @@ def push(
     codec = Codec(config.encryption_key)
     catalog = Catalog(connection, codec)
     segments = Segments(connection, codec, _origin, config.deduplication_ids_max)
-    segments.catch_up()
+    segments.catch_up(read_last_lsn(connection))
     now = SystemClock().now()
     lane = catalog.make_partition(catalog.make_queue(database, queue, now), partition, now)
     return segments.append(lane, [record], now)

@@ -64,19 +64,22 @@ class Segments:
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
 
-    def catch_up(self) -> None:
+    def catch_up(self, newest: Lsn) -> list[Touch]:
         """Take in what other connections have appended, and that they may have caught up with anything."""
         self._no_idle.clear()
-        known, newest = self.last_lsn, read_last_lsn(self._connection)
-        self.last_lsn = newest
-        rows = self._connection.execute(sql.segments_since, (known,)).fetchall() if known else []
-        if len(rows) != newest - known:
+        known, self.last_lsn = self.last_lsn, newest
+        if not known or known == newest:
+            return []
+        found = [Touch(*row) for row in self._connection.execute(sql.segments_since, (known,))]
+        if len(found) != newest - known:
             # Some were added and dropped again since our last look: their places are known to the partitions only.
             self._ends.clear()
-        for lsn, partition_id, first_offset, count, _ in rows:
-            self._ends[partition_id] = first_offset + count
+        for touch in found:
+            self._ends[touch.partition_id] = touch.first_offset + touch.count
+            self.last_lsn = max(self.last_lsn, touch.lsn)
             if self._recent_from is not None:
-                self._remember_ids(PartitionId(partition_id), lsn)
+                self._remember_ids(touch.partition_id, touch.lsn)
+        return found
 
     def forget_ends(self) -> None:
         """Partitions went away: read the ends of those that are left again."""

@@ -225,17 +225,16 @@ class SqliteStore:
     async def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`. Asked on the loop: it is one small query, and somebody waits for the answer.
 
-        The writer catches up in the same read transaction: whoever is woken now pops next, and finds that done.
+        The writer catches up with it: whoever is woken now pops next, and finds that done.
         """
         self._check_open()
         with translated("following the log"):
-            self._connection.execute("BEGIN")
-            try:
+            known = self._writer.segments.last_lsn
+            self._data_version()  # Only a read makes the pager look whether its version is still the newest.
+            found = self._writer.catch_up()
+            if after < known or not known or len(found) > limit:
                 found = [Touch(*row) for row in self._connection.execute(sql.touched, (after, limit))]
-                self._writer.catch_up()
-            finally:
-                self._connection.execute("COMMIT")
-        return found
+        return [touch for touch in found if touch.lsn > after]
 
     async def lane(self, partition_id: PartitionId) -> Lane | None:
         """The address of a partition."""

@@ -34,12 +34,13 @@ from headwater.log.operations import (
     Requeue,
     Retain,
     Seek,
+    Touch,
     Trace,
     Traced,
     Transacted,
     Transaction,
 )
-from headwater.model.names import Offset
+from headwater.model.names import Lsn, Offset
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
 from headwater.stores.sqlite.connection import Connection
@@ -123,14 +124,19 @@ class Writer:
         wrote = self._changes() != changes or repeated or any(_affirms(result) for result in results)
         return Commit(results, self.segments.touched, wrote)
 
-    def catch_up(self) -> None:
-        """Take in what other connections have committed since our last commit: the pager's version tells."""
+    def catch_up(self) -> list[Touch]:
+        """Take in what other connections have committed since our last commit: the pager's version tells.
+
+        The segments that they appended, when we knew the log's end before.
+        """
         version = self._data_version("main")
-        if version != self._version:
-            self._version = version
-            self._waiting.clear()
-            self.catalog.catch_up()
-            self.segments.catch_up()
+        if version == self._version:
+            return []
+        self._version = version
+        self._waiting.clear()
+        names, newest, partition = self._connection.execute(sql.look).fetchone()
+        self.catalog.catch_up(names, partition)
+        return self.segments.catch_up(Lsn(newest))
 
     def committed(self) -> None:
         """Our own commit raised the version too."""

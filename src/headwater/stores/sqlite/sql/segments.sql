@@ -21,7 +21,7 @@ SELECT coalesce(
 
 -- name: segments_since
 -- What others have appended since our last look: for the ends of partitions and for the transaction ids.
-SELECT lsn, partition_id, first_offset, count, written_at FROM hw_segments WHERE lsn > ? ORDER BY lsn;
+SELECT lsn, partition_id, first_offset, count FROM hw_segments WHERE lsn > ? ORDER BY lsn;
 
 -- name: touched
 -- The newest segments without their records: whom to wake.

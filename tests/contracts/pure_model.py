@@ -1,0 +1,273 @@
+"""The queue's semantics once more, in plain Python and as slowly as you like: what every store must agree with.
+
+Written from the rules, not from the stores: a partition is a list of segments, a group's place in it a set of offsets that
+are done. Nothing here is shared with `headwater.model`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SECOND = 1_000_000
+
+
+class Refused(Exception):
+    """The operation changes nothing; the argument is the code of the error that a store gives."""
+
+
+@dataclass
+class Options:
+    retry_limit: int = 3
+    retry_delay: int = 1 * SECOND
+    lease: int = 300 * SECOND
+    window: int = 300 * SECOND
+    retention: int = 0
+    completed_retention: int = 0
+
+
+@dataclass
+class Segment:
+    first: int
+    written_at: int
+    entries: list[tuple[Any, str]]
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.entries)
+
+
+@dataclass
+class Lane:
+    """A partition."""
+
+    segments: list[Segment] = field(default_factory=list)
+    start: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.segments[-1].end if self.segments else self.start
+
+    def payload(self, offset: int) -> Any:
+        (segment,) = [segment for segment in self.segments if segment.first <= offset < segment.end]
+        return segment.entries[offset - segment.first][0]
+
+    def find(self, identity: str, since: int) -> int | None:
+        for segment in reversed(self.segments):
+            for offset, (_, name) in enumerate(segment.entries, segment.first):
+                if name == identity and segment.written_at >= since:
+                    return offset
+        return None
+
+
+@dataclass
+class Lease:
+    token: int
+    offsets: list[int]
+    until: int
+    left: set[int]
+    came_back: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class Reader:
+    """A group in a partition. Records before `again_to` were delivered before, `count` times; `single`: one by one."""
+
+    floor: int
+    done: set[int] = field(default_factory=set)
+    lease: Lease | None = None
+    token: int = 0
+    count: int = 0
+    again_to: int = 0
+    single: bool = False
+    free_at: int = 0
+
+    @property
+    def position(self) -> int:
+        position = self.floor
+        while position in self.done:
+            position += 1
+        return position
+
+    def end_lease(self, now: int, delay: int, given_back: bool) -> None:
+        assert self.lease is not None
+        came_back = bool(self.lease.came_back)
+        self.lease = None
+        if not came_back:
+            self.count = 1
+        elif given_back:
+            self.count -= 1
+        self.free_at = now + (delay if came_back else 0)
+        self.forget_count()
+
+    def forget_count(self) -> None:
+        if self.position >= self.again_to:
+            self.count, self.single = 0, False
+
+
+class PureLog:
+    """One queue: its partitions, its groups, its dead letters."""
+
+    def __init__(self) -> None:
+        self.options = Options()
+        self.lanes: dict[str, Lane] = {}
+        self.readers: dict[str, dict[str, Reader]] = {}
+        self.lost: dict[str, int] = {}
+        self.buried: list[tuple[str, str, int]] = []
+
+    # ── pushing and dropping ──
+
+    def push(self, pushes: list[tuple[str, list[tuple[Any, str]]]], now: int) -> list[list[int]]:
+        """The offsets that each push of one commit gets."""
+        fresh: dict[str, list[tuple[Any, str]]] = {}
+        answers = []
+        for name, entries in pushes:
+            lane, added = self.lanes.setdefault(name, Lane()), fresh.setdefault(name, [])
+            offsets = []
+            for payload, identity in entries:
+                offset = self._known(lane, added, identity, now)
+                if offset is None:
+                    offset = lane.end + len(added)
+                    added.append((payload, identity))
+                offsets.append(offset)
+            answers.append(offsets)
+        for name, added in fresh.items():
+            if added:
+                self.lanes[name].segments.append(Segment(self.lanes[name].end, now, added))
+        return answers
+
+    def _known(self, lane: Lane, added: list[tuple[Any, str]], identity: str, now: int) -> int | None:
+        if not identity or not self.options.window:
+            return None
+        names = [name for _, name in added]
+        kept = lane.find(identity, now - self.options.window)
+        return kept if kept is not None or identity not in names else lane.end + names.index(identity)
+
+    def retain(self, now: int) -> int:
+        """How many records are dropped."""
+        dropped = 0
+        for name, lane in self.lanes.items():
+            while lane.segments and self._is_over(name, lane.segments[0], now):
+                segment = lane.segments.pop(0)
+                lane.start = segment.end
+                dropped += len(segment.entries)
+        return dropped
+
+    def _is_over(self, name: str, segment: Segment, now: int) -> bool:
+        if self.options.retention and segment.written_at <= now - self.options.retention:
+            return True
+        readers = [readers.get(name) for readers in self.readers.values()]
+        passed = bool(readers) and all(reader and reader.position >= segment.end for reader in readers)
+        completed = self.options.completed_retention
+        return bool(completed) and passed and segment.written_at <= now - completed
+
+    # ── popping ──
+
+    def meet(self, group: str) -> dict[str, Reader]:
+        """The group's places, also in partitions that are new to it."""
+        self.lost.setdefault(group, 0)
+        readers = self.readers.setdefault(group, {})
+        for name, lane in self.lanes.items():
+            readers.setdefault(name, Reader(floor=lane.start))
+        return readers
+
+    def deliverable(self, group: str, name: str, batch: int, now: int) -> list[int]:
+        """The offsets that a pop of this partition must get now; a lease that ran out ends by this question."""
+        reader, lane = self.readers[group][name], self.lanes[name]
+        if reader.lease is not None and reader.lease.until <= now:
+            self.expire(group, name, now)
+        if reader.lease is not None or reader.free_at > now:
+            return []
+        position, again_to, single = reader.position, reader.again_to, reader.single
+        if lane.start > position:
+            position = next(o for o in range(lane.start, lane.end + 1) if o not in reader.done)
+            single = single and position < again_to
+        found = [offset for offset in range(position, lane.end) if offset not in reader.done]
+        if position < again_to:
+            found = [offset for offset in found if offset < again_to][: 1 if single else batch]
+        return found[:batch]
+
+    def lease(self, group: str, name: str, offsets: list[int], token: int, until: int) -> tuple[int, int]:
+        """The store has leased these; how many attempts and how many lost records it must have told."""
+        reader, lane = self.readers[group][name], self.lanes[name]
+        lost = max(lane.start - reader.position, 0)
+        if lost:
+            self.lost[group] += lost
+            reader.floor = lane.start
+            reader.count = min(reader.count, 1)
+            reader.forget_count()
+        reader.count += 1
+        reader.token = token
+        reader.single = reader.single or offsets[-1] + 1 < reader.again_to
+        reader.lease = Lease(token, offsets, until, set(offsets))
+        return reader.count, lost
+
+    # ── reports ──
+
+    def held(self, group: str, name: str, token: int, now: int) -> Reader:
+        reader = self.readers[group].get(name)
+        if reader is None or reader.lease is None or reader.lease.token != token or reader.lease.until <= now:
+            raise Refused("lease_lost")
+        return reader
+
+    def settle(self, group: str, name: str, token: int, outcomes: dict[int, str], now: int) -> tuple[bool, list[int]]:
+        """Whether the lease ended, and what was buried."""
+        reader = self.held(group, name, token, now)
+        lease = reader.lease
+        assert lease is not None
+        if not set(outcomes) <= lease.left:
+            raise Refused("unknown_record")
+        unsure = any(offset < reader.again_to for offset in lease.came_back)
+        buried = [o for o, outcome in outcomes.items() if outcome == "dead" or (outcome == "failed" and self._over(reader))]
+        for offset, outcome in outcomes.items():
+            lease.left.remove(offset)
+            if outcome == "completed" or offset in buried:
+                reader.done.add(offset)
+            else:
+                lease.came_back[offset] = outcome
+        failed = [offset for offset in outcomes if lease.came_back.get(offset) == "failed"]
+        reader.again_to = max([reader.again_to, *(offset + 1 for offset in failed)])
+        self.buried += [(group, name, offset) for offset in buried]
+        if not lease.left:
+            any_failed = bool(failed) or unsure
+            reader.end_lease(now, self.options.retry_delay if any_failed else 0, given_back=not any_failed)
+        return not lease.left, buried
+
+    def _over(self, reader: Reader) -> bool:
+        return reader.count > self.options.retry_limit
+
+    def expire(self, group: str, name: str, now: int) -> int:
+        """A lease ran out; how many records that buries."""
+        reader = self.readers[group][name]
+        lease = reader.lease
+        assert lease is not None
+        left = sorted(lease.left)
+        guilty = left if len(left) == 1 and self._over(reader) else []
+        if guilty:
+            reader.done.update(guilty)
+            if name in self.lanes and guilty[0] >= self.lanes[name].start:
+                self.buried.append((group, name, guilty[0]))
+        else:
+            lease.came_back.update(dict.fromkeys(left, "unknown"))
+            reader.again_to = max(reader.again_to, lease.offsets[-1] + 1)
+            reader.single = reader.single or len(left) > 1
+        reader.end_lease(now, 0, given_back=False)
+        return len(guilty)
+
+    def extend(self, group: str, name: str, token: int, until: int, now: int) -> None:
+        lease = self.held(group, name, token, now).lease
+        assert lease is not None
+        lease.until = until
+
+    def seek(self, group: str, name: str, position: int, now: int) -> None:
+        token = self.readers[group][name].token
+        self.readers[group][name] = Reader(floor=position, token=token, free_at=now)
+
+    # ── what is asked ──
+
+    def lag(self, group: str) -> int:
+        met = self.readers[group]
+        return sum(
+            lane.end - max(met[name].position, lane.start)
+            if name in met
+            else sum(len(segment.entries) for segment in lane.segments)
+            for name, lane in self.lanes.items()
+        )

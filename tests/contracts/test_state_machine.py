@@ -1,0 +1,357 @@
+"""Random operations against every store and against the pure model: they must agree on every answer."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from headwater.config import load_config
+from headwater.errors import HeadwaterError
+from headwater.log.operations import (
+    Ack,
+    Batch,
+    Configure,
+    DeleteGroup,
+    Extend,
+    Operation,
+    Pop,
+    Popped,
+    Retain,
+    Seek,
+    Transaction,
+)
+from headwater.model.cursor import Outcome
+from headwater.model.names import Offset
+from headwater.model.record import decode_payload
+from headwater.stores.open import open_store
+from tests.contracts.clock import FakeClock
+from tests.contracts.factories import FACTORIES, Factory
+from tests.contracts.log import Log, payloads, push
+from tests.contracts.pure_model import SECOND, PureLog, Refused
+
+QUEUE = "orders"
+STORES = 2
+
+Result = TypeVar("Result")
+
+which = st.integers(0, STORES - 1)
+partitions = st.sampled_from(["a", "b"])
+groups = st.sampled_from(["g", "h"])
+outcomes = st.sampled_from([outcome.value for outcome in Outcome])
+pushes = st.lists(
+    st.tuples(partitions, st.lists(st.sampled_from(["", "", "x", "y", "z"]), min_size=1, max_size=4)),
+    min_size=1,
+    max_size=3,
+)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Two stores at one place, which take turns, and the model."""
+
+    def __init__(self, factory: Factory) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = FakeClock()
+        self.model = PureLog()
+        self.batches: list[Batch] = []
+        self.pushed = 0
+        self.stack = AsyncExitStack()
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory())
+        self.address = self.wait(self.stack.enter_async_context(factory(Path(folder))))
+        self.logs = [self.wait(self.open()) for _ in range(STORES)]
+        self.configure(0, {"completed_retention_seconds": 0})
+
+    def wait(self, work: Awaitable[Result]) -> Result:
+        async def waited() -> Result:
+            return await work
+
+        return self.runner.run(waited())
+
+    async def open(self) -> Log:
+        store = open_store(self.address, load_config({}), self.clock)
+        await store.open()
+        return Log(store, self.clock)
+
+    def teardown(self) -> None:
+        for log in self.logs:
+            self.wait(log.store.close())
+        self.wait(self.stack.aclose())
+        self.runner.close()
+
+    @property
+    def now(self) -> int:
+        return self.clock.now()
+
+    def results(self, store: int, *operations: Operation) -> list[Any]:
+        return self.wait(self.logs[store].results(*operations))
+
+    def run_one(self, store: int, operation: Operation) -> Any:
+        (result,) = self.results(store, operation)
+        assert not isinstance(result, HeadwaterError), result
+        return result
+
+    # ── writing ──
+
+    @rule(store=which, chosen=pushes)
+    def push(self, store: int, chosen: list[tuple[str, list[str]]]) -> None:
+        operations, entries = self.make_pushes(chosen)
+        expected = self.model.push(entries, self.now)
+        results = self.results(store, *operations)
+        assert [result.offsets() for result in results] == expected
+
+    def make_pushes(self, chosen: list[tuple[str, list[str]]]) -> tuple[list[Operation], list[Any]]:
+        operations: list[Operation] = []
+        entries: list[Any] = []
+        for partition, ids in chosen:
+            numbers = list(range(self.pushed, self.pushed + len(ids)))
+            self.pushed += len(ids)
+            operations.append(push(*numbers, ids=ids, partition=partition))
+            entries.append((partition, list(zip(numbers, ids, strict=True))))
+        return operations, entries
+
+    @rule(
+        store=which,
+        options=st.fixed_dictionaries(
+            {},
+            optional={
+                "retry_limit": st.integers(0, 3),
+                "retry_delay_seconds": st.sampled_from([0, 1, 20]),
+                "lease_seconds": st.sampled_from([5, 300]),
+                "retention_seconds": st.sampled_from([0, 50]),
+                "completed_retention_seconds": st.sampled_from([0, 10]),
+                "deduplication_seconds": st.sampled_from([0, 10, 300]),
+            },
+        ),
+    )
+    def configure(self, store: int, options: dict[str, int]) -> None:
+        self.run_one(store, Configure(queue=QUEUE, options=options))
+        names = {
+            "retry_limit": "retry_limit",
+            "retry_delay_seconds": "retry_delay",
+            "lease_seconds": "lease",
+            "retention_seconds": "retention",
+            "completed_retention_seconds": "completed_retention",
+            "deduplication_seconds": "window",
+        }
+        for name, value in options.items():
+            setattr(self.model.options, names[name], value if name == "retry_limit" else value * SECOND)
+
+    @rule(store=which)
+    def retain(self, store: int) -> None:
+        assert self.run_one(store, Retain()).records == self.model.retain(self.now)
+
+    @rule(store=which)
+    def reap(self, store: int) -> None:
+        reaped = self.wait(self.logs[store].reap())
+        assert (reaped.leases, reaped.buried) == self.model_reap()
+
+    def model_reap(self) -> tuple[int, int]:
+        ended = buried = 0
+        for group, readers in self.model.readers.items():
+            for name, reader in readers.items():
+                if reader.lease is not None and reader.lease.until <= self.now:
+                    ended += 1
+                    buried += self.model.expire(group, name, self.now)
+        return ended, buried
+
+    # ── popping ──
+
+    @rule(store=which, group=groups, partition=partitions, batch=st.integers(1, 5), auto_ack=st.booleans())
+    def pop_partition(self, store: int, group: str, partition: str, batch: int, auto_ack: bool) -> None:
+        operation = Pop(queue=QUEUE, group=group, partition=partition, batch=batch, auto_ack=auto_ack)
+        popped: Popped = self.run_one(store, operation)
+        if partition not in self.model.meet(group):
+            assert popped.batches == []
+            return
+        expected = self.model.deliverable(group, partition, batch, self.now)
+        assert [list(found.offsets) for found in popped.batches] == ([expected] if expected else [])
+        for found in popped.batches:
+            self.check_batch(found, auto_ack)
+
+    @rule(store=which, group=groups, batch=st.integers(1, 5))
+    def pop_any_partition(self, store: int, group: str, batch: int) -> None:
+        """Which partition comes is the store's choice; that one comes, and what is in it, is not."""
+        self.reap(store)
+        popped: Popped = self.run_one(store, Pop(queue=QUEUE, group=group, batch=batch))
+        self.model.meet(group)
+        possible = {name: self.model.deliverable(group, name, batch, self.now) for name in self.model.lanes}
+        assert bool(popped.batches) == any(possible.values())
+        for found in popped.batches:
+            assert list(found.offsets) == possible[found.partition]
+            self.check_batch(found, auto_ack=False)
+
+    def check_batch(self, batch: Batch, auto_ack: bool) -> None:
+        reader = self.model.readers[batch.group][batch.partition]
+        lane = self.model.lanes[batch.partition]
+        offsets: list[int] = list(batch.offsets)
+        assert payloads(batch) == [lane.payload(offset) for offset in offsets]
+        token = reader.token + 1 if auto_ack else batch.token
+        assert token > reader.token
+        assert batch.lease_until == self.now + self.model.options.lease
+        told = self.model.lease(batch.group, batch.partition, offsets, token, batch.lease_until)
+        assert (batch.attempts, batch.lost) == told
+        if auto_ack:
+            done = dict.fromkeys(offsets, "completed")
+            self.model.settle(batch.group, batch.partition, token, done, self.now)
+        else:
+            self.batches = [*self.batches, batch][-6:]
+
+    # ── reports: on any of the last batches, so that late and double ones are tried too ──
+
+    def choose(self, data: st.DataObject) -> Batch:
+        return data.draw(st.sampled_from(self.batches), label="batch")
+
+    @precondition(lambda self: self.batches)
+    @rule(store=which, data=st.data())
+    def ack_whole(self, store: int, data: st.DataObject) -> None:
+        batch = self.choose(data)
+        explicit = data.draw(st.booleans(), label="with offsets")
+        offsets = list(batch.offsets) if explicit else []
+        operation = Ack(partition_id=batch.partition_id, group=batch.group, token=batch.token, offsets=offsets)
+        self.check_report(store, operation, batch, dict.fromkeys(offsets, "completed") if explicit else None)
+
+    @precondition(lambda self: self.batches)
+    @rule(store=which, data=st.data())
+    def report(self, store: int, data: st.DataObject) -> None:
+        batch = self.choose(data)
+        said = data.draw(
+            st.dictionaries(st.sampled_from([*batch.offsets, batch.offsets[-1] + 1]), outcomes, min_size=1),
+            label="outcomes",
+        )
+        self.check_report(store, ack_of(batch, said), batch, said)
+
+    @precondition(lambda self: self.batches)
+    @rule(store=which, data=st.data(), outcome=outcomes)
+    def report_all_the_same(self, store: int, data: st.DataObject, outcome: str) -> None:
+        batch = self.choose(data)
+        said = dict.fromkeys([int(offset) for offset in batch.offsets], outcome)
+        self.check_report(store, ack_of(batch, said), batch, said)
+
+    def check_report(self, store: int, operation: Ack, batch: Batch, said: dict[int, str] | None) -> None:
+        expected = self.expect(lambda: self.model_settle(batch, said))
+        (result,) = self.results(store, operation)
+        assert expected == (result.code if isinstance(result, HeadwaterError) else seen_in(result))
+
+    def model_settle(self, batch: Batch, said: dict[int, str] | None) -> Any:
+        if said is None:
+            lease = self.model.held(batch.group, batch.partition, batch.token, self.now).lease
+            said = dict.fromkeys(sorted(lease.left) if lease else [], "completed")
+        ended, buried = self.model.settle(batch.group, batch.partition, batch.token, said, self.now)
+        return ended, sorted(buried)
+
+    @staticmethod
+    def expect(work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except Refused as refused:
+            return refused.args[0]
+
+    @precondition(lambda self: self.batches)
+    @rule(store=which, data=st.data(), seconds=st.sampled_from([1, 60, 1_000]))
+    def extend(self, store: int, data: st.DataObject, seconds: int) -> None:
+        batch = self.choose(data)
+        until = self.now + seconds * SECOND
+        expected = self.expect(lambda: self.model.extend(batch.group, batch.partition, batch.token, until, self.now))
+        about = Extend(partition_id=batch.partition_id, group=batch.group, token=batch.token, seconds=seconds)
+        (result,) = self.results(store, about)
+        assert expected == (result.code if isinstance(result, HeadwaterError) else None)
+
+    @precondition(lambda self: self.batches)
+    @rule(store=which, data=st.data(), chosen=pushes)
+    def ack_and_push_together(self, store: int, data: st.DataObject, chosen: list[tuple[str, list[str]]]) -> None:
+        batch = self.choose(data)
+        operations, entries = self.make_pushes(chosen)
+        expected = self.expect(lambda: self.model_settle(batch, None))
+        (result,) = self.results(store, Transaction(operations=[ack_of(batch, None), *operations]))
+        if isinstance(result, HeadwaterError):
+            assert expected == result.code
+            return
+        assert expected == seen_in(result.results[0])
+        pushed = [offsets for entry in entries for offsets in self.model.push([entry], self.now)]
+        assert [answer.offsets() for answer in result.results[1:]] == pushed
+
+    # ── moving ──
+
+    @precondition(lambda self: self.model.lanes)
+    @rule(store=which, group=groups, data=st.data())
+    def seek(self, store: int, group: str, data: st.DataObject) -> None:
+        partition = data.draw(st.sampled_from(sorted(self.model.lanes)), label="partition")
+        lane = self.model.lanes[partition]
+        to = data.draw(st.one_of(st.sampled_from(["beginning", "end"]), st.integers(0, lane.end + 1)), label="to")
+        about = {"queue": QUEUE, "group": group, "partition": partition}
+        if isinstance(to, int):
+            self.run_one(store, Seek(**about, offset=Offset(to)))
+            position = min(max(to, lane.start), lane.end)
+        else:
+            self.run_one(store, Seek(**about, to=to))
+            position = lane.end if to == "end" else lane.start
+        self.model.meet(group)
+        self.model.seek(group, partition, position, self.now)
+
+    @rule(store=which, group=groups)
+    def delete_group(self, store: int, group: str) -> None:
+        deleted = self.run_one(store, DeleteGroup(group=group, queue=QUEUE))
+        assert deleted.count == (self.model.readers.pop(group, None) is not None)
+        self.model.lost.pop(group, None)
+        self.batches = [batch for batch in self.batches if batch.group != group]
+
+    @rule(seconds=st.sampled_from([0.5, 1, 5, 20, 60, 301]))
+    def let_time_pass(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(store=which)
+    def reopen(self, store: int) -> None:
+        self.wait(self.logs[store].store.close())
+        self.logs[store] = self.wait(self.open())
+
+    # ── what both must show ──
+
+    @invariant()
+    def the_log_is_the_same(self) -> None:
+        segments = self.wait(self.logs[0].read())
+        lsns = [segment.lsn for segment in segments]
+        assert lsns == sorted(set(lsns))
+        for name, lane in self.model.lanes.items():
+            kept = [(s.first_offset, payloads(s)) for s in segments if s.lane.partition == name]
+            assert kept == [(s.first, [payload for payload, _ in s.entries]) for s in lane.segments]
+
+    @invariant()
+    def the_groups_are_the_same(self) -> None:
+        found = {status.group: status for status in self.wait(self.logs[1].store.groups("main", QUEUE))}
+        assert found.keys() == self.model.readers.keys()
+        for group, status in found.items():
+            assert (status.lag, status.lost) == (self.model.lag(group), self.model.lost[group])
+
+    @invariant()
+    def the_dead_letters_are_the_same(self) -> None:
+        letters = self.wait(self.logs[0].dead_letters())
+        assert [(letter.group, letter.partition, letter.offset) for letter in letters] == self.model.buried
+        assert all(decode_payload(letter.record.data) < self.pushed for letter in letters)
+
+
+def ack_of(batch: Batch, said: dict[int, str] | None) -> Ack:
+    by_offset: dict[int | str, Outcome] | None = None
+    if said is not None:
+        by_offset = {offset: Outcome(outcome) for offset, outcome in said.items()}
+    return Ack(partition_id=batch.partition_id, group=batch.group, token=batch.token, outcomes=by_offset)
+
+
+def seen_in(acked: Any) -> tuple[bool, list[int]]:
+    return acked.lease_ended, sorted(acked.buried)
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_store_agrees_with_the_model(name: str) -> None:
+    current = settings.default
+    assert current is not None
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        lambda: StoreMachine(FACTORIES[name]),
+        settings=settings(current, max_examples=max(current.max_examples * 2 // 5, 1)),
+    )
