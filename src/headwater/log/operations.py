@@ -13,6 +13,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError
 from headwater.model.cursor import Outcome
+from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
@@ -294,6 +295,7 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
     partition_id: PartitionId
     first_offset: Offset
     count: int
+    lane: Lane
 
 
 class Commit(msgspec.Struct, frozen=True):

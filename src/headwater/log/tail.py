@@ -79,8 +79,17 @@ class Tail:
         return Found.NEWS
 
     def _look(self) -> None:
+        """Ask what is new: on the spot where the store can tell at once, otherwise in a task."""
         if self._looking is not None:
             self._look_again = True
+            return
+        try:
+            while (touched := self._store.touched_now(self.position, LOOK_LIMIT)) is not None:
+                self._looked(touched)
+                if len(touched) < LOOK_LIMIT:
+                    return
+        except Exception:
+            log.exception("the tail could not read the log; it tries again at the next wake-up")
             return
         self._looking = asyncio.get_running_loop().create_task(self._read_new(), name="headwater-tail")
 
@@ -89,17 +98,20 @@ class Tail:
         try:
             while not self._closed:
                 self._look_again = False
-                self.looks += 1
                 touched = await self._store.touched(self.position, LOOK_LIMIT)
-                if touched:
-                    self.useful_looks += 1
-                    self._tell(touched)
+                self._looked(touched)
                 if not self._look_again and len(touched) < LOOK_LIMIT:
                     return
         except Exception:
             log.exception("the tail could not read the log; it tries again at the next wake-up")
         finally:
             self._looking = None
+
+    def _looked(self, touched: Sequence[Touch]) -> None:
+        self.looks += 1
+        if touched:
+            self.useful_looks += 1
+            self._tell(touched)
 
     def _tell(self, touched: Sequence[Touch]) -> None:
         fresh = [touch for touch in touched if touch.lsn > self.position]

@@ -17,8 +17,9 @@ from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
+from headwater.model.lane import Lane
 from headwater.services.messages import ack_of
-from headwater.stores.contract import Lane, Store
+from headwater.stores.contract import Store
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,8 @@ class Intentions:
         """New segments: serve the keys that could want them."""
         self._happened += 1
         if self.count:
-            self._start(self._wake_touched(list(touches)))
+            for lane in {touch.partition_id: touch.lane for touch in touches}.values():
+                self._wake_lane(lane)
 
     def released(self, database: str, queue: str) -> None:
         """A lease of this process ended with records left behind it."""
@@ -165,14 +167,6 @@ class Intentions:
             line = self._lines.get(key)
             if line is not None and (not key.queue or (key.database, key.queue, key.group) in ready):
                 self._serve(key, line)
-
-    async def _wake_touched(self, touches: list[Touch]) -> None:
-        seen: set[tuple[str, str, str]] = set()
-        for partition_id in {touch.partition_id for touch in touches}:
-            lane = await self._store.lane(partition_id)
-            if lane is not None and (lane.database, lane.queue, lane.partition) not in seen:
-                seen.add((lane.database, lane.queue, lane.partition))
-                self._wake_lane(lane)
 
     def _wake_lane(self, lane: Lane) -> None:
         for key in list(self._by_queue.get((lane.database, lane.queue), ())):

@@ -13,6 +13,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
@@ -27,16 +28,6 @@ class Traits(msgspec.Struct, frozen=True):
     several_machines: bool
     durable_by: str
     wal_path: str | None = None
-
-
-class Lane(msgspec.Struct, frozen=True, gc=False):
-    """The address of a partition: where a touched segment belongs."""
-
-    database: str
-    queue: str
-    namespace: str
-    task: str
-    partition: str
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
@@ -142,6 +133,10 @@ class Store(Protocol):
 
     async def last_lsn(self) -> Lsn:
         """The LSN of the newest segment."""
+        ...
+
+    def touched_now(self, after: Lsn, limit: int) -> list[Touch] | None:
+        """Like `touched`, if that needs no waiting; None when it would have to wait."""
         ...
 
     async def touched(self, after: Lsn, limit: int) -> list[Touch]:

@@ -15,11 +15,12 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import QueueMissing
+from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import decode_options
 from headwater.model.record import split_records
 from headwater.stores.codec import Codec
-from headwater.stores.contract import DeadLetter, GroupStatus, Lane, QueueStatus, Segment, TraceEvent
+from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, Segment, TraceEvent
 from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.segments import open_body, read_last_lsn

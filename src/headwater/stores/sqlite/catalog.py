@@ -11,6 +11,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup, DeleteQueue
+from headwater.model.lane import Lane
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
 from headwater.model.queue import QueueOptions, decode_options, encode_options, merge_options
 from headwater.stores.codec import Codec
@@ -39,6 +40,7 @@ class Partition(msgspec.Struct, frozen=True):
     id: PartitionId
     queue: Queue
     name: str
+    lane: Lane
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -155,7 +157,7 @@ class Catalog:
             row = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
             if row is None:
                 return None
-            partition = self._remember(Partition(PartitionId(row[0]), queue, name))
+            partition = self._remember(PartitionId(row[0]), queue, name)
         return partition
 
     def make_partition(self, queue: Queue, name: str, now: Timestamp) -> Partition:
@@ -165,7 +167,7 @@ class Catalog:
             self._connection.execute(sql.add_partition, (queue.id, name, now))
             self.generation += 1
             (number, _) = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
-            partition = self._remember(Partition(PartitionId(number), queue, name))
+            partition = self._remember(PartitionId(number), queue, name)
         return partition
 
     def partition_by_id(self, number: PartitionId) -> Partition | None:
@@ -175,7 +177,7 @@ class Catalog:
             row = self._connection.execute(sql.find_partition_by_id, (number,)).fetchone()
             if row is None:
                 return None
-            partition = self._remember(Partition(number, self.queue_by_id(QueueId(row[0])), row[1]))
+            partition = self._remember(number, self.queue_by_id(QueueId(row[0])), row[1])
         return partition
 
     def queue_by_id(self, number: QueueId) -> Queue:
@@ -222,7 +224,9 @@ class Catalog:
         for (number,) in self._connection.execute(sql.find_groups_named, (database, name, queue)):
             yield int(number)
 
-    def _remember(self, partition: Partition) -> Partition:
+    def _remember(self, number: PartitionId, queue: Queue, name: str) -> Partition:
+        lane = Lane(queue.database, queue.name, queue.namespace, queue.task, name)
+        partition = Partition(number, queue, name, lane)
         self._partitions[partition.queue.id, partition.name] = partition
         self._partitions_by_id[partition.id] = partition
         return partition

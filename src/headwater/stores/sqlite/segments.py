@@ -27,6 +27,10 @@ SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
 
 
+# LSN, partition, first offset, count.
+SegmentRow = tuple[Lsn, PartitionId, Offset, int]
+
+
 class Stretch(msgspec.Struct, frozen=True, gc=False):
     """A segment without its records."""
 
@@ -64,21 +68,21 @@ class Segments:
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
 
-    def catch_up(self, newest: Lsn) -> list[Touch]:
+    def catch_up(self, newest: Lsn) -> list[SegmentRow]:
         """Take in what other connections have appended, and that they may have caught up with anything."""
         self._no_idle.clear()
         known, self.last_lsn = self.last_lsn, newest
         if not known or known == newest:
             return []
-        found = [Touch(*row) for row in self._connection.execute(sql.segments_since, (known,))]
+        found: list[SegmentRow] = self._connection.execute(sql.segments_since, (known,)).fetchall()
         if len(found) != newest - known:
             # Some were added and dropped again since our last look: their places are known to the partitions only.
             self._ends.clear()
-        for touch in found:
-            self._ends[touch.partition_id] = touch.first_offset + touch.count
-            self.last_lsn = max(self.last_lsn, touch.lsn)
+        for lsn, partition_id, first_offset, count in found:
+            self._ends[partition_id] = first_offset + count
+            self.last_lsn = max(self.last_lsn, lsn)
             if self._recent_from is not None:
-                self._remember_ids(touch.partition_id, touch.lsn)
+                self._remember_ids(partition_id, lsn)
         return found
 
     def forget_ends(self) -> None:
@@ -128,7 +132,7 @@ class Segments:
         self._connection.execute(sql.add_segment, row)
         self.last_lsn = lsn
         self._ends[partition.id] = first + count
-        self.touched.append(Touch(lsn, partition.id, first, count))
+        self.touched.append(Touch(lsn, partition.id, first, count, partition.lane))
 
     # ── duplicates ──
 

@@ -20,9 +20,10 @@ from headwater.clock import Clock, SystemClock, Timestamp
 from headwater.config import Config
 from headwater.errors import Closed, StoreBusy
 from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.lane import Lane
 from headwater.model.names import Lsn, PartitionId
 from headwater.stores.codec import Codec
-from headwater.stores.contract import DeadLetter, GroupStatus, Lane, QueueStatus, Segment, TraceEvent, Traits
+from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, Segment, TraceEvent, Traits
 from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
@@ -223,7 +224,11 @@ class SqliteStore:
         return await self._answers.ask(self._answers.last_lsn)
 
     async def touched(self, after: Lsn, limit: int) -> list[Touch]:
-        """The segments after `after`. Asked on the loop: it is one small query, and somebody waits for the answer.
+        """The segments after `after`, in LSN order."""
+        return self.touched_now(after, limit)
+
+    def touched_now(self, after: Lsn, limit: int) -> list[Touch]:
+        """Asked on the loop: it is one small query, and somebody waits for the answer.
 
         The writer catches up with it: whoever is woken now pops next, and finds that done.
         """
@@ -233,16 +238,13 @@ class SqliteStore:
             self._data_version()  # Only a read makes the pager look whether its version is still the newest.
             found = self._writer.catch_up()
             if after < known or not known or len(found) > limit:
-                found = [Touch(*row) for row in self._connection.execute(sql.touched, (after, limit))]
+                found = self._writer.touched(after, limit)
         return [touch for touch in found if touch.lsn > after]
 
     async def lane(self, partition_id: PartitionId) -> Lane | None:
         """The address of a partition."""
         partition = self._writer.catalog.partition_by_id(partition_id)
-        if partition is None:
-            return None
-        queue = partition.queue
-        return Lane(queue.database, queue.name, queue.namespace, queue.task, partition.name)
+        return None if partition is None else partition.lane
 
     # ── questions ──
 

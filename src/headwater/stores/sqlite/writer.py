@@ -7,7 +7,7 @@ consumer's ack and its next pop share a commit. An operation decides before it w
 trace and costs no savepoint; only a transaction of several operations has one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
@@ -49,7 +49,7 @@ from headwater.stores.sqlite.dead_letters import DeadLetters
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
-from headwater.stores.sqlite.segments import Segments
+from headwater.stores.sqlite.segments import SegmentRow, Segments
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -136,7 +136,20 @@ class Writer:
         self._waiting.clear()
         names, newest, partition = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
-        return self.segments.catch_up(Lsn(newest))
+        return self._touches(self.segments.catch_up(Lsn(newest)))
+
+    def touched(self, after: Lsn, limit: int) -> list[Touch]:
+        """The segments after `after`, in LSN order."""
+        return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
+
+    def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
+        """Segments with their addresses; those of partitions that are gone are left out."""
+        found = []
+        for row in rows:
+            partition = self.catalog.partition_by_id(row[1])
+            if partition is not None:
+                found.append(Touch(*row, partition.lane))
+        return found
 
     def committed(self) -> None:
         """Our own commit raised the version too."""
