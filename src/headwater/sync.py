@@ -155,7 +155,7 @@ class Headwater(Database):
 
 
 def open(store: str = "headwater.db", **settings: Any) -> Headwater:
-    """A Headwater over the store at `store`, ready to use from any thread; the settings are those of `headwater.open`."""
+    """A Headwater over the store at `store`, for use from any thread; settings are those of `headwater.open`."""
     inner = app.open_headwater(store, **settings)
     bridge = Bridge()
     try:

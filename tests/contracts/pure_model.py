@@ -52,9 +52,9 @@ class Lane:
 
     def find(self, identity: str, since: int) -> int | None:
         for segment in reversed(self.segments):
-            for offset, (_, name) in enumerate(segment.entries, segment.first):
-                if name == identity and segment.written_at >= since:
-                    return offset
+            places = [offset for offset, (_, name) in enumerate(segment.entries, segment.first) if name == identity]
+            if places and segment.written_at >= since:
+                return places[-1]
         return None
 
 

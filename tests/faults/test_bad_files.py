@@ -65,13 +65,14 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 
 def check_refused(path: Path, *kinds: type[StoreError], **options: Any) -> StoreError:
-    """Opening fails with one of these errors, twice the same, and changes nothing in the folder."""
+    """Opening fails with one of these errors, twice the same, and changes nothing that was in the folder."""
     before = fingerprint(path.parent)
     with pytest.raises(kinds) as refused:
         asyncio.run(open_and_close(path, **options))
     with pytest.raises(type(refused.value)):
         asyncio.run(open_and_close(path, **options))
-    assert fingerprint(path.parent) == before
+    after = fingerprint(path.parent)
+    assert {name: after.get(name) for name in before} == before
     assert isinstance(refused.value, kinds)
     return refused.value
 
@@ -127,6 +128,12 @@ def test_a_database_with_other_tables_and_a_log_of_its_own_is_left_alone(tmp_pat
     check_refused(tmp_path / "store.db", StoreForeign)
 
 
+def test_a_refusal_leaves_no_files_of_its_own_behind(tmp_path: Path) -> None:
+    make_foreign(tmp_path / "store.db", "PRAGMA journal_mode = WAL", *OTHER_TABLES)
+    check_refused(tmp_path / "store.db", StoreForeign)
+    assert [path.name for path in tmp_path.iterdir()] == ["store.db"]
+
+
 def test_a_database_whose_tables_only_begin_like_ours_is_left_alone(tmp_path: Path) -> None:
     make_foreign(tmp_path / "store.db", "CREATE TABLE hw_devices (id INTEGER PRIMARY KEY)", *OTHER_TABLES)
     check_refused(tmp_path / "store.db", StoreForeign)
@@ -164,7 +171,7 @@ def test_what_is_no_ordinary_file_is_no_store(tmp_path: Path, name: str) -> None
         os.mkfifo(path)
     else:
         path.symlink_to("/dev/null")
-    check_refused(path, StoreForeign)
+    check_refused(path, StoreForeign, StoreFailed)
 
 
 def test_a_store_is_not_made_where_there_is_no_folder(tmp_path: Path) -> None:
@@ -211,21 +218,30 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, stocked: Path, kept:
     check_refused(path, StoreDamaged)
 
 
-def find_bodies(path: Path) -> list[tuple[int, int, bytes]]:
-    """The places of segment bodies in the file: offset, LSN and content."""
-    connection = apsw.Connection(str(path))
-    rows = list(connection.execute("SELECT lsn, records FROM hw_segments ORDER BY lsn"))
-    connection.close()
-    content = path.read_bytes()
-    return [(content.find(body), lsn, body) for lsn, body in rows if content.find(body) > 0]
-
-
 def flip(path: Path, place: int, bit: int) -> None:
     with open(path, "r+b") as file:
         file.seek(place)
         (byte,) = file.read(1)
         file.seek(place)
         file.write(bytes([byte ^ (1 << bit)]))
+
+
+def read_body(path: Path, lsn: int) -> bytes:
+    connection = apsw.Connection(str(path))
+    (body,) = connection.execute("SELECT records FROM hw_segments WHERE lsn = ?", (lsn,)).fetchone() or (b"",)
+    connection.close()
+    return bytes(body)
+
+
+def damage_segment(path: Path, lsn: int) -> None:
+    """Flip a bit in the middle of a segment's body. Old pages may hold copies of it: the living one is meant."""
+    body, content, place = read_body(path, lsn), path.read_bytes(), -1
+    while (place := content.find(body, place + 1)) > 0:
+        flip(path, place + len(body) // 2, 3)
+        if read_body(path, lsn) != body:
+            return
+        flip(path, place + len(body) // 2, 3)
+    raise AssertionError(f"segment {lsn} is not in the file in one piece")
 
 
 async def pop_everything(hw: headwater.Headwater, queue: str) -> tuple[list[headwater.Message], list[str]]:
@@ -249,12 +265,11 @@ async def test_a_flipped_bit_in_a_record_is_told_and_the_other_partitions_are_se
 ) -> None:
     path = tmp_path / "store.db"
     shutil.copy(stocked, path)
-    place, _, body = find_bodies(path)[4]
-    flip(path, place + len(body) // 2, 3)
+    damage_segment(path, 5)
     async with open_at(path) as hw:
         found, refused = await pop_everything(hw, "orders")
     assert refused == ["store_damaged"]
-    assert {message.partition for message in found} == {"p0", "p1", "p2"}
+    assert {message.partition for message in found} >= {"p0", "p2"}
     assert all(message.payload["filling"] == f"{message.payload['number']:04d}" * 50 for message in found)
     assert len(found) < RECORDS
 
@@ -262,8 +277,7 @@ async def test_a_flipped_bit_in_a_record_is_told_and_the_other_partitions_are_se
 async def test_a_damaged_record_fails_no_neighbour_in_the_same_commit(tmp_path: Path, stocked: Path) -> None:
     path = tmp_path / "store.db"
     shutil.copy(stocked, path)
-    place, _, body = find_bodies(path)[4]
-    flip(path, place + len(body) // 2, 3)
+    damage_segment(path, 5)
     async with open_at(path) as hw:
         orders, mails = hw.queue("orders"), hw.queue("mails")
         known = orders.push({"again": True}, partition="p1", transaction_id="id-4")
@@ -286,8 +300,7 @@ async def test_a_damaged_record_does_not_bury_its_forerunner_again_and_again(tmp
         for number in range(3):
             await orders.push({"number": number, "filling": "x" * 100})
         assert len(await orders.pop()) == 1
-    place, _, body = find_bodies(path)[1]
-    flip(path, place + len(body) // 2, 3)
+    damage_segment(path, 2)
     async with open_at(path, clock=clock) as hw:
         orders = hw.queue("orders")
         for _ in range(3):

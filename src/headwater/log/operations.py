@@ -250,7 +250,7 @@ class Transacted(msgspec.Struct, frozen=True):
     results: list[Any]
 
 
-# ── chores: what housekeeping asks of the log, in bites, so that nobody waits long ─────────────────────────────────────
+# ── chores: what housekeeping asks of the log, in bites, so that nobody waits long ────────────────────────────────────
 
 
 class Retain(Operation, frozen=True, kw_only=True):

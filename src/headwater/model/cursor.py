@@ -1,4 +1,4 @@
-"""A group's position in one partition, and the rules of its lease. Every store keeps cursors; none has rules of its own.
+"""A group's position in one partition, and the rules of its lease. Every store keeps cursors; none has its own rules.
 
     idle ──push──► ready ──pop──► leased ──all settled──► idle or ready
                      ▲              │ some failed, released, or the lease ran out
@@ -65,7 +65,7 @@ def deliverable(cursor: Cursor, batch: int) -> tuple[int, int | None]:
 def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cursor:
     """The cursor with a fresh lease up to `leased_to`.
 
-    The token is taken from the clock when that is ahead: it still rises when the counter went back with a lost disk cache.
+    The token is taken from the clock when that is ahead: it rises even if a lost disk cache took the counter back.
     When only a part of what was delivered before is leased, one count no longer holds for all: from here on one by one.
     """
     until = now + int(lease_seconds * SECOND)

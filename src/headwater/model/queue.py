@@ -11,7 +11,7 @@ YEARS_10 = 3_650 * DAY
 
 
 class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How one queue behaves. A zero time or size means "no limit" where a limit is meant, "at once" where a delay is."""
+    """How one queue behaves. A zero means "no limit" where a limit is meant, "at once" where a delay is."""
 
     lease_seconds: float = 300.0
     """How long a consumer may work on a batch before others get it."""

@@ -97,8 +97,8 @@ class Intentions:
     async def wait(self, operation: Pop, seconds: float, empty: tuple[int, Popped] | None = None) -> Popped:
         """What the pop gets, as soon as there is something; nothing when the time is over.
 
-        `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is no
-        need to ask again before waiting.
+        `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is
+        no need to ask again before waiting.
         """
         if self.count >= self._waiters_max:
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")

@@ -174,7 +174,7 @@ class Queue:
         group: str = GROUP_DEFAULT,
         partition: str = "",
     ) -> int:
-        """Move a group to "beginning", "end", a time, or an offset of one partition; how many partitions it moved in."""
+        """Move a group to "beginning", "end", a time, or an offset of one partition; how many it moved in."""
         check_name("group", group)
         operation = Seek(database=self.database, queue=self.name, group=group, partition=partition)
         if isinstance(to, datetime):

@@ -100,7 +100,7 @@ class Queues:
             raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
 
     async def report(self, messages: Iterable[Message], outcome: Outcome, error: str = "") -> None:
-        """Say the same of some messages. Every lease is reported on; the first one that is lost is raised at the end."""
+        """Say the same of some messages. Every lease is reported on; the first that is lost is raised at the end."""
         batches: dict[int, list[Message]] = {}
         for message in messages:
             batches.setdefault(id(message.batch), []).append(message)

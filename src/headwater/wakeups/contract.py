@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Found(Enum):
-    """What a look at the store found: something new of others, only our own commit, or nothing that explains the call."""
+    """What a look at the store found: something new of others, only our own commit, or nothing that explains it."""
 
     NEWS = "news"
     OWN = "own"

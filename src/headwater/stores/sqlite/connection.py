@@ -165,10 +165,10 @@ def set_journal(connection: apsw.Connection, *, wal_bytes_max: int) -> None:
 
 
 def allocate_log(connection: Connection, wal: str) -> None:
-    """Give the write-ahead log its first megabytes: a sync that must grow the file costs several times one that need not.
+    """Give the write-ahead log its first megabytes: a sync that must grow the file costs several times as much.
 
-    Zeros behind the log's end are no frames to SQLite. The write lock is held, so nobody writes there meanwhile; the log
-    itself carries no locks, so it may be opened and closed.
+    Zeros behind the log's end are no frames to SQLite. The write lock is held, so nobody writes there meanwhile; the
+    log itself carries no locks, so it may be opened and closed.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

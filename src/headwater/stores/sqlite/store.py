@@ -41,9 +41,6 @@ from headwater.stores.sqlite.connection import (
 from headwater.stores.sqlite.migrate import migrate
 from headwater.stores.sqlite.turnstile import Turnstile
 from headwater.stores.sqlite.writer import Writer
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
 
 BUSY_SLEEP_SECONDS = 0.001
 BUSY_SLEEP_SECONDS_MAX = 0.05

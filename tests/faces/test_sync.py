@@ -1,0 +1,120 @@
+"""The sync face is the async one over a bridge: same verbs, same outcomes, from plain threads."""
+
+import inspect
+import threading
+from pathlib import Path
+
+import pytest
+
+import headwater
+import headwater.sync
+from headwater.errors import Closed, StoreMissing
+from tests.waiting import expect_soon
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "headwater.db")
+
+
+def fail_in_the_body(queue: headwater.sync.Queue) -> None:
+    for _ in queue.consume(group="g"):
+        raise ValueError("no")
+
+
+def fail_in_the_block(queue: headwater.sync.Queue) -> None:
+    with queue.consume(group="g") as messages:
+        for _ in messages:
+            raise ValueError("unreadable")
+
+
+def test_a_message_goes_through_without_async(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        orders = hw.queue("orders")
+        assert orders.push({"id": 7}).offset == 0
+        [message] = orders.pop(group="billing")
+        assert message.payload == {"id": 7}
+        orders.ack(message)
+        assert orders.pop(group="billing") == []
+
+
+def test_every_verb_of_a_queue_is_there() -> None:
+    verbs = {name for name, value in vars(headwater.Queue).items() if not name.startswith("_") and callable(value)}
+    verbs.remove("pop_operation")
+    assert verbs <= set(dir(headwater.sync.Queue))
+    for name in verbs:
+        assert not inspect.iscoroutinefunction(getattr(headwater.sync.Queue, name))
+
+
+def test_leaving_the_loop_acks_the_current_message(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        queue = hw.queue("orders")
+        queue.push_many([1, 2, 3])
+        for message in queue.consume(group="g"):
+            if message.payload == 2:
+                break
+        expect_soon(lambda: [status.lag for status in queue.groups()] == [1])
+
+
+def test_an_exception_in_the_body_fails_the_message(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        queue = hw.queue("orders")
+        queue.configure(retry_limit=0)
+        queue.push(1)
+        with pytest.raises(ValueError, match="no"):
+            fail_in_the_body(queue)
+        expect_soon(lambda: len(queue.dead_letters()) == 1)
+
+
+def test_a_block_around_the_loop_carries_the_error_into_the_dead_letter(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        queue = hw.queue("orders")
+        queue.configure(retry_limit=0)
+        queue.push(1)
+        with pytest.raises(ValueError, match="unreadable"):
+            fail_in_the_block(queue)
+        assert [letter.error for letter in queue.dead_letters()] == ["ValueError: unreadable"]
+
+
+def test_threads_share_one_headwater(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        queue = hw.queue("orders")
+        threads = [threading.Thread(target=queue.push, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        messages = queue.pop(group="g", batch=100)
+        assert sorted(message.payload for message in messages) == list(range(16))
+
+
+def test_a_transaction_takes_effect_together(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        hw.queue("orders").push(1)
+        messages = hw.queue("orders").pop(group="g")
+        with hw.transaction() as together:
+            together.ack(messages)
+            together.push("invoices", 1)
+        with pytest.raises(ZeroDivisionError), hw.transaction() as dropped:
+            dropped.push("invoices", 1 // 0)
+        assert [status.records for status in hw.queues()] == [1, 1]
+
+
+def test_another_database_is_apart(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        hw.database("tenant").queue("orders").push(1)
+        assert hw.queues() == []
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_thread(path: str) -> None:
+    before = threading.active_count()
+    with pytest.raises(StoreMissing):
+        headwater.sync.open(path, create=False)
+    assert threading.active_count() == before
+
+
+def test_a_closed_headwater_says_so(path: str) -> None:
+    hw = headwater.sync.open(path)
+    hw.close()
+    with pytest.raises(Closed):
+        hw.queue("orders").push(1)

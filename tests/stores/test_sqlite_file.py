@@ -1,0 +1,121 @@
+"""What somebody sees who looks at the SQLite file itself."""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+import headwater
+from headwater.errors import StoreNewer
+from headwater.stores.sqlite.migrate import migrations
+from headwater.stores.sqlite.store import SqliteStore
+from headwater.stores.statements import load_statements
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "headwater.db")
+
+
+def names(connection: apsw.Connection, kind: str) -> set[str]:
+    rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = ?", (kind,))
+    return {str(row[0]) for row in rows}
+
+
+async def test_every_file_belongs_to_its_owner_alone(path: str) -> None:
+    async with headwater.open(path) as hw:
+        await hw.queue("orders").push(1)
+        for suffix in ("", "-wal", "-shm", "-turn"):
+            assert stat.S_IMODE(os.stat(path + suffix).st_mode) == 0o600, suffix
+
+
+async def test_every_statement_can_be_prepared(path: str) -> None:
+    async with headwater.open(path):
+        pass
+    connection = apsw.Connection(path)
+    sql = load_statements("headwater.stores.sqlite")
+    for name in sql.names():
+        text = getattr(sql, name)
+        numbered = [int(found) for found in re.findall(r"\?(\d+)", text)]
+        values = [None] * (max(numbered) if numbered else text.count("?"))
+        assert connection.execute(f"EXPLAIN {text}", values).fetchall(), name
+    connection.close()
+
+
+async def test_every_migration_counts_up_by_one() -> None:
+    assert [number for number, _, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_a_newer_file_is_refused_naming_both_versions(path: str) -> None:
+    async with headwater.open(path):
+        pass
+    connection = apsw.Connection(path)
+    connection.execute("UPDATE hw_meta SET value = 99 WHERE key = 'schema_version'")
+    connection.close()
+    with pytest.raises(StoreNewer, match=f"version 99.*up to {len(migrations())}"):
+        await SqliteStore(path).open()
+
+
+async def test_rooms_are_shown_as_the_tables_people_know(path: str) -> None:
+    """S0-1, S0-5: the documents' own queries run in any SQLite tool."""
+    async with headwater.open(path) as hw:
+        canvases = hw.queue("canvases")
+        await canvases.configure(namespace="rooms", compress_bytes_min=0)
+        for number in (1, 2):
+            await canvases.push({"x": number}, partition="canvas-1", type="cursor", ttl_seconds=60)
+        await canvases.push({"type": "object-create"}, partition="canvas-2", ttl_seconds=60)
+        await hw.queue("elsewhere").push({"x": 9}, type="cursor")
+        await canvases.ack(await canvases.pop(group="server-a", partition="canvas-1", batch=2))
+    connection = apsw.Connection(path)
+    assert {"message_queue", "canvas_watermarks"} <= names(connection, "view")
+    query = "SELECT id, message_type, payload FROM message_queue WHERE canvas_id = ? AND id > ? ORDER BY id LIMIT 100"
+    found = connection.execute(query, ("canvas-1", 0)).fetchall()
+    assert [row[1:] for row in found] == [("cursor", '{"x":1}'), ("cursor", '{"x":2}')]
+    assert connection.execute(query, ("canvas-1", found[0][0])).fetchall() == found[1:]
+    assert [row[1] for row in connection.execute(query, ("canvas-2", 0))] == ["object-create"]
+    times = connection.execute("SELECT created_at < expires_at FROM message_queue").fetchall()
+    assert times == [(1,)] * 3
+    marks = "SELECT last_processed_id FROM canvas_watermarks WHERE canvas_id = ? AND server_instance_id = ?"
+    assert connection.execute(marks, ("canvas-1", "server-a")).fetchall() == [(2,)]
+    connection.close()
+
+
+async def test_views_leave_out_what_is_compressed_or_encrypted(path: str) -> None:
+    async with headwater.open(path, encryption_key="ab" * 32) as hw:
+        secret = hw.queue("secret")
+        await secret.configure(namespace="rooms", encrypted=True)
+        await secret.push({"card": "4000 1234"}, partition="canvas-1")
+        packed = hw.queue("packed")
+        await packed.configure(namespace="rooms", compress_bytes_min=1)
+        await packed.push("x" * 1_000, partition="canvas-2")
+    connection = apsw.Connection(path)
+    assert connection.execute("SELECT * FROM message_queue").fetchall() == []
+    connection.close()
+    assert b"4000 1234" not in Path(path).read_bytes()
+
+
+async def test_a_plain_segment_can_be_read_by_any_tool(path: str) -> None:
+    async with headwater.open(path) as hw:
+        await hw.queue("orders").push_many([{"id": 1}, {"id": 2}])
+    connection = apsw.Connection(path)
+    query = (
+        "SELECT r.value ->> '$.data.id' FROM hw_segments s, json_each(CAST(s.records AS TEXT)) r ORDER BY s.lsn, r.key"
+    )
+    assert [row[0] for row in connection.execute(query)] == [1, 2]
+    connection.close()
+
+
+async def test_a_file_shared_with_an_application_keeps_its_tables(path: str) -> None:
+    connection = apsw.Connection(path)
+    connection.execute("CREATE TABLE message_queue (mine TEXT)")
+    connection.execute("INSERT INTO message_queue VALUES ('kept')")
+    connection.close()
+    async with headwater.open(path, adopt=True) as hw:
+        await hw.queue("orders").push(1)
+    connection = apsw.Connection(path)
+    assert connection.execute("SELECT mine FROM message_queue").fetchall() == [("kept",)]
+    assert connection.execute("PRAGMA application_id").fetchall() == [(0,)]
+    connection.close()
