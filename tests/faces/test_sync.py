@@ -107,10 +107,9 @@ def test_another_database_is_apart(path: str) -> None:
 
 
 def test_a_store_that_cannot_be_opened_leaves_no_thread(path: str) -> None:
-    before = threading.active_count()
     with pytest.raises(StoreMissing):
         headwater.sync.open(path, create=False)
-    assert threading.active_count() == before
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("headwater")]
 
 
 def test_a_closed_headwater_says_so(path: str) -> None:

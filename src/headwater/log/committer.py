@@ -5,8 +5,8 @@
                               └───────► store.make_durable ─► the other answers
 
 While the disk is busy, operations gather; they go in with the next commit. Only an operation that does not need the
-disk makes a commit start meanwhile. `memory` is answered when it is taken, `written` when it is committed, `synced`, the
-default, when it survives power loss. Every answer says which level it reached.
+disk makes a commit start meanwhile. `memory` is answered when it is taken, `written` when it is committed, `synced`,
+the default, when it survives power loss. Every answer says which level it reached.
 """
 
 import asyncio

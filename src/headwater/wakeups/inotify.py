@@ -1,7 +1,7 @@
 """Waking by the kernel: inotify on the write-ahead log. No writer has to cooperate, and nobody polls.
 
 One commit is several writes, and the last of them comes before the commit is visible: a wake that nothing explains
-looks again for some tens of microseconds, and then at growing distances for a writer that syncs before it shows its commit.
+looks again for some tens of microseconds, and then at growing distances: a writer may sync before it shows a commit.
 Our own commits wake too; they explain the call, but somebody else's may hide behind it, so they get the later looks.
 """
 

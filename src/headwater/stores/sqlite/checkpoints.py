@@ -3,9 +3,9 @@
 A checkpoint moves pages from the log into the file. It runs in a thread of its own, again and again until little is
 left; while others go on writing it can never move everything, and a log that is never fully moved never starts over. So
 the last bit is moved while this store keeps the turn at the write lock: nobody commits for a moment, and the next
-commit begins the log anew. The log is kept short because a sync is several times quicker where the file need not grow; for the
-same reason it gets its first megabytes when the store is opened. A reader that stays in one old snapshot pins the log:
-that is told.
+commit begins the log anew. The log is kept short because a sync is several times quicker where the file need not grow;
+for the same reason it gets its first megabytes when the store is opened. A reader that stays in one old snapshot pins
+the log: that is told.
 """
 
 import asyncio
