@@ -132,22 +132,22 @@ NAMED: Table = {
     ),
 }
 
-PAYLOADS: tuple[Any, ...] = (
-    Hostile(),
-    Hostile,
-    1 + 2j,
-    2**70,
-    -(2**70),
-    LONE,
-    {LONE: 1},
-    {"a": [LONE]},
-    {(1, 2): 3},
-    endless(),
-    nested(100_000),
-    "x" * 300_000,
-    ["x" * 1_000] * 300,
-    iter([1]),
-)
+PAYLOADS: dict[str, Any] = {
+    "an object": Hostile(),
+    "a class": Hostile,
+    "a complex number": 1 + 2j,
+    "a huge number": 2**70,
+    "a huge negative number": -(2**70),
+    "half a character": LONE,
+    "half a character as a name": {LONE: 1},
+    "half a character inside": {"a": [LONE]},
+    "a tuple as a name": {(1, 2): 3},
+    "an endless list": endless(),
+    "a deep list": nested(100_000),
+    "a long text": "x" * 300_000,
+    "many texts": ["x" * 1_000] * 300,
+    "an iterator": iter([1]),
+}
 RAW_PAYLOADS = (
     Raw(b""),
     Raw(b"{"),
@@ -158,17 +158,27 @@ RAW_PAYLOADS = (
     Raw(b"[" * 100_000 + b"]" * 100_000),
 )
 
+
+def _push_raw(payload: Raw) -> Call:
+    return lambda scene: scene.orders.push(payload)
+
+
+def _transact_payload(scene: Scene, payload: Any) -> Awaitable[object]:
+    return transact(scene, lambda both: both.push("orders", payload))
+
+
+def _trace_data(scene: Scene, data: Any) -> Awaitable[object]:
+    return scene.orders.trace(scene.messages[0], "seen", data)
+
+
+def of_payload(call: Callable[[Scene, Any], Awaitable[object]], *names: str) -> Table:
+    """One case for each payload, by its name: some cannot be shown."""
+    return {f"payload: {name}": (lambda scene, name=name: call(scene, PAYLOADS[name])) for name in names or PAYLOADS}  # type: ignore[misc]
+
+
 PUSHED: Table = {
-    **{
-        f"payload {index} {show(value)}": _call
-        for index, value in enumerate(PAYLOADS)
-        for _call in [lambda scene, value=value: scene.orders.push(value)]
-    },  # fmt: skip
-    **{
-        f"raw payload {bytes(value)[:20]!r}": _call
-        for value in RAW_PAYLOADS
-        for _call in [lambda scene, value=value: scene.orders.push(value)]
-    },  # fmt: skip
+    **of_payload(lambda scene, payload: scene.orders.push(payload)),
+    **{f"raw {bytes(value)[:20]!r}": _push_raw(value) for value in RAW_PAYLOADS},
     **table("transaction_id", TEXTS, lambda scene, text: scene.orders.push(1, transaction_id=text)),
     **table("trace_id", TEXTS, lambda scene, text: scene.orders.push(1, trace_id=text)),
     **table("type", TEXTS, lambda scene, text: scene.orders.push(1, type=text)),
@@ -186,9 +196,7 @@ PUSHED: Table = {
     **table("push_many", (None, 7, [Hostile()], [1] * 1_001), lambda scene, all_: scene.orders.push_many(all_)),
     **table("push_all", (None, 7, [1], [Outgoing(payload=1)]), lambda scene, all_: scene.hw.push_all(all_)),
     **table("transaction key", KEYS, transact_with_key),
-    **table(
-        "transaction payload", PAYLOADS[:3], lambda scene, it: transact(scene, lambda both: both.push("orders", it))
-    ),
+    **{f"transaction {name}": call for name, call in of_payload(_transact_payload, "an object", "a class").items()},
 }
 
 POPPED: Table = {
@@ -221,7 +229,7 @@ REPORTED: Table = {
     **table("trace", (None, 7), lambda scene, message: scene.orders.trace(message, "seen")),
     **table("traces", (None, 7), lambda scene, message: scene.orders.traces(message)),
     **table("event", TEXTS, lambda scene, text: scene.orders.trace(scene.messages[0], text)),
-    **table("trace data", PAYLOADS[:3], lambda scene, data: scene.orders.trace(scene.messages[0], "seen", data)),
+    **{f"trace {name}": call for name, call in of_payload(_trace_data, "an object", "a class").items()},
     **table("all trace names", (7, None), lambda scene, all_: scene.orders.trace(scene.messages[0], "e", None, all_)),
 }
 
