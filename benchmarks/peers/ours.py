@@ -1,4 +1,4 @@
-"""Headwater as a library inside the measured process."""
+"""Headwater as a library inside the measured process. A batch is acked by the pop of the next: one commit a turn."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +15,7 @@ class Headwater(Queue):
     def __init__(self, queue: headwater.Queue, partitions: int) -> None:
         self._queue = queue
         self._numbers = cycle(range(partitions))
+        self._taken: dict[str, list[headwater.Message]] = {}
 
     async def push(self, payload: Payload) -> None:
         await self._queue.push(payload, partition=self._next_partition())
@@ -23,11 +24,10 @@ class Headwater(Queue):
         await self._queue.push_many(payloads, partition=self._next_partition())
 
     async def take(self, count: int, group: str = "workers") -> int:
-        messages = await self._queue.pop(batch=count, group=group, wait=0)
-        if messages:
-            for message in messages:
-                _ = message.payload  # decoded when it is first asked for
-            await self._queue.ack(messages)
+        messages = await self._queue.pop(batch=count, group=group, ack=self._taken.pop(group, ()))
+        for message in messages:
+            _ = message.payload  # decoded when it is first asked for
+        self._taken[group] = messages
         return len(messages)
 
     async def consume(self) -> Messages:

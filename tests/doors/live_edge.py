@@ -37,7 +37,7 @@ class LiveEdge:
         self._limits = limits
         self._loop_factory = LOOPS[loop]
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -68,15 +68,10 @@ json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.floats()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text()
-    | st.text(alphabet=st.characters(codec=None, categories=["Cs", "L", "Cc"]))
-    | st.binary(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-        | st.sets(st.integers(), max_size=3)
-    ),
+    | st.text(alphabet=st.characters(codec=None, categories=["Cs", "L", "Cc"])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
 
@@ -93,17 +88,30 @@ async def push_and_pop(path: Path, payload: Any) -> list[Any]:
 
 
 @given(payload=json_values)
-@example(payload=nan)
-@example(payload=[inf])
-@example(payload=b"bytes")
-@example(payload={1, 2})
-@example(payload=2**64)
 @example(payload=2**63)
-@example(payload=1e400)
+@example(payload=2**64)
+@example(payload=-(2**64))
+@example(payload=2**400)
+@example(payload=5e-324)
 def test_a_payload_comes_back_as_it_was_or_is_refused(tmp_path_factory: pytest.TempPathFactory, payload: Any) -> None:
     path = tmp_path_factory.getbasetemp() / "payloads.db"
     popped = asyncio.run(push_and_pop(path, payload))
     assert popped in ([], [payload])
+
+
+@pytest.mark.parametrize("payload", [nan, inf, [-inf], b"bytes", {1, 2}, frozenset("a")], ids=ascii)
+async def test_what_is_no_json_value_is_refused_and_not_changed_into_one(folder: Path, payload: Any) -> None:
+    assert await push_and_pop(folder / "store.db", payload) == []
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"1 2", b'1},{"data":2', b"[" * 100_000 + b"]" * 100_000], ids=ascii)
+async def test_a_broken_raw_payload_does_not_take_its_neighbours_with_it(scene: Scene, broken: bytes) -> None:
+    """All three go into one segment: who reads it must get the good ones, and nothing that nobody pushed."""
+    queue = scene.hw.queue("raw")
+    pushes = [queue.push({"number": 1}), queue.push(headwater.Raw(broken)), queue.push({"number": 2})]
+    answers = await asyncio.gather(*pushes, return_exceptions=True)
+    assert isinstance(answers[1], headwater.HeadwaterError)
+    assert [message.payload for message in await queue.pop(batch=10)] == [{"number": 1}, {"number": 2}]
 
 
 @pytest.mark.parametrize("depth", [10, 200, 400, 800, 900, 950, 980, 990, 1_000, 5_000])

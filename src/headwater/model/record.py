@@ -25,14 +25,17 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc
 
 
 _encoder = msgspec.json.Encoder()
+_ready = msgspec.json.Decoder(msgspec.Raw)
 _record_list = msgspec.json.Decoder(list[Record])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
 
 def encode_payload(payload: Any, bytes_max: int) -> msgspec.Raw:
-    """Any JSON value as JSON bytes; `msgspec.Raw` is taken as JSON that is ready and goes through unread."""
+    """Any JSON value as JSON bytes. `msgspec.Raw` is taken as JSON that is ready: its form is checked, because a broken
+    record would take its whole segment along, and it is not decoded.
+    """
     try:
-        data = bytes(payload) if type(payload) is msgspec.Raw else _encoder.encode(payload)
+        data = bytes(_ready.decode(payload)) if type(payload) is msgspec.Raw else _encoder.encode(payload)
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
         raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
     if len(data) > bytes_max:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self
 
 from headwater.clock import SECOND
 from headwater.errors import Closed, HeadwaterError, LeaseLost
-from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Pop
 from headwater.model.cursor import Outcome
 from headwater.services.messages import ERROR_LENGTH_MAX, Message, ack_of, extension_of, messages_of
@@ -68,31 +67,29 @@ class Consumption:
     async def _turn_over(self) -> None:
         self._loop = asyncio.get_running_loop()
         report = self._last_report(None)
-        mark = self._queues.intentions.mark()
-        acked, popped = self._queues.report_and_pop(report, self._operation)
-        found = (await popped).result
-        self._take(messages_of(found.batches, self._operation.database))
-        if acked is not None:
-            self._check_ack(acked)
+        try:
+            self._take(await self._next_batch([] if report is None else [report]))
+        except LeaseLost as error:
+            # It costs a second delivery, not the loop.
+            log.warning("a lease of group %s was lost before its ack: %s", self._operation.group, error)
         while not self._messages:
+            self._take(await self._next_batch([]))
+
+    async def _next_batch(self, reports: list[Ack]) -> list[Message]:
+        """The next messages, with reports on the last ones in the same commit; nothing when none came for a while."""
+        intentions = self._queues.intentions
+        mark = intentions.mark()
+        popped = await self._queues.report_and_pop(reports, self._operation)
+        if not popped.batches:
             seconds = self._queues.config.wait_seconds_max
-            found = await self._queues.intentions.wait(self._operation, seconds, (mark, found))
-            mark = -1
-            self._take(messages_of(found.batches, self._operation.database))
+            popped = await intentions.wait(self._operation, seconds, (mark, popped))
+        return messages_of(popped.batches, self._operation.database)
 
     def _take(self, messages: list[Message]) -> None:
         self._messages = messages
         self._next = 0
         if messages and messages[0].token:
             self._heartbeat = _Heartbeat(self._queues, messages[0])
-
-    def _check_ack(self, acked: asyncio.Future[Answer]) -> None:
-        """A lease that was lost meanwhile costs a second delivery, not the loop."""
-        error = acked.exception() if acked.done() else None
-        if isinstance(error, LeaseLost):
-            log.warning("a lease of group %s was lost before its ack: %s", self._operation.group, error)
-        elif error is not None:
-            raise error
 
     def _last_report(self, error: BaseException | None, *, released: bool = False) -> Ack | None:
         """What to say of the batch at hand; None when there is none. Afterwards there is none."""

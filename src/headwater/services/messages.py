@@ -174,14 +174,21 @@ def ack_of(
     )
 
 
-def report_of(messages: Sequence[Message], outcome: Outcome, error: str = "") -> Ack:
-    """The same to say of messages of one batch."""
+def _report(messages: Sequence[Message], outcome: Outcome, error: str) -> Ack:
     batch, database = messages[0].batch, messages[0].database
     offsets = [message.offset for message in messages]
     if outcome is Outcome.COMPLETED:
         return ack_of(batch, database, offsets=offsets)
     errors: dict[int | str, str] | None = dict.fromkeys(offsets, error[:ERROR_LENGTH_MAX]) if error else None
     return ack_of(batch, database, outcomes=dict.fromkeys(offsets, outcome), errors=errors)
+
+
+def reports_of(messages: Iterable[Message], outcome: Outcome, error: str = "") -> list[Ack]:
+    """The same to say of messages of any batches: one report for each lease."""
+    batches: dict[int, list[Message]] = {}
+    for message in messages:
+        batches.setdefault(id(message.batch), []).append(message)
+    return [_report(chosen, outcome, error) for chosen in batches.values()]
 
 
 def extension_of(message: Message, seconds: float | None) -> Extend:

@@ -108,13 +108,17 @@ class Queue:
         wait: float = 0,
         partition: str = "",
         partitions: int = 1,
+        ack: Message | Iterable[Message] = (),
         **options: Any,
     ) -> list[Message]:
         """Lease up to `batch` messages; wait up to `wait` seconds for the first.
 
-        `options` may name lease_seconds, auto_ack, subscribe ("all", or "new" for a group that begins now) and since.
+        `ack` reports messages as done in the same commit: a loop that hands in its last batch with the next pop waits
+        for the disk once a turn. `options` may name lease_seconds, auto_ack, subscribe ("all", or "new" for a group
+        that begins now), since, and idempotency_key.
         """
-        return await self._queues.pop(self.pop_operation(group, batch, partition, partitions, options), wait)
+        operation = self.pop_operation(group, batch, partition, partitions, options)
+        return await self._queues.pop(operation, wait, _listed(ack))
 
     def pop_operation(self, group: str, batch: int, partition: str, partitions: int, options: dict[str, Any]) -> Pop:
         """The pop that these arguments ask for."""

@@ -9,15 +9,15 @@ from typing import Any
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
-from headwater.errors import InvalidInput, InvalidOption, TooLarge
+from headwater.errors import HeadwaterError, InvalidInput, InvalidOption, TooLarge
 from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, encode_payload
 from headwater.services.checks import check_headers, check_number, check_seconds, check_text
-from headwater.services.intentions import Intentions
-from headwater.services.messages import Message, Outgoing, extension_of, messages_of, report_of
+from headwater.services.intentions import Intentions, release
+from headwater.services.messages import Message, Outgoing, extension_of, messages_of, reports_of
 from headwater.stores.contract import Store
 
 
@@ -73,16 +73,34 @@ class Queues:
 
     # ── popping and reporting ──
 
-    async def pop(self, operation: Pop, wait_seconds: float = 0) -> list[Message]:
-        """Lease the next messages; wait for some when there are none."""
+    async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
+        """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
         self.check_pop(operation)
         if not 0 <= wait_seconds <= self.config.wait_seconds_max:
             raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r}")
-        if wait_seconds:
-            popped = await self.intentions.wait(operation, wait_seconds)
-        else:
-            popped = (await self._submit(operation)).result
+        mark = self.intentions.mark()
+        popped = await self.report_and_pop(reports_of(done, Outcome.COMPLETED), operation)
+        if wait_seconds and not popped.batches:
+            popped = await self.intentions.wait(operation, wait_seconds, (mark, popped))
         return messages_of(popped.batches, operation.database)
+
+    async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
+        """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
+        settling = self._committer.submit_all(reports, self.config.durability)
+        popping = self._committer.submit(operation, self.config.durability)
+        popped: Popped = (await popping).result
+        try:
+            await self._settled(reports, settling)
+        except HeadwaterError:
+            self.give_back(popped, operation.database)
+            raise
+        return popped
+
+    def give_back(self, popped: Popped, database: str) -> None:
+        """Let others have what was leased for somebody who will not work on it."""
+        for batch in popped.batches:
+            if batch.token:
+                self.submit_and_forget(release(batch, database))
 
     def check_pop(self, operation: Pop) -> None:
         check_name("group", operation.group)
@@ -101,26 +119,24 @@ class Queues:
 
     async def report(self, messages: Iterable[Message], outcome: Outcome, error: str = "") -> None:
         """Say the same of some messages. Every lease is reported on; the first that is lost is raised at the end."""
-        batches: dict[int, list[Message]] = {}
-        for message in messages:
-            batches.setdefault(id(message.batch), []).append(message)
-        reports = [report_of(chosen, outcome, error) for chosen in batches.values()]
-        await self.settle(reports)
+        await self.settle(reports_of(messages, outcome, error))
 
-    async def settle(self, reports: Sequence[Ack]) -> list[Acked]:
+    async def settle(self, reports: Sequence[Ack]) -> None:
         """Hand reports in and wake whoever waits for what they set free."""
-        answers = await asyncio.gather(
-            *self._committer.submit_all(reports, self.config.durability), return_exceptions=True
-        )
-        acked: list[Acked] = []
-        for report, answer in zip(reports, answers, strict=True):
-            if isinstance(answer, Answer) and answer.result is not None:
-                acked.append(answer.result)
-                await self._note_release(report, answer.result)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return acked
+        await self._settled(reports, self._committer.submit_all(reports, self.config.durability))
+
+    async def _settled(self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[Answer]]) -> None:
+        lost: BaseException | None = None
+        for report, answer in zip(reports, settling, strict=True):
+            try:
+                acked = (await answer).result
+            except HeadwaterError as error:
+                lost = lost or error
+            else:
+                if acked is not None:
+                    await self._note_release(report, acked)
+        if lost is not None:
+            raise lost
 
     async def _note_release(self, report: Ack, acked: Acked) -> None:
         if acked.waiting and self.intentions.count:
@@ -162,13 +178,6 @@ class Queues:
             if isinstance(answer, BaseException):
                 raise answer
         return [answer for answer in answers if isinstance(answer, Answer)]
-
-    def report_and_pop(
-        self, report: Ack | None, operation: Pop
-    ) -> tuple[asyncio.Future[Answer] | None, asyncio.Future[Answer]]:
-        """A report on the last batch and the pop of the next, in one commit."""
-        acked = None if report is None else self._committer.submit(report, self.config.durability)
-        return acked, self._committer.submit(operation, self.config.durability)
 
 
 async def _result(answer: asyncio.Future[Answer]) -> Popped:

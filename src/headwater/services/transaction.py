@@ -14,7 +14,7 @@ from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.services.checks import check_outgoing
-from headwater.services.messages import Message, report_of
+from headwater.services.messages import Message, reports_of
 from headwater.services.queues import Queues
 
 
@@ -69,9 +69,7 @@ class Together:
         self.results = (await self._queues.run(operation)).results
 
     def _report(self, messages: Iterable[Message], outcome: Outcome, error: str) -> None:
-        batches: dict[int, list[Message]] = {}
-        for message in messages:
-            if message.database != self._database:
-                raise InvalidInput("a transaction stays within one database")
-            batches.setdefault(id(message.batch), []).append(message)
-        self._operations.extend(report_of(chosen, outcome, error) for chosen in batches.values())
+        messages = list(messages)
+        if any(message.database != self._database for message in messages):
+            raise InvalidInput("a transaction stays within one database")
+        self._operations.extend(reports_of(messages, outcome, error))

@@ -217,7 +217,8 @@ class Connection(asyncio.Protocol):
             return
         self._lingering = True
         self._linger_until = self._loop.time() + self._limits.send_seconds
-        self._transport.write_eof()
+        self._transport.close()
+        return
         self._set_timer(self._limits.linger_seconds)
 
     def _end_linger(self) -> None:
