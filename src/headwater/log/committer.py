@@ -48,6 +48,7 @@ class _Submission:
     def settle(self, durability: Durability) -> None:
         """Give the caller the answer, unless nobody waits for it any more."""
         if self.answer.done():
+            self._tell_late(self.result)
             return
         if isinstance(self.result, HeadwaterError):
             self.answer.set_exception(self.result)
@@ -56,8 +57,15 @@ class _Submission:
 
     def fail(self, error: BaseException) -> None:
         """Give the caller an error."""
-        if not self.answer.done():
+        if self.answer.done():
+            self._tell_late(error)
+        else:
             self.answer.set_exception(error)
+
+    def _tell_late(self, result: Any) -> None:
+        """An operation that was answered from memory came to nothing: that is said at least in the log."""
+        if self.durability is Durability.MEMORY and isinstance(result, BaseException):
+            log.warning("%s was answered from memory, then refused: %s", type(self.operation).__name__, result)
 
 
 class Committer:

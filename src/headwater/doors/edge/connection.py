@@ -83,9 +83,12 @@ class Connection(asyncio.Protocol):
             self._transport.write(CONTINUE)
 
     def eof_received(self) -> bool:
-        """The client sends no more. It still gets what it asked for before."""
+        """The client sends no more. It gets what is ready soon; a client that left and one that waits look the same."""
         self._input_ended = True
-        return self._is_busy() and not self._lingering
+        if self._lingering or not self._is_busy():
+            return False
+        self._set_timer(self._limits.half_closed_seconds)
+        return True
 
     def pause_writing(self) -> None:
         self._sendable.clear()
@@ -127,7 +130,7 @@ class Connection(asyncio.Protocol):
         if not goes_on:
             self._linger()
         elif self._input_ended or (self._house.stopping and self._reader.phase is not Phase.BODY):
-            self._transport.close()
+            self._close()
         else:
             self._watch_time()
 
@@ -164,7 +167,7 @@ class Connection(asyncio.Protocol):
     def _watch_time(self) -> None:
         """Set the clock that fits what the connection waits for; one that runs for the same thing runs on."""
         waits_for = (self._reader.phase, self._reader.number, self._is_busy())
-        if waits_for == self._timed or self._lingering:
+        if waits_for == self._timed or self._lingering or self._input_ended:
             return
         self._timed = waits_for
         phase, number, is_busy = waits_for
@@ -186,10 +189,12 @@ class Connection(asyncio.Protocol):
 
     def _out_of_time(self) -> None:
         self._timer = None
-        if self._lingering:
+        if self._transport.is_closing() or self._input_ended:
+            self._transport.abort()
+        elif self._lingering:
             self._end_linger()
         elif self._reader.phase is Phase.BETWEEN:
-            self._transport.close()
+            self._close()
         elif self._paused:
             # The client is not slow: nobody reads what it sends until its earlier requests are answered.
             self._timed = None
@@ -203,22 +208,26 @@ class Connection(asyncio.Protocol):
     def stop(self) -> None:
         """The server stops: end at once unless a request is under way."""
         if self._lingering or (not self._is_busy() and self._reader.phase is not Phase.BODY):
-            self._transport.close()
+            self._close()
 
     def abort(self) -> None:
         """Cut the connection."""
         self._transport.abort()
 
+    def _close(self) -> None:
+        """Close once everything is sent; a client that does not take it is cut off in the end."""
+        self._transport.close()
+        self._set_timer(self._limits.send_seconds)
+
     def _linger(self) -> None:
         if self._transport.is_closing():
             return
         if self._input_ended or self._house.stopping:
-            self._transport.close()
+            self._close()
             return
         self._lingering = True
         self._linger_until = self._loop.time() + self._limits.send_seconds
-        self._transport.close()
-        return
+        self._transport.write_eof()
         self._set_timer(self._limits.linger_seconds)
 
     def _end_linger(self) -> None:

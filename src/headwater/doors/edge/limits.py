@@ -23,6 +23,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a client may leave an answer untaken."""
     linger_seconds: float = 1.0
     """How long a closing connection still listens, so that the client can read why."""
+    half_closed_seconds: float = 1.0
+    """How long a client that sends no more may still wait: most of those are gone, and nobody can tell."""
     pipeline_max: int = 16
     """Requests of one connection that wait for their answer; no more is read meanwhile."""
     connections_max: int = 10_000

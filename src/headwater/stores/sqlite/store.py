@@ -43,6 +43,7 @@ from headwater.stores.sqlite.turnstile import Turnstile
 from headwater.stores.sqlite.writer import Writer
 
 BUSY_SLEEP_SECONDS = 0.001
+SIDE_CACHE_BYTES = 2 * 1_048_576
 BUSY_SLEEP_SECONDS_MAX = 0.05
 
 
@@ -83,7 +84,7 @@ class SqliteStore:
         if self._vfs is None:
             check_place(self._path, adopt=self._adopt, create=self._create)
         with translated(f"opening {self._path}"):
-            self._connection = self._connect()
+            self._connection = self._connect(self._config.cache_bytes)
             try:
                 await self._prepare()
             except BaseException:
@@ -108,9 +109,11 @@ class SqliteStore:
             self._turnstile.leave()
         codec = Codec(self._config.encryption_key)
         self._writer = Writer(self._connection, self._config, codec, self.origin)
-        self._answers = Answers(self._connect(), codec)
+        self._answers = Answers(self._connect(SIDE_CACHE_BYTES), codec)
         self._checkpoints = Checkpoints(
-            self._connect(), Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds), self._config.wal_bytes_max
+            self._connect(SIDE_CACHE_BYTES),
+            Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds),
+            self._config.wal_bytes_max,
         )
         self._connection.set_wal_hook(self._logged)
         self._barrier = self._make_barrier(f"{self._path}-wal")
@@ -133,8 +136,8 @@ class SqliteStore:
         self._connection.close()
         self._turnstile.close()
 
-    def _connect(self) -> apsw.Connection:
-        return connect(self._path, cache_bytes=self._config.cache_bytes, vfs=self._vfs)
+    def _connect(self, cache_bytes: int) -> apsw.Connection:
+        return connect(self._path, cache_bytes=cache_bytes, vfs=self._vfs)
 
     # ── writing ──
 
