@@ -1,5 +1,6 @@
 """Joins everything: settings, store, committer, tail, services and chores. The only file that sees them all."""
 
+import logging
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,8 @@ from headwater.stores.open import open_store
 from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
+
+log = logging.getLogger(__name__)
 
 
 class Headwater(Database):
@@ -48,8 +51,12 @@ class Headwater(Database):
         self.committer.start()
         self.tail.follow(intentions.touched)
         self.tail.on_commit_elsewhere(intentions.committed_elsewhere)
-        self.wakeup = make_wakeup(self.store, self.config)
-        await self.tail.start(self.wakeup)
+        try:
+            self.wakeup = make_wakeup(self.store, self.config)
+            await self.tail.start(self.wakeup)
+        except BaseException:
+            await self.store.close()
+            raise
         if self.config.housekeeping:
             self.keeper.start()
         self._running = True
@@ -95,6 +102,11 @@ def open_headwater(
 def make_wakeup(store: Store, config: Config) -> Wakeup:
     """The best way to learn of others' commits that this system and store have."""
     wal = store.traits.wal_path
-    if config.wakeup != "data_version" and wal is not None and (config.wakeup == "inotify" or is_available()):
+    if wal is not None and config.wakeup == "inotify":
         return InotifyWakeup(wal)
+    if wal is not None and config.wakeup == "auto" and is_available():
+        try:
+            return InotifyWakeup(wal)
+        except OSError as error:
+            log.warning("waking by asking instead: %s", error)
     return DataVersionWakeup()

@@ -1,7 +1,7 @@
 """The queue's semantics once more, in plain Python and as slowly as you like: what every store must agree with.
 
-Written from the rules, not from the stores: a partition is a list of segments, a group's place in it a set of offsets that
-are done. Nothing here is shared with `headwater.model`.
+Written from the rules, not from the stores: a partition is a list of segments, a group's place in it a set of offsets
+that are done. Nothing here is shared with `headwater.model`.
 """
 
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class Lane:
         for segment in reversed(self.segments):
             places = [offset for offset, (_, name) in enumerate(segment.entries, segment.first) if name == identity]
             if places and segment.written_at >= since:
-                return places[-1]
+                return places[0]
         return None
 
 
@@ -216,7 +216,8 @@ class PureLog:
         if not set(outcomes) <= lease.left:
             raise Refused("unknown_record")
         unsure = any(offset < reader.again_to for offset in lease.came_back)
-        buried = [o for o, outcome in outcomes.items() if outcome == "dead" or (outcome == "failed" and self._over(reader))]
+        hopeless = {"dead", "failed"} if self._over(reader) else {"dead"}
+        buried = [offset for offset, outcome in outcomes.items() if outcome in hopeless]
         for offset, outcome in outcomes.items():
             lease.left.remove(offset)
             if outcome == "completed" or offset in buried:

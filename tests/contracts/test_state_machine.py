@@ -55,7 +55,9 @@ pushes = st.lists(
 class StoreMachine(RuleBasedStateMachine):
     """Two stores at one place, which take turns, and the model."""
 
-    def __init__(self, factory: Factory) -> None:
+    factory: Factory
+
+    def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.clock = FakeClock()
@@ -64,7 +66,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.pushed = 0
         self.stack = AsyncExitStack()
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-        self.address = self.wait(self.stack.enter_async_context(factory(Path(folder))))
+        self.address = self.wait(self.stack.enter_async_context(self.factory(Path(folder))))
         self.logs = [self.wait(self.open()) for _ in range(STORES)]
         self.configure(0, {"completed_retention_seconds": 0})
 
@@ -285,13 +287,13 @@ class StoreMachine(RuleBasedStateMachine):
         partition = data.draw(st.sampled_from(sorted(self.model.lanes)), label="partition")
         lane = self.model.lanes[partition]
         to = data.draw(st.one_of(st.sampled_from(["beginning", "end"]), st.integers(0, lane.end + 1)), label="to")
-        about = {"queue": QUEUE, "group": group, "partition": partition}
         if isinstance(to, int):
-            self.run_one(store, Seek(**about, offset=Offset(to)))
+            operation = Seek(queue=QUEUE, group=group, partition=partition, offset=Offset(to))
             position = min(max(to, lane.start), lane.end)
         else:
-            self.run_one(store, Seek(**about, to=to))
+            operation = Seek(queue=QUEUE, group=group, partition=partition, to=to)
             position = lane.end if to == "end" else lane.start
+        self.run_one(store, operation)
         self.model.meet(group)
         self.model.seek(group, partition, position, self.now)
 
@@ -347,11 +349,20 @@ def seen_in(acked: Any) -> tuple[bool, list[int]]:
     return acked.lease_ended, sorted(acked.buried)
 
 
+def machine_over(chosen: Factory) -> type[StoreMachine]:
+    """The machine over one kind of store."""
+
+    class Machine(StoreMachine):
+        factory = staticmethod(chosen)
+
+    return Machine
+
+
 @pytest.mark.parametrize("name", FACTORIES)
 def test_a_store_agrees_with_the_model(name: str) -> None:
     current = settings.default
     assert current is not None
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: StoreMachine(FACTORIES[name]),
+    run_state_machine_as_test(
+        machine_over(FACTORIES[name]),
         settings=settings(current, max_examples=max(current.max_examples * 2 // 5, 1)),
     )

@@ -180,7 +180,7 @@ async def insist(act: Callable[[], Awaitable[object]]) -> None:
         try:
             await act()
         except headwater.HeadwaterError as error:
-            tell(f"refused {error.code} retryable={error.retryable}")
+            tell(f"refused {error.code} retryable={error.retryable} {error}")
         except Exception as error:
             tell(f"untyped {type(error).__name__}: {error}")
         else:

@@ -49,7 +49,7 @@ def act(reading: Reading, data: st.DataObject) -> None:
 
 @given(counts, limits, st.data())
 def test_records_that_always_fail_are_buried_in_the_end(count: int, limit: int, data: st.DataObject) -> None:
-    """Nothing loops for ever: each failure is one step nearer to the dead letters, whatever the sizes of the batches."""
+    """Nothing loops for ever: each failure is a step nearer to the dead letters, whatever the sizes of the batches."""
     reading = Reading(count, limit)
     leases = 0
     while reading.lease(data.draw(batches, label="batch")):

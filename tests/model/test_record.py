@@ -76,7 +76,7 @@ def test_json_that_is_not_ready_is_refused(text: bytes) -> None:
         check_json(text)
 
 
-@pytest.mark.parametrize("payload", [object(), {1, object()}, "\ud800", 1j, lambda: 0, {"a": object()}], ids=repr)
+@pytest.mark.parametrize("payload", [object(), {1, object()}, "\ud800", 1j, {"a": object()}], ids=range(5))
 def test_what_json_cannot_say_is_refused(payload: object) -> None:
     with pytest.raises(InvalidPayload):
         encode_payload(payload, 1_000)

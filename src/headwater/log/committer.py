@@ -102,7 +102,8 @@ class Committer:
         self._closing = True
         while self._pending or self._syncing or self._applying:
             self._closed = self._loop.create_future()
-            self._schedule()
+            if self._pending:
+                self._schedule()
             await self._closed
         self._loop = None
 
@@ -126,7 +127,9 @@ class Committer:
     def submit_all(
         self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
     ) -> list[asyncio.Future[Answer]]:
-        """Hand in operations that go into the same commit. Each is answered for itself."""
+        """Hand in operations that go into the same commit: all are taken or none. Each is answered for itself."""
+        if len(self._pending) + len(operations) > self._pending_max:
+            raise Overloaded(f"{len(self._pending):,} of {self._pending_max:,} operations wait already; try again")
         return [self.submit(operation, durability) for operation in operations]
 
     # ── committing: everything that was handed in during one turn of the event loop goes together ──
@@ -154,7 +157,7 @@ class Committer:
                 self._commit_later(batch, operations)
                 return
             self._committed(batch, commit)
-        if self._pending:
+        if self._pending or self._closing:
             self._schedule()
 
     def _commit_later(self, batch: list[_Submission], operations: list[Operation]) -> None:

@@ -31,16 +31,19 @@ class Tail:
         self._looking: asyncio.Task[None] | None = None
         self._look_again = False
         self._committed_here = False
+        self._started = False
         self._closed = False
         self.position = Lsn(0)
         self.looks = 0
         self.useful_looks = 0
 
     async def start(self, wakeup: Wakeup) -> None:
-        """Begin to listen, then find the end of the log: in this order nothing is missed."""
+        """Begin to listen, then find the end of the log and look once: in this order nothing is missed."""
         self._wakeup = wakeup
         wakeup.start(self._woken)
         self.position = await self._store.last_lsn()
+        self._started = True
+        self._look()
 
     async def close(self) -> None:
         """Listen no more."""
@@ -80,6 +83,8 @@ class Tail:
 
     def _look(self) -> None:
         """Ask what is new: on the spot where the store can tell at once, otherwise in a task."""
+        if not self._started:
+            return
         if self._looking is not None:
             self._look_again = True
             return

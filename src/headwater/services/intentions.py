@@ -122,8 +122,9 @@ class Intentions:
             return await intention.answer
         except asyncio.CancelledError:
             self._leave(number, key)
-            if intention.answer.done() and not intention.answer.cancelled():
-                self._return(intention.answer.result().batches, key)
+            answer = intention.answer
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._return(answer.result().batches, key)
             raise
 
     def _return(self, batches: Sequence[Batch], key: Key) -> None:
@@ -205,14 +206,18 @@ class Intentions:
         """One pop for each of these intentions, in one commit. How many got something, and when more may be free."""
         served = 0
         ready_at: int | None = None
-        answers = self._pop([intention.operation for _, intention in chosen])
+        try:
+            answers = self._pop([intention.operation for _, intention in chosen])
+        except HeadwaterError as error:
+            for number, intention in chosen:
+                self._refuse(number, intention, error)
+            return len(chosen), None
         for (number, intention), answer in zip(chosen, answers, strict=True):
             try:
                 popped = await answer
             except HeadwaterError as error:
                 served += 1
-                if self._leave(number, key) and not intention.answer.done():
-                    intention.answer.set_exception(error)
+                self._refuse(number, intention, error)
                 continue
             if not popped.batches:
                 ready_at = popped.ready_at if popped.ready_at is not None else ready_at
@@ -223,6 +228,10 @@ class Intentions:
             else:
                 self._return(popped.batches, key)
         return served, ready_at
+
+    def _refuse(self, number: int, intention: _Intention, error: HeadwaterError) -> None:
+        if self._leave(number, intention.key) and not intention.answer.done():
+            intention.answer.set_exception(error)
 
     def _look_later(self, key: Key, line: _Line, ready_at: int | None) -> None:
         """Nothing is free now; what is leased or delayed may be at `ready_at`."""

@@ -181,7 +181,7 @@ class Segments:
                 break
             for index, record in enumerate(self.records(stretch.lsn)):
                 if record.transaction_id in wanted:
-                    places[record.transaction_id] = Offset(stretch.first_offset + index)
+                    places.setdefault(record.transaction_id, Offset(stretch.first_offset + index))
         return places
 
     def _load_recent(self, since: int) -> None:

@@ -1,0 +1,1 @@
+"""The command line, run as people and scripts run it: as a program of its own."""

@@ -1,0 +1,126 @@
+"""Runs the command line as a process of its own, in a folder of its own."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PATIENCE_SECONDS = 30
+COMMAND = (sys.executable, "-m", "headwater.cli")
+STEERING = ("HEADWATER_", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "GITHUB_ACTIONS", "PY_COLORS")
+
+
+class Ended(NamedTuple):
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    def documents(self) -> list[Any]:
+        """The output as NDJSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def document(self) -> Any:
+        """The output as one JSON document."""
+        [document] = self.documents()
+        return document
+
+    def error(self) -> Any:
+        """The error of a command that was asked for JSON."""
+        return json.loads(self.err)["error"]
+
+
+class Program:
+    """The command line, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "headwater.db"
+
+    def run(self, *arguments: str, given: bytes = b"", **variables: str) -> Ended:
+        """Run a command to its end. None may end with a traceback."""
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=environment(variables),
+            input=given,
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        ended = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert "Traceback" not in ended.out + ended.err, ended.err
+        return ended
+
+    def expect(self, code: int, *arguments: str, given: bytes = b"", **variables: str) -> Ended:
+        """Run a command that must end with this exit code."""
+        ended = self.run(*arguments, given=given, **variables)
+        assert ended.code == code, ended
+        return ended
+
+    @contextmanager
+    def start(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that goes on; what is left of it at the end is killed."""
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=environment(variables),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=PATIENCE_SECONDS)
+
+    def run_on_terminal(self, *arguments: str, typed: str = "") -> Ended:
+        """Run a command with a terminal on both ends; what it printed is all in `out`."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=environment({"TERM": "xterm-256color", "COLUMNS": "100"}),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        printed = b"".join(iter(lambda: read_terminal(ours), b""))
+        os.close(ours)
+        return Ended(process.wait(PATIENCE_SECONDS), printed.decode(), "")
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """What the terminal shows next; nothing when the program is gone."""
+    try:
+        return os.read(descriptor, 65_536)
+    except OSError:
+        return b""
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """The caller's environment without what would steer the program."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
+    return {**kept, **variables}
+
+
+def end(process: "subprocess.Popen[str]", signal: int) -> Ended:
+    """Send a signal and wait for the end."""
+    process.send_signal(signal)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert "Traceback" not in out + err, err
+    return Ended(process.returncode, out, err)

@@ -1,0 +1,1 @@
+"""The committer and the tail over a store that the test holds in its hand."""

@@ -1,0 +1,247 @@
+"""The tail: every new segment is told once, in LSN order, whoever added it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from headwater.log.operations import Touch
+from headwater.log.tail import LOOK_LIMIT, Tail
+from headwater.wakeups.contract import Found
+from tests.log.fake_store import FakeStore, commit_of, touch
+
+
+class FakeWakeup:
+    """Wakes when the test says so."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.wakes_at_start = False
+
+    def start(self, wake: Callable[[], Found]) -> None:
+        self.wake = wake
+        if self.wakes_at_start:
+            wake()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Following:
+    """A tail that has begun, and what it told."""
+
+    def __init__(self, store: FakeStore, tail: Tail, wakeup: FakeWakeup) -> None:
+        self.store = store
+        self.tail = tail
+        self.wakeup = wakeup
+        self.told: list[int] = []
+        self.elsewhere = 0
+        tail.follow(self.note)
+        tail.on_commit_elsewhere(self.note_elsewhere)
+
+    def note(self, touches: Sequence[Touch]) -> None:
+        self.told += [one.lsn for one in touches]
+
+    def note_elsewhere(self) -> None:
+        self.elsewhere += 1
+
+    def commit_elsewhere(self, *lsns: int) -> None:
+        """Another process adds segments; nobody is woken yet."""
+        self.store.segments += [touch(lsn) for lsn in lsns]
+        self.store.changed = True
+
+    def commit_here(self, *lsns: int) -> None:
+        """This process adds segments and hands them over."""
+        self.store.segments += [touch(lsn) for lsn in lsns]
+        self.tail.committed(commit_of(*lsns))
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def store() -> FakeStore:
+    return FakeStore()
+
+
+@pytest.fixture(params=[True, False], ids=["at once", "in a task"])
+async def following(request: pytest.FixtureRequest, store: FakeStore) -> AsyncIterator[Following]:
+    """Over a store that can tell what is new at once, and over one that must be waited for."""
+    store.answers_at_once = request.param
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    await made.tail.start(made.wakeup)
+    yield made
+    store.may_answer.set()
+    await made.tail.close()
+    assert made.wakeup.closed
+
+
+async def test_the_tail_begins_at_the_end_of_the_log(store: FakeStore) -> None:
+    store.segments = [touch(1), touch(2), touch(3)]
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    await made.tail.start(made.wakeup)
+    assert (made.tail.position, made.told) == (3, [])
+    await made.tail.close()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_wake_during_the_start_tells_nothing_old_and_misses_nothing_new(
+    store: FakeStore, at_once: bool
+) -> None:
+    store.segments = [touch(1), touch(2)]
+    store.changed = True
+    store.answers_at_once = at_once
+    store.may_answer.clear()
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made.wakeup.wakes_at_start = True
+    starting = asyncio.ensure_future(made.tail.start(made.wakeup))
+    await settle()
+    made.commit_elsewhere(3)
+    made.wakeup.wake()
+    store.may_answer.set()
+    await starting
+    await settle()
+    assert made.told == [3]
+    await made.tail.close()
+
+
+async def test_commits_of_this_process_are_handed_over_without_asking(following: Following) -> None:
+    asked = len(following.store.looks)
+    following.commit_here(1, 2)
+    following.commit_here(3)
+    assert following.told == [1, 2, 3]
+    assert len(following.store.looks) == asked
+
+
+async def test_commits_of_others_are_found_when_woken(following: Following) -> None:
+    following.commit_elsewhere(1, 2)
+    assert following.wakeup.wake() is Found.NEWS
+    await settle()
+    assert following.told == [1, 2]
+    assert following.elsewhere == 1
+
+
+async def test_a_wake_without_news_asks_nothing(following: Following) -> None:
+    asked = len(following.store.looks)
+    assert following.wakeup.wake() is Found.NOTHING
+    await settle()
+    assert len(following.store.looks) == asked
+    assert following.elsewhere == 0
+
+
+async def test_a_wake_by_our_own_commit_is_known_as_such(following: Following) -> None:
+    following.commit_here(1)
+    assert following.wakeup.wake() is Found.OWN
+    assert following.wakeup.wake() is Found.NOTHING
+    assert following.told == [1]
+
+
+async def test_a_gap_before_our_own_commit_is_read_first(following: Following) -> None:
+    following.commit_elsewhere(1, 2)
+    following.commit_here(3)
+    await settle()
+    assert following.told == [1, 2, 3]
+    following.wakeup.wake()
+    await settle()
+    assert following.told == [1, 2, 3]
+
+
+async def test_a_commit_told_before_its_wake_is_not_told_again(following: Following) -> None:
+    following.commit_here(1)
+    following.store.changed = True
+    following.wakeup.wake()
+    await settle()
+    assert following.told == [1]
+
+
+async def test_dropped_segments_leave_a_gap_that_nobody_waits_for(following: Following) -> None:
+    following.commit_here(1)
+    following.commit_elsewhere(7)
+    following.wakeup.wake()
+    await settle()
+    following.commit_here(8)
+    assert following.told == [1, 7, 8]
+
+
+async def test_a_commit_without_segments_tells_nothing(following: Following) -> None:
+    following.tail.committed(commit_of())
+    assert following.told == []
+
+
+async def test_more_segments_than_one_answer_holds_are_all_told(following: Following) -> None:
+    following.commit_elsewhere(*range(1, 2 * LOOK_LIMIT + 6))
+    following.wakeup.wake()
+    await settle()
+    assert following.told == list(range(1, 2 * LOOK_LIMIT + 6))
+
+
+async def test_a_commit_during_a_look_is_told_after_it(store: FakeStore) -> None:
+    store.answers_at_once = False
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    await made.tail.start(made.wakeup)
+    store.may_answer.clear()
+    made.commit_elsewhere(1)
+    made.wakeup.wake()
+    await settle()
+    made.commit_here(2)
+    made.commit_elsewhere(3)
+    made.wakeup.wake()
+    assert made.told == []
+    store.may_answer.set()
+    await settle()
+    assert made.told == [1, 2, 3]
+    await made.tail.close()
+
+
+async def test_a_follower_that_fails_does_not_stop_the_others(
+    following: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Sequence[Touch]) -> None:
+        raise RuntimeError("a bug")
+
+    late: list[int] = []
+    following.tail.follow(broken)
+    following.tail.follow(lambda touches: late.extend(one.lsn for one in touches))
+    following.commit_here(1)
+    following.commit_here(2)
+    assert following.told == late == [1, 2]
+    assert "a follower of the tail failed" in caplog.text
+
+
+async def test_whoever_follows_no_more_is_told_no_more(following: Following) -> None:
+    heard: list[int] = []
+    stop = following.tail.follow(lambda touches: heard.extend(one.lsn for one in touches))
+    following.commit_here(1)
+    stop()
+    following.commit_here(2)
+    assert heard == [1]
+    assert following.told == [1, 2]
+
+
+async def test_a_look_that_fails_is_made_again_at_the_next_wake(
+    following: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    following.store.error = OSError("unreadable")
+    following.commit_elsewhere(1)
+    following.wakeup.wake()
+    await settle()
+    assert following.told == []
+    assert "could not read the log" in caplog.text
+    following.store.error = None
+    following.commit_elsewhere(2)
+    following.wakeup.wake()
+    await settle()
+    assert following.told == [1, 2]
+
+
+async def test_a_tail_that_was_closed_asks_no_more(store: FakeStore) -> None:
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    await made.tail.start(made.wakeup)
+    await made.tail.close()
+    made.commit_elsewhere(1)
+    assert made.wakeup.wake() is Found.NOTHING
+    assert made.told == []

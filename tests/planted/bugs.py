@@ -1,0 +1,325 @@
+"""The bugs: each is what somebody could write in good faith, as a change of the source's text, and who must notice.
+
+An edit names text that must occur exactly once; when the source has moved on, the run stops and says so.
+"""
+
+from typing import NamedTuple
+
+
+class Edit(NamedTuple):
+    """One change: `sound` is what the source says, `broken` what it says with the bug."""
+
+    file: str
+    sound: str
+    broken: str
+
+
+class Bug(NamedTuple):
+    """A planted bug, what is wrong with it, and the tests that must turn red."""
+
+    name: str
+    about: str
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...]
+
+
+STORE = "headwater/stores/sqlite/store.py"
+WRITER = "headwater/stores/sqlite/writer.py"
+SEGMENTS = "headwater/stores/sqlite/segments.py"
+RETENTION = "headwater/stores/sqlite/retention.py"
+CURSOR = "headwater/model/cursor.py"
+COMMITTER = "headwater/log/committer.py"
+TAIL = "headwater/log/tail.py"
+INTENTIONS = "headwater/services/intentions.py"
+
+POWER_CUTS = "tests/faults/test_power_cuts.py::test_a_power_cut_takes_nothing_that_was_answered_and_adds_nothing"
+RULES = "tests/faults/test_power_cuts.py::test_every_state_on_the_way_keeps_the_rules_of_the_log"
+TWO_STORES = "tests/faults/test_two_stores.py"
+WAITING = "tests/faults/test_waiting_pops.py"
+REFUSED = "tests/faults/test_refused_commits.py"
+CLOCK = "tests/faults/test_clock_jumps.py::test_jumps_between_operations_lose_no_record_and_no_order"
+LEASES = "tests/contracts/test_leases.py"
+
+BUGS = [
+    Bug(
+        "barrier-skipped",
+        "synchronous=NORMAL, and nobody waits for the disk",
+        (
+            Edit(
+                STORE,
+                "        return self._barrier.wait(callers)\n",
+                "        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()\n"
+                "        done.set_result(None)\n"
+                "        return done\n",
+            ),
+        ),
+        (POWER_CUTS,),
+    ),
+    Bug(
+        "answer-before-durable",
+        "the answer goes out while the disk is still at work",
+        (
+            Edit(
+                COMMITTER,
+                "                self._unsynced.append(submission)\n",
+                "                submission.settle(Durability.SYNCED)\n"
+                "                self._unsynced.append(submission)\n",
+            ),
+        ),
+        (POWER_CUTS,),
+    ),
+    Bug(
+        "affirmed-before-durable",
+        "a second call with the same key is answered although the first is not on the disk yet",
+        (Edit(WRITER, "or repeated or any(_affirms(result) for result in results)", ""),),
+        (POWER_CUTS, "tests/faults/test_affirmed_answers.py"),
+    ),
+    Bug(
+        "deferred-begin",
+        "BEGIN without IMMEDIATE: the lock is asked for in the middle, when nobody waits for it any more",
+        (Edit(STORE, 'execute("BEGIN IMMEDIATE")', 'execute("BEGIN")'),),
+        (TWO_STORES,),
+    ),
+    Bug(
+        "ack-without-token",
+        "whoever acks is believed, whatever token he shows",
+        (Edit(CURSOR, "if cursor.token != token or cursor.lease_until is None:", "if cursor.lease_until is None:"),),
+        (LEASES, TWO_STORES),
+    ),
+    Bug(
+        "ack-of-an-expired-lease",
+        "a lease that ran out still counts as long as nobody else took it",
+        (Edit(CURSOR, "    if cursor.lease_until <= now:\n", "    if cursor.lease_until < 0:\n"),),
+        (LEASES,),
+    ),
+    Bug(
+        "tokens-do-not-rise",
+        "the next lease has the token of the last one",
+        (
+            Edit(
+                CURSOR,
+                "token=max(cursor.token + 1, now),\n        lease_until=until",
+                "token=cursor.token or now,\n        lease_until=until",
+            ),
+        ),
+        (LEASES, CLOCK),
+    ),
+    Bug(
+        "tokens-follow-the-clock",
+        "tokens are the time, and fall with it",
+        (
+            Edit(
+                CURSOR,
+                "token=max(cursor.token + 1, now),\n        lease_until=until",
+                "token=now,\n        lease_until=until",
+            ),
+        ),
+        (CLOCK,),
+    ),
+    Bug(
+        "attempt-not-counted-at-claim",
+        "a record that kills its consumer each time never reaches the dead letters",
+        (Edit(CURSOR, "attempts=cursor.attempts + 1,", "attempts=max(cursor.attempts, 1),"),),
+        ("tests/contracts/test_failures.py", "tests/contracts/test_dead_letters.py"),
+    ),
+    Bug(
+        "catch-up-skipped",
+        "the end of a partition is remembered though another process has pushed",
+        (Edit(WRITER, "        if version == self._version:\n", "        if self._version != -1:\n"),),
+        (TWO_STORES,),
+    ),
+    Bug(
+        "ids-of-others-not-remembered",
+        "a transaction id that another process has used is taken for a new one",
+        (
+            Edit(
+                SEGMENTS,
+                "            if self._recent_from is not None:\n                self._remember_ids(",
+                "            if self._recent_from is not None and lsn < 0:\n                self._remember_ids(",
+            ),
+        ),
+        (TWO_STORES, "tests/contracts/test_deduplication.py"),
+    ),
+    Bug(
+        "released-burns-an-attempt",
+        "giving a record back unseen counts against it",
+        (Edit(CURSOR, "attempts=cursor.attempts - 1) if cursor.failed", "attempts=cursor.attempts) if cursor.failed"),),
+        ("tests/model/test_cursor.py", "tests/contracts/test_failures.py"),
+    ),
+    Bug(
+        "retention-drops-the-unread",
+        "completed retention does not ask how far the slowest group is",
+        (Edit(RETENTION, "return int(slowest) if groups and cursors == groups else 0", "return 2**62"),),
+        ("tests/contracts/test_retention.py",),
+    ),
+    Bug(
+        "lsn-reused",
+        "when the newest segments are dropped, their LSNs are given out again",
+        (
+            Edit(
+                RETENTION,
+                '            self._connection.execute(sql.raise_meta, ("last_lsn", self._segments.last_lsn))\n',
+                "",
+            ),
+        ),
+        (TWO_STORES, "tests/contracts/test_retention.py"),
+    ),
+    Bug(
+        "tail-jumps-over-others",
+        "after an own commit the tail stands behind it, and a commit of another process in between is never told",
+        (
+            Edit(
+                TAIL,
+                "if commit.touched[0].lsn == self.position + 1 and self._looking is None:",
+                "if self._looking is None:",
+            ),
+        ),
+        (TWO_STORES,),
+    ),
+    Bug(
+        "tail-seen-before-told",
+        "the position moves before the followers were told, and those that come with it are left out",
+        (
+            Edit(
+                TAIL,
+                "        fresh = [touch for touch in touched if touch.lsn > self.position]\n",
+                "        self.position = max(self.position, touched[0].lsn)\n"
+                "        fresh = [touch for touch in touched if touch.lsn > self.position]\n",
+            ),
+        ),
+        (TWO_STORES, WAITING),
+    ),
+    Bug(
+        "deadline-leaves-the-waiter",
+        "the deadline answers, and the waiter stays in the registry for a delivery to answer again",
+        (
+            Edit(
+                INTENTIONS,
+                "if intention is not None and self._leave(number, key) and not intention.answer.done():\n"
+                "                intention.answer.set_result(Popped())",
+                "if intention is not None and not intention.answer.done():\n"
+                "                intention.answer.set_result(Popped())",
+            ),
+        ),
+        (WAITING,),
+    ),
+    Bug(
+        "deadline-and-delivery-both",
+        "a delivery after the deadline goes to an answer that was given already",
+        (
+            Edit(
+                INTENTIONS,
+                "            if self._leave(number, key) and not intention.answer.done():\n"
+                "                intention.answer.set_result(popped)\n"
+                "            else:\n"
+                "                self._return(popped.batches, key)\n",
+                "            self._leave(number, key)\n"
+                "            if not intention.answer.done():\n"
+                "                intention.answer.set_result(popped)\n",
+            ),
+        ),
+        (WAITING,),
+    ),
+    Bug(
+        "joined-key",
+        "selections are told apart by their names joined to one text",
+        (
+            Edit(
+                INTENTIONS,
+                "    task: str\n    group: str\n",
+                "    task: str\n    group: str\n\n"
+                "    def __eq__(self, other: object) -> bool:\n"
+                '        return isinstance(other, tuple) and "/".join(self) == "/".join(other)\n\n'
+                "    def __hash__(self) -> int:\n"
+                '        return hash("/".join(self))\n',
+            ),
+        ),
+        (WAITING,),
+    ),
+    Bug(
+        "all-waiters-removed",
+        "when one waiter of a key was served, all of them are struck off",
+        (
+            Edit(
+                INTENTIONS,
+                "                served, ready_at = await self._pop_for(chosen, key)\n",
+                "                served, ready_at = await self._pop_for(chosen, key)\n"
+                "                if served:\n"
+                "                    line.waiting.clear()\n",
+            ),
+        ),
+        (WAITING,),
+    ),
+    Bug(
+        "lease-of-the-vanished-kept",
+        "records leased for somebody who left are not given back",
+        (
+            Edit(
+                INTENTIONS,
+                "            if batch.token:\n                self._give_back(release(batch, key.database))",
+                "            if batch.token < 0:\n                self._give_back(release(batch, key.database))",
+            ),
+        ),
+        (WAITING,),
+    ),
+    Bug(
+        "checksum-not-verified",
+        "a segment is delivered though its sum does not match",
+        (Edit(SEGMENTS, "    if crc32(kept) != checksum:\n", "    if checksum < 0:\n"),),
+        ("tests/faults/test_bad_files.py",),
+    ),
+    Bug(
+        "neighbours-fail-together",
+        "one refused operation takes its whole commit with it",
+        (
+            Edit(
+                WRITER,
+                "            except HeadwaterError as error:\n                results[index] = error\n\n    def _delete_queue",
+                "            except LookupError as error:\n                results[index] = error\n\n    def _delete_queue",
+            ),
+        ),
+        (REFUSED, "tests/contracts/test_leases.py"),
+    ),
+    Bug(
+        "idempotency-key-ignored",
+        "the same request with the same key is done twice",
+        (
+            Edit(
+                WRITER,
+                "            if operation.key:\n                keyed = True\n",
+                "            if operation.key == 0:\n                keyed = True\n",
+            ),
+        ),
+        ("tests/contracts/test_idempotency.py",),
+    ),
+    Bug(
+        "idle-groups-not-woken",
+        "a push does not tell the groups that were caught up",
+        (
+            Edit(
+                SEGMENTS,
+                "            self._connection.execute(sql.wake_idle_cursors, (ready_at, partition.id))\n",
+                "",
+            ),
+        ),
+        (RULES, "tests/contracts/test_pop.py"),
+    ),
+    Bug(
+        "undone-segments-remembered",
+        "after a rollback the records of an LSN are still those that never were",
+        (
+            Edit(
+                SEGMENTS,
+                "        self._opened.clear()\n        self._opened_bytes = 0\n        self.last_lsn = Lsn(0)\n",
+                "        self.last_lsn = Lsn(0)\n",
+            ),
+        ),
+        (REFUSED,),
+    ),
+    Bug(
+        "nothing-forgotten-after-a-rollback",
+        "what a refused commit had in mind is taken for true",
+        (Edit(STORE, "            self._writer.forget()\n            raise\n", "            raise\n"),),
+        (REFUSED,),
+    ),
+]
