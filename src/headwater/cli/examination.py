@@ -90,6 +90,8 @@ def _pinned_pages(location: str) -> int:
 
     connection = apsw.Connection(location, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
+        # A connection that has read nothing yet does not know of the log.
+        connection.execute("PRAGMA schema_version").fetchall()
         pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     except apsw.BusyError:
         return 0
