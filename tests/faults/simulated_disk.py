@@ -8,6 +8,7 @@ many power cuts as it made writes. The shared memory file is no part of this: it
 """
 
 import asyncio
+import errno
 import os
 import random
 import re
@@ -88,6 +89,16 @@ class Synced(NamedTuple):
     through: int
 
 
+class SyncFailed(NamedTuple):
+    """The disk refused what was written to a file before event `through`, and the system takes it for written.
+
+    That is how Linux does it: the next sync succeeds without trying these again. Only writing them anew saves them.
+    """
+
+    file: str
+    through: int
+
+
 Change = Write | Truncate | Delete
 
 
@@ -97,6 +108,7 @@ class Journal:
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.recording = True
+        self.refusals = 0
 
     def __len__(self) -> int:
         return len(self.events)
@@ -105,6 +117,11 @@ class Journal:
         """Add an event, unless the run is over."""
         if self.recording:
             self.events.append(event)
+
+    def note_refused(self, file: str, through: int) -> None:
+        """What was written to `file` before event `through` was tried and given up."""
+        self.refusals += 1
+        self.note(SyncFailed(file, through))
 
     def note_synced(self, file: str, through: int) -> None:
         """What was written to `file` before event `through` is safe."""
@@ -154,6 +171,7 @@ class _File(apsw.VFSFile):
     ) -> None:
         self._journal = journal
         self._ending = ending
+        self._refusals_told = journal.refusals
         super().__init__("", name, flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:
@@ -169,18 +187,22 @@ class _File(apsw.VFSFile):
         super().xTruncate(newsize)
 
     def xSync(self, flags: int) -> None:
-        """Nothing here needs the real disk: only the note."""
-        if self._ending is not None:
-            self._journal.note_synced(self._ending, len(self._journal))
+        """Nothing here needs the real disk: only the note. Each open file hears once of what the disk has refused."""
+        if self._ending is None:
+            return
+        self._journal.note_synced(self._ending, len(self._journal))
+        if self._ending == "-wal" and self._refusals_told < self._journal.refusals:
+            self._refusals_told = self._journal.refusals
+            raise apsw.IOError("the disk says no")
 
 
 class SimulatedBarrier:
     """The store's barrier over the simulated disk: now and then at once, mostly some turns of the event loop later."""
 
-    def __init__(self, journal: Journal, chance: random.Random) -> None:
+    def __init__(self, journal: Journal, chance: random.Random, refusals: float) -> None:
         self._journal = journal
         self._chance = chance
-        self._closed = False
+        self._refusals = refusals
 
     def wait(self, callers: int) -> asyncio.Future[None]:
         """Safe is what was written before this call; told is it only when the disk has answered."""
@@ -198,14 +220,19 @@ class SimulatedBarrier:
         if turns:
             loop.call_soon(self._answer_later, loop, done, through, turns - 1)
             return
-        self._journal.note_synced("-wal", through)
-        if not done.cancelled():
+        if self._chance.random() < self._refusals:
+            self._journal.note_refused("-wal", through)
+            done.set_exception(OSError(errno.EIO, "the disk says no"))
+        else:
+            self._journal.note_synced("-wal", through)
             done.set_result(None)
 
 
-def barrier_factory(disk: PowerCutDisk, chance: random.Random) -> Callable[[str], SimulatedBarrier]:
-    """What `SqliteStore(barrier=…)` takes."""
-    return lambda wal_path: SimulatedBarrier(disk.journal, chance)
+def barrier_factory(
+    disk: PowerCutDisk, chance: random.Random, refusals: float = 0
+) -> Callable[[str], SimulatedBarrier]:
+    """What `SqliteStore(barrier=…)` takes; `refusals` is how likely the disk says no."""
+    return lambda wal_path: SimulatedBarrier(disk.journal, chance, refusals)
 
 
 class _FileState:
@@ -214,11 +241,36 @@ class _FileState:
     def __init__(self) -> None:
         self.safe = bytearray()
         self.pending: list[tuple[int, Change]] = []
+        self.refused: list[Write] = []
+
+    def add(self, number: int, change: Change) -> None:
+        """Something was written; what the disk had refused at the same place does not matter any more."""
+        self.pending.append((number, change))
+        if not isinstance(change, Write):
+            self.refused.clear()
+        self.refused = [write for write in self.refused if write.offset != getattr(change, "offset", None)]
 
     def sync(self, through: int) -> None:
         """Move what was written before event `through` to the safe side."""
         while self.pending and self.pending[0][0] < through:
             self.pending.pop(0)[1].apply(self.safe)
+
+    def fail(self, through: int) -> None:
+        """What was written before event `through` will not be tried again."""
+        while self.pending and self.pending[0][0] < through:
+            change = self.pending.pop(0)[1]
+            if isinstance(change, Write):
+                self.refused.append(change)
+            else:
+                change.apply(self.safe)
+
+    def image(self, chance: random.Random) -> bytearray:
+        """What is safe, with some of what was refused: the disk may have got a part of it."""
+        image = bytearray(self.safe)
+        for write in self.refused:
+            if chance.random() < 0.3:
+                write.apply(image)
+        return image
 
 
 class Platter:
@@ -234,9 +286,11 @@ class Platter:
         for number in range(self.position, to):
             event = self._events[number]
             if isinstance(event, Write | Truncate | Delete):
-                self._file(event.file).pending.append((number, event))
+                self._file(event.file).add(number, event)
             elif isinstance(event, Synced):
                 self._file(event.file).sync(event.through)
+            elif isinstance(event, SyncFailed):
+                self._file(event.file).fail(event.through)
             else:
                 yield event
         self.position = to
@@ -265,19 +319,19 @@ def restore(files: dict[str, bytes], path: str) -> None:
 
 
 def _keep_all(state: _FileState, chance: random.Random) -> bytes:
-    image = bytearray(state.safe)
+    image = state.image(chance)
     for _, change in state.pending:
         change.apply(image)
     return bytes(image)
 
 
 def _drop_all(state: _FileState, chance: random.Random) -> bytes:
-    return bytes(state.safe)
+    return bytes(state.image(chance))
 
 
 def _keep_beginning(state: _FileState, chance: random.Random) -> bytes:
     """The disk wrote in order and was stopped in the middle of one write."""
-    image = bytearray(state.safe)
+    image = state.image(chance)
     kept = chance.randrange(len(state.pending) + 1)
     for _, change in state.pending[:kept]:
         change.apply(image)
@@ -288,7 +342,7 @@ def _keep_beginning(state: _FileState, chance: random.Random) -> bytes:
 
 def _any_fate(state: _FileState, chance: random.Random) -> bytes:
     """The disk wrote in any order it liked."""
-    image = bytearray(state.safe)
+    image = state.image(chance)
     for _, change in state.pending:
         fate = chance.random()
         if fate < 0.45:

@@ -71,6 +71,13 @@ def test_a_power_cut_takes_nothing_that_was_answered_and_adds_nothing(seed: int,
             assert asyncio.run(work_on(path)) == [], f"seed {seed}, cut {number}"
 
 
+@pytest.mark.seeds(few=3, many=100)
+def test_a_power_cut_after_the_disk_refused_a_sync_takes_nothing_that_was_answered(seed: int, folder: Path) -> None:
+    run = asyncio.run(run_workload(seed, folder, refusals=0.1))
+    for number, (_, verdict) in enumerate(cuts(run, seed, folder, CUTS_PER_RUN)):
+        assert verdict == Verdict([], 0), f"seed {seed}, cut {number}"
+
+
 @pytest.mark.seeds(few=6, many=2_000)
 def test_every_state_on_the_way_keeps_the_rules_of_the_log(seed: int, folder: Path) -> None:
     run = asyncio.run(run_workload(seed, folder, operations=60))

@@ -237,7 +237,9 @@ def _says_something(answer: Answer) -> bool:
     return bool(getattr(answer.result, amounts[kind])) if kind in amounts else True
 
 
-async def run_workload(seed: int, folder: Path, durable: Durable = "barrier", operations: int = 25) -> Run:
+async def run_workload(
+    seed: int, folder: Path, durable: Durable = "barrier", operations: int = 25, refusals: float = 0
+) -> Run:
     """One seeded run, from the first open to the moment before the store would be closed."""
     chance = random.Random(seed)
     disk = PowerCutDisk(f"power-cut-{seed}-{durable}", str(folder / "store.db"))
@@ -247,7 +249,7 @@ async def run_workload(seed: int, folder: Path, durable: Durable = "barrier", op
         CONFIG,
         clock=clock,
         vfs=disk.name,
-        barrier=barrier_factory(disk, chance) if durable == "barrier" else lambda _: NoBarrier(),
+        barrier=barrier_factory(disk, chance, refusals) if durable == "barrier" else lambda _: NoBarrier(),
     )
     store.journal, store.applied_in = disk.journal, {}
     await store.open()
@@ -261,8 +263,9 @@ async def run_workload(seed: int, folder: Path, durable: Durable = "barrier", op
     workers = Workers(store, committer, clock, chance)
     try:
         await workers.run(chance.randint(1, 4), operations)
-        disk.journal.recording = False
     finally:
+        disk.journal.recording = False
+        disk.journal.refusals = 0
         await committer.close()
         await store.close()
     return Run(disk.journal, opened, workers.submitted)
