@@ -29,5 +29,5 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Here because pytest reads this file before its arguments. `--campaign`: all of tests/faults, hours, not minutes."""
+    """Here because pytest reads this file before its arguments. `--campaign`: tests/faults at full numbers."""
     parser.addoption("--campaign", action="store_true", help="break things as often as a release asks for")

@@ -63,8 +63,8 @@ def test_a_payload_that_is_not_json_is_refused_before_a_store_is_made(program: P
 def test_lines_are_pushed_from_a_pipe_and_from_a_file(program: Program) -> None:
     (program.folder / "some.ndjson").write_bytes(b'{"id": 1}\r\n\n  2  \n"three"')
     program.expect(0, "push", "orders", "--file", "some.ndjson")
-    program.expect(0, "push", "orders", given=ndjson(4, 5))
-    program.expect(0, "push", "orders", "--file", "-", given=ndjson(6))
+    program.expect_process(0, "push", "orders", given=ndjson(4, 5))
+    program.expect_process(0, "push", "orders", "--file", "-", given=ndjson(6))
     assert shown_payloads(program) == [{"id": 1}, 2, "three", 4, 5, 6]
 
 
@@ -81,7 +81,7 @@ def test_a_file_is_pushed_in_batches_that_are_whole_or_not_there(program: Progra
 
 
 def test_a_bad_line_in_the_first_batch_leaves_nothing(program: Program) -> None:
-    ended = program.expect(1, "push", "orders", "--json", given=b"1\n2\nnonsense\n3\n")
+    ended = program.expect_process(1, "push", "orders", "--json", given=b"1\n2\nnonsense\n3\n")
     assert ended.out == ""
     assert ended.error()["code"] == "invalid_payload"
     assert ended.error()["message"].startswith("line 3: ")
@@ -90,12 +90,12 @@ def test_a_bad_line_in_the_first_batch_leaves_nothing(program: Program) -> None:
 
 @pytest.mark.parametrize("line", [b'"' + b"x" * 300_000 + b'"\n', b"x" * 3_000_000, b'"\xff"\n', b"[" * 100_000])
 def test_a_line_that_cannot_be_a_message_is_told_with_its_number(program: Program, line: bytes) -> None:
-    ended = program.expect(1, "push", "orders", given=b"\n" + line)
+    ended = program.expect_process(1, "push", "orders", given=b"\n" + line)
     assert "line 2: " in ended.err
 
 
 def test_an_empty_input_is_nothing_to_push(program: Program) -> None:
-    assert program.expect(4, "push", "orders").err == "there was nothing to push\n"
+    assert program.expect_process(4, "push", "orders").err == "there was nothing to push\n"
 
 
 def test_a_line_of_a_slow_producer_is_pushed_at_once(program: Program) -> None:
@@ -132,9 +132,9 @@ def test_a_full_queue_is_an_error_that_says_how_far_it_got(program: Program) -> 
     program.expect(0, "push", "orders", "0")
     program.expect(0, "queues", "configure", "orders", "size_max=2")
     program.expect(0, "push", "orders", "1")
-    assert program.expect(1, "push", "orders", given=b"2\n3\n", HEADWATER_BATCH_MAX="1").err.startswith(
-        "error[queue_full]: "
-    )
+    ended = program.expect_process(1, "push", "orders", given=b"2\n3\n")
+    assert ended.err.startswith("error[queue_full]: ")
+    assert ended.err.endswith("; nothing was pushed\n")
 
 
 def test_a_bar_is_shown_on_a_terminal_while_a_file_is_pushed(program: Program) -> None:
@@ -314,7 +314,7 @@ async def test_a_tail_says_when_retention_has_dropped_messages(program: Program)
         from headwater.log.operations import Retain
 
         await hw.committer.submit(Retain())
-    ended = program.expect(0, "tail", "orders", "--from", "beginning", "--no-follow", "--json")
+    ended = program.expect_process(0, "tail", "orders", "--from", "beginning", "--no-follow", "--json")
     assert [one["payload"] for one in ended.documents()] in ([1, 3], [1, 2, 3])
     if len(ended.documents()) == 2:
         assert ended.err == "1 message of partition Default were dropped by retention\n"

@@ -51,6 +51,10 @@ class Hostile:
     """Is like nothing, and can be made into nothing."""
 
 
+def _named(name: str) -> dict[str, Any]:
+    return {name: "red"}
+
+
 def show(value: object) -> str:
     """A value as part of a case's name."""
     return ascii(value)[:24]
@@ -190,7 +194,7 @@ PUSHED: Table = {
     **table("push key", KEYS, lambda scene, key: scene.orders.push(1, idempotency_key=key)),
     **table("push_many key", KEYS, lambda scene, key: scene.orders.push_many([1], idempotency_key=key)),
     **table("ttl", SECONDS, lambda scene, seconds: scene.orders.push(1, ttl_seconds=seconds)),
-    **table("unknown", ("colour", "priority"), lambda scene, name: scene.orders.push(1, **{name: "red"})),
+    **table("unknown", ("colour", "priority"), lambda scene, name: scene.orders.push(1, **_named(name))),
     **table("push_many", (None, 7, [Hostile()], [1] * 1_001), lambda scene, all_: scene.orders.push_many(all_)),
     **table("push_all", (None, 7, [1], [Outgoing(payload=1)]), lambda scene, all_: scene.hw.push_all(all_)),
     **table("transaction key", KEYS, transact_with_key),
@@ -211,7 +215,7 @@ POPPED: Table = {
     ),
     **table("auto_ack", ("no", 7, [], None), lambda scene, how: scene.orders.pop(auto_ack=how)),
     **table("pop key", KEYS, lambda scene, key: scene.orders.pop(idempotency_key=key)),
-    **table("pop unknown", ("colour",), lambda scene, name: scene.orders.pop(**{name: 1})),
+    **table("pop unknown", ("colour",), lambda scene, name: scene.orders.pop(**_named(name))),
 }
 
 REPORTED: Table = {
@@ -239,7 +243,7 @@ KEPT: Table = {
     ),
     **table("seek offset", (-1, 2**70, True), lambda scene, to: scene.orders.seek(to, partition="Default")),
     **table("seek missing partition", ("nowhere",), lambda scene, name: scene.orders.seek("end", partition=name)),
-    **table("unknown option", ("colour",), lambda scene, name: scene.orders.configure(**{name: 1})),
+    **table("unknown option", ("colour",), lambda scene, name: scene.orders.configure(**_named(name))),
     **table(
         "lease_seconds",
         ("5", 0, -1, nan, inf, 10**400, None, []),

@@ -8,6 +8,7 @@ says what was found. The same file is used for all rounds: it must stand all kil
 """
 
 import asyncio
+import itertools
 import os
 import random
 import select
@@ -158,7 +159,7 @@ def judge_leases(entries: list[Entry]) -> Iterator[str]:
                 leases.setdefault((entry.partition, offset), []).append(entry)
     for place, held in leases.items():
         held.sort(key=lambda lease: lease.token)
-        for earlier, later in zip(held, held[1:], strict=False):
+        for earlier, later in itertools.pairwise(held):
             if later.token == earlier.token or later.begun_at < earlier.lease_until:
                 yield f"{place} was leased twice at once: {earlier} and {later}"
 

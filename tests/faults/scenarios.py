@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import headwater
 from headwater.clock import SECOND
@@ -20,7 +20,7 @@ from tests.faults.bent_clock import START, BentClock
 from tests.faults.tables import Rows, comparable, dump_file
 
 TRIES_MAX = 30
-SETTINGS = {"housekeeping": False, "wakeup": "data_version", "wal_bytes_max": 65_536}
+SETTINGS: dict[str, Any] = {"housekeeping": False, "wakeup": "data_version", "wal_bytes_max": 65_536}
 
 
 class Scene:
@@ -99,7 +99,7 @@ async def transact(scene: Scene) -> None:
         together.push("orders", {"number": 99})
 
 
-def configure(**options: object) -> Step:
+def configure(**options: Any) -> Step:
     """Change options."""
     return lambda scene: scene.orders.configure(**options)
 
@@ -132,7 +132,7 @@ SCENARIOS = {
 def open_at(path: str, later_seconds: float) -> headwater.Headwater:
     """The store as all runs open it."""
     clock = BentClock(START + int(later_seconds * SECOND))
-    return headwater.open(path, clock=clock, **SETTINGS)  # type: ignore[arg-type]
+    return headwater.open(path, clock=clock, **SETTINGS)
 
 
 async def prepare(kind: str, path: str) -> None:

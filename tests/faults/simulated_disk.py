@@ -3,8 +3,8 @@
     SQLite ──xWrite──► journal: Write ──xSync, barrier──► journal: Synced ──► Platter: what is safe, what is not yet
 
 The running program sees its files as usual. Afterwards the journal is played back up to any point: what was synced by
-then is there, and each write since is kept, dropped or torn by a seed, in any combination. One run of a program gives as
-many power cuts as it made writes. The shared memory file is no part of this: it never outlives the machine.
+then is there, and each write since is kept, dropped or torn by a seed, in any combination. One run of a program gives
+as many power cuts as it made writes. The shared memory file is no part of this: it never outlives the machine.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ class Journal:
 
 
 class PowerCutDisk(apsw.VFS):
-    """The VFS; `name` is what connections ask for. Files are known by their ending: "" (database), "-wal", "-journal"."""
+    """The VFS; connections ask for it by `name`. Files are known by their ending: "" (database), "-wal", "-journal"."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name = name

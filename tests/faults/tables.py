@@ -1,7 +1,7 @@
 """What a file holds, as rows: for comparing two states, and for judging one.
 
-`dump` is the state; two equal dumps are the same store. `find_faults` knows the rules that every state must keep, however
-it came about.
+`dump` is the state; two equal dumps are the same store. `find_faults` knows the rules that every state must keep,
+however it came about.
 """
 
 import hashlib
@@ -86,7 +86,7 @@ def _faults_of_segments(connection: apsw.Connection) -> Iterator[str]:
 
 
 def _faults_of_cursors(connection: apsw.Connection) -> Iterator[str]:
-    """A cursor stands inside its partition; one that is behind the end is due at some time; a lease covers something."""
+    """A cursor stands inside its partition; one behind the end is due at some time; a lease covers something."""
     ends = dict(
         list(
             connection.execute(

@@ -12,7 +12,7 @@ from tests.faults.test_waiting_pops import HeldBarrier, hold
 
 async def confirm(queue: headwater.Queue, how: str, barrier: HeldBarrier) -> tuple[Any, Any]:
     """The same push twice: once content with `written`, then once more, asking for the disk, which does not answer."""
-    about = {"idempotency_key": "once"} if how == "key" else {"transaction_id": "once"}
+    about: dict[str, Any] = {"idempotency_key": "once"} if how == "key" else {"transaction_id": "once"}
     first = await queue.push("record", durability="written", **about)
     barrier.holds = True
     second = asyncio.ensure_future(queue.push("record", **about))

@@ -1,4 +1,4 @@
-"""Hostile values through the public calls: each gets an error of ours with a stable code, and the file stays as it is."""
+"""Hostile values through the public calls: each gets an error of ours with a stable code, and nothing changes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import headwater
 from headwater import Outgoing, errors
+from headwater.errors import InvalidInput, InvalidPayload, TooLarge
 from tests.faults.hostile_values import HOSTILE, Scene, nested
 from tests.faults.tables import dump_file
 
-CODES = {error.code for error in vars(errors).values() if isinstance(error, type)}
+CODES = {error.code for name, error in vars(errors).items() if name[0].isupper() and name != "ClassVar"}
 
 
 def open_at(path: Path, **options: Any) -> headwater.Headwater:
@@ -81,8 +82,7 @@ async def push_and_pop(path: Path, payload: Any) -> list[Any]:
     async with open_at(path) as hw:
         try:
             await hw.queue("orders").push(payload)
-        except headwater.HeadwaterError as error:
-            assert error.code in ("invalid_payload", "too_large")
+        except (InvalidPayload, TooLarge):
             return []
         return [message.payload for message in await hw.queue("orders").pop(auto_ack=True)]
 
@@ -122,8 +122,7 @@ async def test_a_deep_payload_is_refused_or_can_be_read_from_anywhere(folder: Pa
         await orders.push({"first": True})
         try:
             await orders.push(nested(depth))
-        except headwater.HeadwaterError as error:
-            assert error.code == "invalid_payload"
+        except InvalidPayload:
             return
         found = await pop_from_below(orders, 60)
     assert found == [{"first": True}, nested(depth)]
@@ -151,8 +150,7 @@ def test_a_name_is_refused_or_is_only_a_name(tmp_path_factory: pytest.TempPathFa
         async with open_at(folder / "store.db") as hw:
             try:
                 await hw.queue(name).push(name, partition=name)
-            except headwater.HeadwaterError as error:
-                assert error.code in ("invalid_name", "invalid_input")
+            except InvalidInput:
                 return []
             popped = await hw.queue(name).pop(group=name, partition=name, auto_ack=True)
             return [message.queue for message in popped if message.partition == message.group == name]

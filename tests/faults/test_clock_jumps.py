@@ -1,4 +1,4 @@
-"""The clock jumps by an hour or ten years, either way: tokens rise, one lease lives, no record is lost, nothing crashes."""
+"""The clock jumps by an hour or ten years, either way: tokens rise, one lease lives, no record is lost."""
 
 import asyncio
 import random

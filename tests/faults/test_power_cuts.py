@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from headwater.log import operations as op
-from headwater.model.record import encode_payload
+from headwater.model.record import Record, encode_payload
 from headwater.stores.sqlite.store import SqliteStore
 from tests.faults.bent_clock import BentClock
 from tests.faults.simulated_disk import Platter, restore
@@ -18,6 +18,7 @@ from tests.faults.workload import CONFIG, Committed, Judge, Run, Verdict, run_wo
 
 CUTS_PER_RUN = 50
 REOPEN_EVERY = 5
+SOUND = Verdict([], 0)
 
 
 def cut_points(run: Run, chance: random.Random, count: int) -> list[int]:
@@ -42,6 +43,8 @@ def look_at(path: str, judge: Judge) -> Verdict:
     connection = apsw.Connection(path)
     try:
         return judge.judge(connection)
+    except apsw.CorruptError as error:
+        return Verdict([str(error)], 0)
     finally:
         connection.close()
 
@@ -50,7 +53,7 @@ async def work_on(path: str) -> list[str]:
     """Open the store that survived and use it; what is wrong afterwards."""
     store = SqliteStore(path, CONFIG, clock=BentClock())
     await store.open()
-    record = op.Record(data=encode_payload({"after": "the cut"}, bytes_max=100))
+    record = Record(data=encode_payload({"after": "the cut"}, bytes_max=100))
     push = op.Push(queue="orders", partition="a", records=[record])
     pop = op.Pop(queue="orders", group="later", batch=1_000)
     commit = await store.apply([push, pop], BentClock().now())
@@ -66,16 +69,22 @@ async def work_on(path: str) -> list[str]:
 def test_a_power_cut_takes_nothing_that_was_answered_and_adds_nothing(seed: int, folder: Path) -> None:
     run = asyncio.run(run_workload(seed, folder))
     for number, (path, verdict) in enumerate(cuts(run, seed, folder, CUTS_PER_RUN)):
-        assert verdict == Verdict([], 0), f"seed {seed}, cut {number}"
+        assert verdict == SOUND, f"seed {seed}, cut {number}"
         if number % REOPEN_EVERY == 0:
             assert asyncio.run(work_on(path)) == [], f"seed {seed}, cut {number}"
 
 
-@pytest.mark.seeds(few=3, many=100)
-def test_a_power_cut_after_the_disk_refused_a_sync_takes_nothing_that_was_answered(seed: int, folder: Path) -> None:
-    run = asyncio.run(run_workload(seed, folder, refusals=0.1))
-    for number, (_, verdict) in enumerate(cuts(run, seed, folder, CUTS_PER_RUN)):
-        assert verdict == Verdict([], 0), f"seed {seed}, cut {number}"
+def test_a_power_cut_after_the_disk_refused_a_sync_takes_nothing_that_was_answered(
+    folder: Path, campaign: bool
+) -> None:
+    """Linux takes what it could not write for written: the next sync succeeds, and the log is still not on the disk."""
+    wrong: list[str] = []
+    for seed in range(100 if campaign else 10):
+        (folder / str(seed)).mkdir()
+        run = asyncio.run(run_workload(seed, folder / str(seed), refusals=0.1))
+        found = enumerate(cuts(run, seed, folder / str(seed), CUTS_PER_RUN))
+        wrong += [f"seed {seed}, cut {number}: {verdict}" for number, (_, verdict) in found if verdict != SOUND]
+    assert not wrong, f"{len(wrong)} cuts went wrong, the first: {wrong[0]:.300}"
 
 
 @pytest.mark.seeds(few=6, many=2_000)
@@ -101,7 +110,7 @@ def test_a_power_cut_while_the_file_is_made_leaves_one_that_opens(seed: int, fol
 def test_the_full_sync_of_sqlite_itself_loses_nothing_either(seed: int, folder: Path) -> None:
     run = asyncio.run(run_workload(seed, folder, "full"))
     for number, (_, verdict) in enumerate(cuts(run, seed, folder, CUTS_PER_RUN)):
-        assert verdict == Verdict([], 0), f"seed {seed}, cut {number}"
+        assert verdict == SOUND, f"seed {seed}, cut {number}"
 
 
 def test_without_the_barrier_answered_commits_are_lost(folder: Path) -> None:

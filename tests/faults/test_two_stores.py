@@ -1,8 +1,8 @@
-"""Two stores on one file, as two processes have them, and a program that knows nothing of us: nobody works from old news."""
+"""Two stores on one file, as two processes have them, and a program that is not ours: nobody works from old news."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +92,19 @@ async def test_a_follower_hears_of_every_segment_once_and_in_order(both: Both) -
     """Own commits are told on the spot; one of the other side in between must not be jumped over."""
     one, two = both
     heard: list[int] = []
+    complete = asyncio.Event()
 
-    def note(touches: Any) -> None:
-        heard.extend(touch.lsn for touch in touches if isinstance(touch, Touch))
+    def note(touches: Sequence[Touch]) -> None:
+        heard.extend(touch.lsn for touch in touches)
+        if len(heard) >= 10:
+            complete.set()
 
     one.tail.follow(note)
     for number in range(5):
         await two.queue("orders").push(number)
         await one.queue("orders").push(number)
     async with asyncio.timeout(5):
-        while len(heard) < 10:
-            await asyncio.sleep(0.001)
+        await complete.wait()
     assert heard == list(range(1, 11))
 
 

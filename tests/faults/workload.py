@@ -231,10 +231,7 @@ class Workers:
 
 def _says_something(answer: Answer) -> bool:
     """Whether a state rests on this answer: "nothing was there" may be said of a state that goes away."""
-    amounts = {op.Popped: "batches", op.Deleted: "count", op.Requeued: "count", op.Retained: "segments"}
-    amounts |= {op.Reaped: "leases", op.Sought: "partitions"}
-    kind = type(answer.result)
-    return bool(getattr(answer.result, amounts[kind])) if kind in amounts else True
+    return all(getattr(answer.result, name, True) for name in ("batches", "count", "segments", "leases", "partitions"))
 
 
 async def run_workload(

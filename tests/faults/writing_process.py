@@ -1,7 +1,7 @@
 """A process that pushes, pops and acks until somebody kills it, and keeps a ledger of what it was told.
 
-The ledger is a file of lines, each written in one call when the thing has happened: it outlives the process. Every line is
-honest at the moment it is written, so after a kill the store must agree with all of them.
+The ledger is a file of lines, each written in one call when the thing has happened: it outlives the process. Every
+line is honest at the moment it is written, so after a kill the store must agree with all of them.
 """
 
 import asyncio

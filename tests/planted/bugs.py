@@ -274,8 +274,8 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "            except HeadwaterError as error:\n                results[index] = error\n\n    def _delete_queue",
-                "            except LookupError as error:\n                results[index] = error\n\n    def _delete_queue",
+                "            except HeadwaterError as error:\n                results[index] = error\n\n    def _del",
+                "            except LookupError as error:\n                results[index] = error\n\n    def _del",
             ),
         ),
         (REFUSED, "tests/contracts/test_leases.py"),

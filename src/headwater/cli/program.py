@@ -94,6 +94,8 @@ def _unwrapped(doc: str) -> str:
 def run(arguments: list[str]) -> int:
     """Run one command line; the exit code."""
     choices = Choices()
+    if arguments[:1] == ["--version"]:
+        arguments = ["version", *arguments[1:]]
     try:
         code = _run(arguments or ["--help"], choices)
         sys.stdout.flush()

@@ -88,6 +88,7 @@ class Committer:
         self._closing = False
         self._closed: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.on_orphan: Callable[[Operation, Any], None] = lambda operation, result: None
         self.commits = 0
         self.syncs = 0
 
@@ -209,13 +210,20 @@ class Committer:
         for submission, result in zip(batch, commit.results, strict=True):
             submission.result = result
             if not commit.wrote:
-                submission.settle(submission.durability)
+                self._settle(submission, submission.durability)
             elif submission.durability is Durability.SYNCED:
                 self._unsynced.append(submission)
             else:
-                submission.settle(Durability.WRITTEN)
+                self._settle(submission, Durability.WRITTEN)
         if self._unsynced and not self._syncing:
             self._sync()
+
+    def _settle(self, submission: _Submission, durability: Durability) -> None:
+        """Answer the caller; what a caller who has left would have got is told to `on_orphan`."""
+        if submission.answer.cancelled():
+            self.on_orphan(submission.operation, submission.result)
+        else:
+            submission.settle(durability)
 
     def _sync(self) -> None:
         self._syncing, self._unsynced = self._unsynced, []
@@ -233,7 +241,7 @@ class Committer:
             self._lose(synced, error)
             return
         for submission in synced:
-            submission.settle(Durability.SYNCED)
+            self._settle(submission, Durability.SYNCED)
         if self._unsynced:
             self._sync()
         if self._pending or self._closing:

@@ -103,7 +103,8 @@ class Consumption:
         batch, database = messages[0].batch, self._operation.database
         offsets = [message.offset for message in messages]
         if error is None and not released and taken == len(messages):
-            return ack_of(batch, database, offsets=offsets)
+            # All that is left of the lease: the body may have reported on some of them by itself.
+            return ack_of(batch, database)
         outcomes: dict[int | str, Outcome] = dict.fromkeys(offsets, Outcome.RELEASED)
         outcomes.update(dict.fromkeys(offsets[: taken - 1], Outcome.COMPLETED))
         current = offsets[taken - 1]

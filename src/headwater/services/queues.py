@@ -4,14 +4,15 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
-from headwater.errors import HeadwaterError, InvalidInput, InvalidOption, TooLarge
+from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, TooLarge
 from headwater.log.committer import Answer, Committer
-from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push
+from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push, Seek, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, encode_payload
@@ -19,6 +20,11 @@ from headwater.services.checks import check_headers, check_number, check_seconds
 from headwater.services.intentions import Intentions, release
 from headwater.services.messages import Message, Outgoing, extension_of, messages_of, reports_of
 from headwater.stores.contract import Store
+
+log = logging.getLogger(__name__)
+
+# After these, records may be free that somebody waits for, though none was added.
+_freeing = {Seek, Transaction}
 
 
 class Queues:
@@ -29,6 +35,7 @@ class Queues:
         self.config = config
         self.clock = clock
         self._committer = committer
+        committer.on_orphan = self._take_back
         self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
 
     # ── pushing ──
@@ -91,7 +98,7 @@ class Queues:
         popped: Popped = (await popping).result
         try:
             await self._settled(reports, settling)
-        except HeadwaterError:
+        except (HeadwaterError, asyncio.CancelledError):
             self.give_back(popped, operation.database)
             raise
         return popped
@@ -158,13 +165,33 @@ class Queues:
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""
-        self._committer.submit(operation, self.config.durability).add_done_callback(_look_at)
+        self._committer.submit(operation, self.config.durability).add_done_callback(self._look_at)
+
+    def _look_at(self, answer: asyncio.Future[Answer]) -> None:
+        """A lease that was lost before a report that nobody waits for is no news; what the report set free is."""
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        result = answer.result().result
+        if type(result) is Acked and result.waiting:
+            self.intentions.committed_elsewhere()
+
+    def _take_back(self, operation: Operation, result: Any) -> None:
+        """A pop whose caller has left: others get what was leased for it."""
+        if type(result) is not Popped:
+            return
+        try:
+            self.give_back(result, operation.database)
+        except Closed:
+            log.warning("a pop was left while Headwater was closed; its lease runs out by itself")
 
     # ── the rest ──
 
     async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
         """One operation, and what it came to."""
-        return (await self._submit(operation, durability)).result
+        result = (await self._submit(operation, durability)).result
+        if type(operation) in _freeing:
+            self.intentions.committed_elsewhere()
+        return result
 
     async def _submit(self, operation: Operation, durability: Durability | None = None) -> Answer:
         return await self._committer.submit(operation, durability or self.config.durability)
@@ -183,9 +210,3 @@ class Queues:
 async def _result(answer: asyncio.Future[Answer]) -> Popped:
     popped: Popped = (await answer).result
     return popped
-
-
-def _look_at(answer: asyncio.Future[Answer]) -> None:
-    """Fetch the outcome of a report that nobody waits for: a lease that was lost meanwhile is no news."""
-    if not answer.cancelled():
-        answer.exception()

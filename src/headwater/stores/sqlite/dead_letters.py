@@ -31,9 +31,9 @@ class Burial(msgspec.Struct, frozen=True):
     now: Timestamp
 
     def reason(self, offset: int, transaction_id: str) -> str:
-        """What to say of one record."""
+        """What to say of one record: an error may name a file whose name is no text."""
         found = self.errors.get(offset) or self.errors.get(transaction_id) or "failed"
-        return found[:ERROR_LENGTH_MAX]
+        return found[:ERROR_LENGTH_MAX].encode("utf-8", "replace").decode()
 
 
 class DeadLetters:
