@@ -7,6 +7,14 @@ import subprocess
 import pytest
 
 import headwater
+from headwater import Raw
+from headwater.cli import messages
+from headwater.cli.settings import Settings
+from headwater.clock import Timestamp
+from headwater.log.operations import Retain
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import Record
+from headwater.stores.contract import Lane, Segment
 from tests.cli.program import COMMAND, Program, end, environment
 
 
@@ -305,16 +313,36 @@ def test_a_tail_whose_reader_leaves_ends_quietly(program: Program) -> None:
         assert tail.stderr.read() == ""
 
 
-async def test_a_tail_says_when_retention_has_dropped_messages(program: Program) -> None:
+def segment(first_offset: int, count: int, partition_id: int = 1) -> Segment:
+    return Segment(
+        lsn=Lsn(1),
+        lane=Lane("main", "orders", "", "", "a"),
+        partition_id=PartitionId(partition_id),
+        first_offset=Offset(first_offset),
+        written_at=Timestamp(0),
+        origin=0,
+        records=[Record(data=Raw(b"1"))] * count,
+    )
+
+
+def test_a_tail_that_retention_overtook_says_how_much_it_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = messages.Watch(Settings("a.db", "main", True), "", 0, True)
+    for part in (segment(5, 2), segment(0, 1, partition_id=2), segment(7, 1), segment(11, 1)):
+        watch.show(part)
+    printed = capsys.readouterr()
+    assert [json.loads(line)["offset"] for line in printed.out.splitlines()] == [5, 6, 0, 7, 11]
+    assert printed.err == "retention dropped 3 messages of partition a unread\n"
+
+
+async def test_a_pop_that_retention_overtook_says_how_much_it_missed(program: Program) -> None:
     async with headwater.open(str(program.store)) as hw:
         queue = hw.queue("orders")
-        await queue.push(1)
-        await queue.push(2, ttl_seconds=0.001)
+        await queue.push(0)
+        await queue.ack(await queue.pop(group="g"))
+        await queue.push_many([1, 2], ttl_seconds=0.001)
         await queue.push(3)
-        from headwater.log.operations import Retain
-
-        await hw.committer.submit(Retain())
-    ended = program.expect_process(0, "tail", "orders", "--from", "beginning", "--no-follow", "--json")
-    assert [one["payload"] for one in ended.documents()] in ([1, 3], [1, 2, 3])
-    if len(ended.documents()) == 2:
-        assert ended.err == "1 message of partition Default were dropped by retention\n"
+        while not (await hw.committer.submit(Retain())).result.records:
+            pass
+    ended = program.expect_process(0, "pop", "orders", "--group", "g")
+    assert ended.err == "retention dropped 2 messages before this one unread\n"
+    assert ended.out.endswith("Default #3  3\n")

@@ -117,3 +117,14 @@ def test_a_closed_headwater_says_so(path: str) -> None:
     hw.close()
     with pytest.raises(Closed):
         hw.queue("orders").push(1)
+
+
+def test_a_headwater_that_answers_from_memory_still_delivers(path: str) -> None:
+    with headwater.sync.open(path, durability="memory") as hw:
+        queue = hw.queue("orders")
+        assert queue.push(1).offset is None
+        [message] = queue.pop(group="g", wait=5)
+        queue.extend(message)
+        queue.extend([])
+        queue.ack(message)
+        assert queue.pop(group="g") == []

@@ -192,7 +192,7 @@ async def _pop(settings: Settings, name: str, ack: bool, options: dict[str, obje
 def _show_popped(settings: Settings, message: "Message", *, with_lease: bool) -> None:
     if not settings.json:
         if message.index == 0 and message.lost_before:
-            note(f"{plural(message.lost_before, 'message')} before this were dropped by retention")
+            note(f"retention dropped {plural(message.lost_before, 'message')} before this one unread")
         _show_record(message.partition, message.offset, message.batch.written_at[message.index], message.record)
         return
     lease: dict[str, object] = {"group": message.group, "attempts": message.attempts}
@@ -274,7 +274,7 @@ class Watch:
         if self._partition and segment.lane.partition != self._partition:
             return
         if missing := self._gaps.before(segment):
-            note(f"{plural(missing, 'message')} of partition {segment.lane.partition} were dropped by retention")
+            note(f"retention dropped {plural(missing, 'message')} of partition {segment.lane.partition} unread")
         for offset, record in enumerate(segment.records, segment.first_offset):
             if not self.is_over():
                 self._show_one(segment, offset, record)

@@ -1,7 +1,7 @@
 """Bounds of what callers hand in: each check returns the value, or raises and names what was expected and what came."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
@@ -23,14 +23,26 @@ def check_time(value: datetime | int) -> Timestamp:
     return Timestamp(check_number("timestamp", value))
 
 
+_about = {"transaction_id", "trace_id", "type", "headers", "timestamp"}
+
+
 def check_outgoing(payload: Any, about: dict[str, Any]) -> Any:
     if not about:
         return payload
-    try:
-        return Outgoing(payload=payload, **about)
-    except TypeError as error:
-        allowed = ", ".join(sorted(set(Outgoing.__struct_fields__) - {"payload", "queue", "partition"}))
-        raise InvalidOption(f"push takes {allowed}; got {', '.join(sorted(about))}") from error
+    if not about.keys() <= _about or type(payload) is Outgoing:
+        raise InvalidOption(
+            f"push takes {', '.join(sorted(_about))} of a plain payload; got {', '.join(sorted(about))}"
+        )
+    return Outgoing(payload=payload, **about)
+
+
+def check_lane(payload: Any, queue: str, partition: str) -> str:
+    """The partition that a payload goes to: its own if it names one. One that names another queue is refused."""
+    if type(payload) is not Outgoing:
+        return partition
+    if payload.queue not in ("", queue):
+        raise InvalidOption(f"a message for queue {payload.queue!r} was pushed to {queue!r}; push_all takes several")
+    return payload.partition or partition
 
 
 def check_durability(value: Durability | str | None) -> Durability | None:
@@ -42,8 +54,21 @@ def check_durability(value: Durability | str | None) -> Durability | None:
         raise InvalidOption(f"durability must be synced, written or memory; got {value!r}") from None
 
 
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether this is a text that can be written as UTF-8; half a surrogate pair cannot."""
+    if not isinstance(value, str):
+        return False
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_text(name: str, value: object) -> str:
-    if not isinstance(value, str) or len(value) > TEXT_LENGTH_MAX:
+    if not is_text(value) or len(value) > TEXT_LENGTH_MAX:
         raise InvalidOption(f"{name} must be a text of at most {TEXT_LENGTH_MAX} characters; got {value!r:.80}")
     return value
 
@@ -65,7 +90,7 @@ def check_headers(headers: object) -> dict[str, str] | None:
     if not isinstance(headers, dict) or len(headers) > HEADERS_MAX:
         raise InvalidOption(f"headers must be at most {HEADERS_MAX} names with texts; got {headers!r:.80}")
     for name, value in headers.items():
-        if not isinstance(name, str) or not isinstance(value, str) or len(name) + len(value) > HEADER_LENGTH_MAX:
+        if not is_text(name) or not is_text(value) or len(name) + len(value) > HEADER_LENGTH_MAX:
             raise InvalidOption(
                 f"a header is a name and a text of at most {HEADER_LENGTH_MAX} characters; got {name!r:.80}"
             )

@@ -23,9 +23,9 @@ from headwater.log.operations import (
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Offset, check_name
 from headwater.model.record import encode_payload
-from headwater.services.checks import check_durability, check_number, check_outgoing, check_text, check_time
+from headwater.services.checks import check_durability, check_lane, check_number, check_outgoing, check_text, check_time
 from headwater.services.consumption import Consumption
-from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
+from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order, listed
 from headwater.services.queues import Queues
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
 
@@ -62,7 +62,7 @@ class Queue:
             database=self.database,
             key=check_text("idempotency_key", idempotency_key),
             queue=self.name,
-            partition=partition,
+            partition=check_lane(payload, self.name, partition),
             records=(record,),
             ttl_seconds=ttl_seconds,
         )
@@ -81,7 +81,7 @@ class Queue:
         payloads = list(payloads)
         lanes: dict[str, list[int]] = {partition: list(range(len(payloads)))}
         if Outgoing in set(map(type, payloads)):
-            lanes = by_partition(payloads, partition)
+            lanes = by_partition(payloads, self.name, partition)
         records = [self._queues.record(payload) for payload in payloads]
         if not records:
             return []
@@ -118,7 +118,7 @@ class Queue:
         that begins now), since, and idempotency_key.
         """
         operation = self.pop_operation(group, batch, partition, partitions, options)
-        return await self._queues.pop(operation, wait, _listed(ack))
+        return await self._queues.pop(operation, wait, listed(ack))
 
     def pop_operation(self, group: str, batch: int, partition: str, partitions: int, options: dict[str, Any]) -> Pop:
         """The pop that these arguments ask for."""
@@ -134,19 +134,19 @@ class Queue:
 
     async def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done. A lease that was lost raises `LeaseLost`, and nothing of it changes."""
-        await self._queues.report(_listed(messages), Outcome.COMPLETED)
+        await self._queues.report(listed(messages), Outcome.COMPLETED)
 
     async def fail(self, messages: Message | Iterable[Message], *, error: str = "", retry: bool = True) -> None:
         """Report messages as failed: they come again after the queue's retry delay, or end in the dead letters."""
-        await self._queues.report(_listed(messages), Outcome.FAILED if retry else Outcome.DEAD, str(error))
+        await self._queues.report(listed(messages), Outcome.FAILED if retry else Outcome.DEAD, str(error))
 
     async def release(self, messages: Message | Iterable[Message]) -> None:
         """Give messages back untouched: others get them at once, and no attempt is counted."""
-        await self._queues.report(_listed(messages), Outcome.RELEASED)
+        await self._queues.report(listed(messages), Outcome.RELEASED)
 
     async def extend(self, messages: Message | Iterable[Message], seconds: float | None = None) -> None:
         """Keep the lease of messages for `seconds` from now."""
-        await self._queues.extend(_listed(messages), seconds)
+        await self._queues.extend(listed(messages), seconds)
 
     def consume(
         self, *, group: str = GROUP_DEFAULT, batch: int = 1, partition: str = "", **options: Any
@@ -242,10 +242,6 @@ class Queue:
         return await self._queues.store.traces(self.database, message.partition_id, identity)
 
 
-def _listed(messages: Message | Iterable[Message]) -> list[Message]:
-    return [messages] if isinstance(messages, Message) else list(messages)
-
-
 def _key(key: str, position: int) -> str:
     return f"{check_text('idempotency_key', key)}#{position}" if key and position else key
 
@@ -263,10 +259,9 @@ def pop_options(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def by_partition(payloads: Sequence[Any], partition: str) -> dict[str, list[int]]:
+def by_partition(payloads: Sequence[Any], queue: str, partition: str) -> dict[str, list[int]]:
     """Which payloads go to which partition: those that name none go to `partition`."""
     lanes: dict[str, list[int]] = {}
     for index, payload in enumerate(payloads):
-        named = payload.partition if isinstance(payload, Outgoing) else ""
-        lanes.setdefault(named or partition, []).append(index)
+        lanes.setdefault(check_lane(payload, queue, partition), []).append(index)
     return lanes

@@ -34,6 +34,8 @@ class Queues:
         self.store = store
         self.config = config
         self.clock = clock
+        # From memory there is nothing to answer but "taken", which is enough for a push and for nothing else.
+        self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
         self._committer = committer
         committer.on_orphan = self._take_back
         self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
@@ -63,7 +65,7 @@ class Queues:
         """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)
-        return await self._all(pushes, durability)
+        return await self._all(pushes, durability or self.config.durability)
 
     def check_push(self, push: Push) -> None:
         check_name("queue", push.queue)
@@ -93,8 +95,8 @@ class Queues:
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
-        settling = self._committer.submit_all(reports, self.config.durability)
-        popping = self._committer.submit(operation, self.config.durability)
+        settling = self._committer.submit_all(reports, self._standing)
+        popping = self._committer.submit(operation, self._standing)
         popped: Popped = (await popping).result
         try:
             await self._settled(reports, settling)
@@ -130,7 +132,7 @@ class Queues:
 
     async def settle(self, reports: Sequence[Ack]) -> None:
         """Hand reports in and wake whoever waits for what they set free."""
-        await self._settled(reports, self._committer.submit_all(reports, self.config.durability))
+        await self._settled(reports, self._committer.submit_all(reports, self._standing))
 
     async def _settled(self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[Answer]]) -> None:
         lost: BaseException | None = None
@@ -156,16 +158,16 @@ class Queues:
         if seconds is not None:
             check_seconds("seconds", seconds)
         batches = {id(message.batch): message for message in messages}
-        await self._all([extension_of(message, seconds) for message in batches.values()], None)
+        await self._all([extension_of(message, seconds) for message in batches.values()], self._standing)
 
     # ── waiting pops ──
 
     def _pop_together(self, pops: Sequence[Pop]) -> list[Any]:
-        return [_result(answer) for answer in self._committer.submit_all(pops, self.config.durability)]
+        return [_result(answer) for answer in self._committer.submit_all(pops, self._standing)]
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""
-        self._committer.submit(operation, self.config.durability).add_done_callback(self._look_at)
+        self._committer.submit(operation, self._standing).add_done_callback(self._look_at)
 
     def _look_at(self, answer: asyncio.Future[Answer]) -> None:
         """A lease that was lost before a report that nobody waits for is no news; what the report set free is."""
@@ -188,19 +190,14 @@ class Queues:
 
     async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
         """One operation, and what it came to."""
-        result = (await self._submit(operation, durability)).result
+        result = (await self._committer.submit(operation, durability or self._standing)).result
         if type(operation) in _freeing:
             self.intentions.committed_elsewhere()
         return result
 
-    async def _submit(self, operation: Operation, durability: Durability | None = None) -> Answer:
-        return await self._committer.submit(operation, durability or self.config.durability)
-
-    async def _all(self, operations: Sequence[Operation], durability: Durability | None) -> list[Answer]:
-        submitted = self._committer.submit_all(operations, durability or self.config.durability)
-        answers = (
-            await asyncio.gather(*submitted, return_exceptions=True) if len(submitted) > 1 else [await submitted[0]]
-        )
+    async def _all(self, operations: Sequence[Operation], durability: Durability) -> list[Answer]:
+        submitted = self._committer.submit_all(operations, durability)
+        answers = await asyncio.gather(*submitted, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer

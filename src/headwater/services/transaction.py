@@ -13,8 +13,8 @@ from headwater.errors import InvalidInput
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PARTITION_DEFAULT
-from headwater.services.checks import check_outgoing
-from headwater.services.messages import Message, reports_of
+from headwater.services.checks import check_lane, check_outgoing
+from headwater.services.messages import Message, listed, reports_of
 from headwater.services.queues import Queues
 
 
@@ -41,21 +41,22 @@ class Together:
     def push(self, queue: str, payload: Any, *, partition: str = PARTITION_DEFAULT, **about: Any) -> None:
         """Append a message when the block ends."""
         record = self._queues.record(check_outgoing(payload, about))
-        push = Push(database=self._database, queue=queue, partition=partition, records=(record,))
+        lane = check_lane(payload, queue, partition)
+        push = Push(database=self._database, queue=queue, partition=lane, records=(record,))
         self._queues.check_push(push)
         self._operations.append(push)
 
-    def ack(self, messages: Iterable[Message]) -> None:
+    def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done when the block ends; a lost lease undoes everything."""
         self._report(messages, Outcome.COMPLETED, "")
 
-    def fail(self, messages: Iterable[Message], *, error: str = "") -> None:
+    def fail(self, messages: Message | Iterable[Message], *, error: str = "") -> None:
         """Report messages as failed when the block ends."""
         self._report(messages, Outcome.FAILED, error)
 
-    def require(self, messages: Iterable[Message]) -> None:
+    def require(self, messages: Message | Iterable[Message]) -> None:
         """Everything holds only if the leases of these messages are alive then."""
-        for message in messages:
+        for message in listed(messages):
             lease = (message.partition_id, message.group, message.token)
             if lease not in self._leases:
                 self._leases.append(lease)
@@ -68,8 +69,8 @@ class Together:
         self._operations, self._leases = [], []
         self.results = (await self._queues.run(operation)).results
 
-    def _report(self, messages: Iterable[Message], outcome: Outcome, error: str) -> None:
-        messages = list(messages)
-        if any(message.database != self._database for message in messages):
+    def _report(self, messages: Message | Iterable[Message], outcome: Outcome, error: str) -> None:
+        chosen = listed(messages)
+        if any(message.database != self._database for message in chosen):
             raise InvalidInput("a transaction stays within one database")
-        self._operations.extend(reports_of(messages, outcome, error))
+        self._operations.extend(reports_of(chosen, outcome, error))
