@@ -197,6 +197,8 @@ class Queues:
 
     async def _all(self, operations: Sequence[Operation], durability: Durability) -> list[Answer]:
         submitted = self._committer.submit_all(operations, durability)
+        if len(submitted) == 1:
+            return [await submitted[0]]
         answers = await asyncio.gather(*submitted, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
