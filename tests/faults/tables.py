@@ -44,9 +44,13 @@ def dump_file(path: str) -> dict[str, Rows]:
 
 
 def comparable(state: dict[str, Rows]) -> dict[str, Rows]:
-    """The state without what differs between two runs of the same program: who wrote a segment."""
-    anonymous = [(*row[:ORIGIN], *row[ORIGIN + 1 :]) for row in state.get("hw_segments", [])]
-    return {**state, "hw_segments": anonymous} if state else {}
+    """The state without what differs between two runs that come to the same: who wrote a segment, how often names
+    were changed."""
+    if not state:
+        return {}
+    anonymous = [(*row[:ORIGIN], *row[ORIGIN + 1 :]) for row in state["hw_segments"]]
+    meta = [row for row in state["hw_meta"] if row[0] != "catalog_version"]
+    return {**state, "hw_segments": anonymous, "hw_meta": meta}
 
 
 def digest(state: dict[str, Rows]) -> bytes:

@@ -33,7 +33,7 @@ def doctor(
 ) -> None:
     """Examine the store: is it whole, is it safe, what is in force, what is wrong and what to do about it.
 
-    Nothing is changed, and a store that is missing is not made. Exit code 0 says that all is well, 5 that there are
+    No message is touched, and a store that is missing is not made. Exit code 0 says that all is well, 5 that there are
     problems, 3 that the store cannot be opened.
 
     Examples:

@@ -1,4 +1,4 @@
-"""What the doctor looks at: the files, the file system under them, and the open store. It looks and changes nothing."""
+"""What the doctor looks at: the files, the file system under them, the open store. Nothing that is kept is touched."""
 
 import os
 import re

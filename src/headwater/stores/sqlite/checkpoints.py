@@ -10,7 +10,9 @@ the log: that is told.
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import apsw
 
@@ -33,6 +35,7 @@ class Checkpoints:
         page_bytes = int(connection.pragma("page_size"))
         self._cap_pages = max(wal_bytes_max // page_bytes, 16)
         self._grown = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
         self._checked_pages = 0
         self._checked_at = 0.0
         self.log_pages = 0
@@ -67,15 +70,13 @@ class Checkpoints:
 
     async def run_to_the_end(self) -> None:
         """Move everything that is logged into the file and sync it; raises when that cannot be done."""
-        await self._turnstile.enter()
-        try:
+        async with self._turn():
             await asyncio.get_running_loop().run_in_executor(self._thread, self._truncate)
-        finally:
-            self._turnstile.leave()
 
     async def vacuum(self, pages: int) -> int:
-        """Give unused pages back; the caller holds the turn."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._vacuum, pages)
+        """Give unused pages back, while nobody commits."""
+        async with self._turn():
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._vacuum, pages)
 
     def close(self) -> None:
         """Wait for a checkpoint that runs and let go."""
@@ -85,12 +86,19 @@ class Checkpoints:
 
     async def _finish(self) -> None:
         """Move the rest while nobody commits."""
-        await self._turnstile.enter()
-        try:
+        async with self._turn():
             pages, moved = await self._passive()
             self.pinned_pages = pages - moved
-        finally:
-            self._turnstile.leave()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """The turn at the write lock. A place at the turnstile is for one: chores of this process queue before it."""
+        async with self._one_at_a_time:
+            await self._turnstile.enter()
+            try:
+                yield
+            finally:
+                self._turnstile.leave()
 
     async def _passive(self) -> tuple[int, int]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._checkpoint)

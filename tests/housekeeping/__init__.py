@@ -1,0 +1,1 @@
+"""Each chore by itself, and the keeper that runs them."""

@@ -1,0 +1,117 @@
+"""Retention, expired leases, forgotten keys: each a bounded bite at a time, until nothing is left to do."""
+
+from pathlib import Path
+
+import headwater
+from headwater.config import Config
+from headwater.housekeeping.forgetter import Forgetter
+from headwater.housekeeping.lease_reaper import LIMIT as LEASES_LIMIT
+from headwater.housekeeping.lease_reaper import LeaseReaper
+from headwater.housekeeping.retainer import Retainer
+from headwater.services.messages import Outgoing
+from tests.contracts.clock import FakeClock
+from tests.contracts.log import push
+from tests.waiting import expect_soon_async
+
+# More than retention looks at in one partition at a time.
+MANY_SEGMENTS = 1_150
+
+
+def make_reaper(hw: headwater.Headwater) -> LeaseReaper:
+    return LeaseReaper(hw.store, hw.committer, hw.clock, Config())
+
+
+async def test_retention_drops_what_is_old_in_every_partition(hw: headwater.Headwater, clock: FakeClock) -> None:
+    orders = hw.queue("orders")
+    await orders.configure(retention_seconds=60)
+    await orders.push_many([Outgoing(payload=number, partition=f"p{number}") for number in range(700)])
+    await hw.queue("kept").push(1)
+    clock.advance(60)
+    assert await Retainer(hw.committer, Config()).run() == 700
+    assert [status.records for status in await hw.queues()] == [1, 0]
+    assert await Retainer(hw.committer, Config()).run() == 0
+
+
+async def test_retention_drops_all_of_a_partition_that_was_written_to_often(
+    hw: headwater.Headwater, clock: FakeClock
+) -> None:
+    """Otherwise a busy partition would grow faster than it is dropped."""
+    await hw.queue("orders").configure(retention_seconds=60)
+    for number in range(MANY_SEGMENTS):
+        await hw.store.apply([push(number)], clock.now())
+    clock.advance(60)
+    assert await Retainer(hw.committer, Config()).run() == MANY_SEGMENTS
+
+
+async def test_retention_drops_records_by_their_own_time_to_live(hw: headwater.Headwater, clock: FakeClock) -> None:
+    await hw.queue("orders").push("short", ttl_seconds=10)
+    clock.advance(10)
+    assert await Retainer(hw.committer, Config()).run() == 1
+
+
+async def test_the_reaper_ends_leases_that_ran_out(hw: headwater.Headwater, clock: FakeClock) -> None:
+    orders = hw.queue("orders")
+    await orders.configure(retry_limit=0)
+    await orders.push_many([1, 2])
+    await orders.pop(lease_seconds=10)
+    assert await make_reaper(hw).run() == 0
+    clock.advance(10)
+    assert await make_reaper(hw).run() == 1
+    assert [letter.error for letter in await orders.dead_letters()] == ["the lease ran out"]
+    assert (await orders.groups())[0].lag == 1
+
+
+async def test_the_reaper_ends_more_leases_than_one_bite_holds(hw: headwater.Headwater, clock: FakeClock) -> None:
+    orders = hw.queue("orders")
+    count = LEASES_LIMIT + 20
+    await orders.push_many([Outgoing(payload=number, partition=f"p{number}") for number in range(count)])
+    await orders.pop(batch=1_000, partitions=1_000, lease_seconds=10)
+    clock.advance(10)
+    assert await make_reaper(hw).run() == count
+    assert await make_reaper(hw).run() == 0
+
+
+async def test_the_reaper_leaves_alone_what_was_settled_meanwhile(hw: headwater.Headwater, clock: FakeClock) -> None:
+    orders = hw.queue("orders")
+    await orders.push_many([1, 2])
+    await orders.pop(lease_seconds=10)
+    clock.advance(10)
+    taken_over = await orders.pop(lease_seconds=10)
+    assert await make_reaper(hw).run() == 0
+    await orders.ack(taken_over)
+
+
+async def test_old_keys_and_traces_are_forgotten(hw: headwater.Headwater, clock: FakeClock) -> None:
+    orders = hw.queue("orders")
+    await orders.push(1, idempotency_key="old")
+    (message,) = await orders.pop()
+    await orders.trace(message, "begun")
+    clock.advance(3_600)
+    await orders.push(2, idempotency_key="new")
+    config = Config(idempotency_seconds=3_599)
+    assert await Forgetter(hw.committer, clock, config).run() == 2
+    assert await orders.traces(message) == []
+    assert (await orders.push(2, idempotency_key="new")).offset == 1
+    assert (await orders.push(1, idempotency_key="old")).offset == 2
+
+
+async def test_chores_do_their_work_by_themselves(path: Path) -> None:
+    async with headwater.open(str(path), housekeeping_seconds=0.02) as hw:
+        orders = hw.queue("orders")
+        await orders.configure(retention_seconds=0.05, retry_limit=0)
+        await orders.push("old")
+
+        async def is_empty() -> bool:
+            status = await orders.status()
+            return status is not None and status.records == 0
+
+        await expect_soon_async(is_empty)
+        await orders.configure(retention_seconds=0)
+        await orders.push("poison")
+        await orders.pop(lease_seconds=0.01)
+
+        async def is_buried() -> bool:
+            return bool(await orders.dead_letters())
+
+        await expect_soon_async(is_buried)
+        assert set(hw.keeper.errors.values()) == {0}

@@ -1,0 +1,101 @@
+"""The keeper: chores go on, whatever one of them does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+import headwater
+from headwater.config import Config
+from headwater.errors import Closed
+from headwater.housekeeping import keeper as keeping
+from headwater.housekeeping.keeper import Keeper
+
+
+class FakeChore:
+    """Runs when the test says so, and does what it says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.due = asyncio.Event()
+        self.ran = asyncio.Event()
+        self.runs = 0
+        self.error: Exception | None = None
+
+    async def wait(self) -> None:
+        await self.due.wait()
+        self.due.clear()
+
+    async def run(self) -> int:
+        self.runs += 1
+        self.ran.set()
+        if self.error is not None:
+            raise self.error
+        return 3
+
+    async def make_run(self) -> None:
+        """Let it run once."""
+        self.ran.clear()
+        self.due.set()
+        await asyncio.wait_for(self.ran.wait(), 5)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def keeper(hw: headwater.Headwater, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keeper]:
+    monkeypatch.setattr(keeping, "ERROR_PAUSE_SECONDS", 0)
+    made = Keeper(hw.store, hw.committer, hw.clock, Config())
+    made.chores = [FakeChore("one"), FakeChore("two")]
+    made.errors = {"one": 0, "two": 0}
+    made.done = {"one": 0, "two": 0}
+    made.start()
+    yield made
+    await made.close()
+
+
+def chores_of(keeper: Keeper) -> tuple[FakeChore, FakeChore]:
+    one, two = keeper.chores
+    assert isinstance(one, FakeChore)
+    assert isinstance(two, FakeChore)
+    return one, two
+
+
+async def test_a_chore_runs_whenever_it_is_time(keeper: Keeper) -> None:
+    one, two = chores_of(keeper)
+    await one.make_run()
+    await one.make_run()
+    await two.make_run()
+    assert (one.runs, two.runs) == (2, 1)
+    assert keeper.done == {"one": 6, "two": 3}
+
+
+async def test_a_chore_that_fails_is_told_counted_and_goes_on(keeper: Keeper, caplog: pytest.LogCaptureFixture) -> None:
+    one, two = chores_of(keeper)
+    one.error = OSError("no")
+    await one.make_run()
+    await two.make_run()
+    assert keeper.errors == {"one": 1, "two": 0}
+    assert "chore one failed" in caplog.text
+    one.error = None
+    await one.make_run()
+    assert keeper.done == {"one": 3, "two": 3}
+
+
+async def test_a_chore_whose_store_was_closed_ends(keeper: Keeper) -> None:
+    one, _ = chores_of(keeper)
+    one.error = Closed("closed")
+    await one.make_run()
+    assert keeper.errors["one"] == 0
+    assert any(task.done() for task in keeper._tasks)
+
+
+async def test_closing_ends_all_chores(keeper: Keeper) -> None:
+    tasks = list(keeper._tasks)
+    await keeper.close()
+    assert all(task.done() for task in tasks)
+
+
+async def test_there_is_a_chore_for_everything_that_grows(hw: headwater.Headwater) -> None:
+    names = {chore.name for chore in hw.keeper.chores}
+    assert names >= {"retention", "lease-reaper", "forgetter", "checkpointer", "vacuum"}
