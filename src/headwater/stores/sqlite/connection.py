@@ -27,6 +27,7 @@ from headwater.errors import (
 APPLICATION_ID = 0x48574154  # "HWAT"
 
 LOG_BYTES = 4 * 1_048_576
+OPEN_WAIT_MS = 10_000
 
 _HEADER_BYTES = 100
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -104,6 +105,7 @@ def check_place(path: str, *, adopt: bool, create: bool) -> None:
         raise StoreForeign(f"{path} is not a file")
     with translated(f"opening {path}"):
         look = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        look.set_busy_timeout(OPEN_WAIT_MS)
         try:
             _check_whole(look, file)
             _check_owner(look, path, adopt)
@@ -146,6 +148,8 @@ def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> apsw.Conn
     if path not in _memory_names and vfs is None and not os.path.exists(path):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection = apsw.Connection(path, flags=_READ_WRITE, vfs=vfs)
+    # The last process to close, and the first to open after a crash, keep everybody out for a moment.
+    connection.set_busy_timeout(OPEN_WAIT_MS)
     connection.execute(f"PRAGMA cache_size = -{max(cache_bytes // 1024, 64)}")
     # Without this, SQLite compiles a statement anew whenever a bound value changes: 10 µs for each of ours.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

@@ -97,7 +97,6 @@ class SqliteStore:
         self._turnstile = Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds)
         await self._turnstile.enter()
         try:
-            self._connection.set_busy_timeout(int(self._config.lock_wait_seconds * 1_000))
             if not self._connection.pragma("page_count"):
                 self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             set_journal(self._connection, wal_bytes_max=self._config.wal_bytes_max)
