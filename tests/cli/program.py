@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import apsw
+
 from headwater.cli.program import run
 
 PATIENCE_SECONDS = 30
@@ -105,6 +107,16 @@ class Program:
         finally:
             process.kill()
             process.communicate(timeout=PATIENCE_SECONDS)
+
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Somebody else has the store open, so that no command is the last to close it while another opens it."""
+        connection = apsw.Connection(str(self.store))
+        connection.pragma("schema_version")
+        try:
+            yield
+        finally:
+            connection.close()
 
     def run_on_terminal(self, *arguments: str, typed: str = "") -> Ended:
         """Run a command with a terminal on both ends; what it printed is all in `out`."""

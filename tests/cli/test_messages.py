@@ -212,7 +212,7 @@ def test_a_pop_of_a_queue_that_is_not_there_finds_nothing_and_makes_nothing(prog
 def test_a_waiting_pop_is_woken_by_a_push_of_another_process(program: Program) -> None:
     program.expect(0, "push", "orders", "1")
     program.expect(0, "pop", "orders")
-    with program.start("pop", "orders", "--wait", "30", "--json") as waiting:
+    with program.held_open(), program.start("pop", "orders", "--wait", "30", "--json") as waiting:
         program.expect(0, "push", "orders", '{"id": 2}')
         out, _ = waiting.communicate(timeout=20)
     assert (waiting.returncode, json.loads(out)["payload"]) == (0, {"id": 2})
@@ -220,18 +220,19 @@ def test_a_waiting_pop_is_woken_by_a_push_of_another_process(program: Program) -
 
 def test_messages_that_nobody_read_are_given_back(program: Program) -> None:
     program.expect(0, "push", "orders", "1")
-    with program.start("pop", "orders", "--wait", "30", "--group", "late", "--partition", "other") as waiting:
+    late = ("--group", "late", "--partition", "other")
+    with program.held_open(), program.start("pop", "orders", "--wait", "30", *late) as waiting:
         assert waiting.stdout is not None
         waiting.stdout.close()
         program.expect(0, "push", "orders", "2", "--partition", "other")
         assert waiting.wait(30) == 141
-    again = program.expect(0, "pop", "orders", "--group", "late", "--partition", "other", "--json").document()
+    again = program.expect(0, "pop", "orders", *late, "--json").document()
     assert (again["payload"], again["attempts"]) == (2, 1)
 
 
 def test_ctrl_c_ends_a_waiting_pop(program: Program) -> None:
     program.expect(0, "push", "orders", "1")
-    with program.start("pop", "orders", "--wait", "30", "--partition", "none") as waiting:
+    with program.held_open(), program.start("pop", "orders", "--wait", "30", "--partition", "none") as waiting:
         # The group is noted by the first look of the pop, so that it waits from then on.
         while not program.expect(0, "groups", "--json").out:
             pass

@@ -189,7 +189,7 @@ def test_a_fault_of_ours_is_told_without_a_traceback(
 def test_a_file_that_is_no_store_is_refused_and_left_alone(program: Program, content: bytes, code: str) -> None:
     program.store.write_bytes(content)
     for arguments in (["push", "orders", "1"], ["queues"], ["serve", "--port", "0"]):
-        assert program.expect(3, *arguments, "--json").error()["code"] == code
+        assert program.expect_process(3, *arguments, "--json").error()["code"] == code
     assert program.store.read_bytes() == content
 
 

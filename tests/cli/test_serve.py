@@ -97,15 +97,15 @@ def test_two_servers_share_a_store(program: Program) -> None:
 def test_a_port_that_is_taken_is_told_in_one_line(program: Program) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = program.expect(1, "serve", "--port", port)
+        ended = program.expect_process(1, "serve", "--port", port)
         assert ended.err.startswith(f"error[port_taken]: port {port} at 127.0.0.1 is taken by another program")
         assert ended.err.count("\n") == 1
-        assert program.expect(1, "serve", "--port", port, "--json").error()["code"] == "port_taken"
+        assert program.expect_process(1, "serve", "--port", port, "--json").error()["code"] == "port_taken"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_nothing_but_this_machine_is_served_without_authentication(program: Program, host: str) -> None:
-    ended = program.expect(2, "serve", "--host", host, "--port", "0")
+    ended = program.expect_process(2, "serve", "--host", host, "--port", "0")
     assert ended.err.startswith(f"error[not_loopback]: refusing to listen at {host}: there is no authentication")
     assert ended.err.count("\n") == 1
     assert list(program.folder.iterdir()) == []

@@ -100,6 +100,14 @@ async def test_a_dead_letter_that_is_not_there_refuses_the_whole_choice(
     assert await log.drain() == []
 
 
+@pytest.mark.parametrize("kind", [Requeue, Purge])
+async def test_a_dead_letter_named_twice_counts_once(log: Log, kind: type[Requeue] | type[Purge]) -> None:
+    await bury(log, 1)
+    (letter,) = await log.dead_letters()
+    assert (await log.run(kind(queue="orders", ids=[letter.id, letter.id]))).count == 1
+    assert await log.drain() == ([0] if kind is Requeue else [])
+
+
 async def test_a_dead_letter_outlives_its_record(log: Log, clock: FakeClock) -> None:
     await log.configure(retention_seconds=60)
     await bury(log, 1)

@@ -358,6 +358,8 @@ def machine_over(chosen: Factory) -> type[StoreMachine]:
     return Machine
 
 
+# A failure is worth the minutes that it takes to shrink it; a campaign has no limit.
+@pytest.mark.timeout(600 if settings.get_current_profile_name() == "ci" else 0)
 @pytest.mark.parametrize("name", FACTORIES)
 def test_a_store_agrees_with_the_model(name: str) -> None:
     current = settings.default

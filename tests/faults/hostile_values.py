@@ -224,7 +224,6 @@ REPORTED: Table = {
     **table("release", (None, 7, [7]), lambda scene, messages: scene.orders.release(messages)),
     **table("extend", (None, 7, [7]), lambda scene, messages: scene.orders.extend(messages)),
     **table("extend seconds", SECONDS, lambda scene, seconds: scene.orders.extend(scene.messages, seconds)),
-    **table("fail error", (LONE,), lambda scene, text: scene.orders.fail(scene.messages, error=text, retry=False)),
     **table("transaction ack", (None, 7, [7]), lambda scene, them: transact(scene, lambda both: both.ack(them))),
     **table("transaction fail", (None, 7, [7]), lambda scene, them: transact(scene, lambda both: both.fail(them))),
     **table("require", (None, 7, [7]), lambda scene, them: transact(scene, lambda both: both.require(them))),

@@ -199,7 +199,8 @@ class _File(apsw.VFSFile):
 class SimulatedBarrier:
     """The store's barrier over the simulated disk: now and then at once, mostly some turns of the event loop later."""
 
-    def __init__(self, journal: Journal, chance: random.Random, refusals: float) -> None:
+    def __init__(self, path: str, journal: Journal, chance: random.Random, refusals: float) -> None:
+        self._path = path
         self._journal = journal
         self._chance = chance
         self._refusals = refusals
@@ -210,6 +211,12 @@ class SimulatedBarrier:
         done: asyncio.Future[None] = loop.create_future()
         self._answer_later(loop, done, len(self._journal), self._chance.choice((0, 1, 3, 8, 20)))
         return done
+
+    def rewrite(self) -> None:
+        """Write the whole log once more and sync it: the one way to save what the disk has refused."""
+        with open(self._path, "rb") as file:
+            self._journal.note(Write("-wal", 0, file.read()))
+        self._journal.note_synced("-wal", len(self._journal))
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -232,7 +239,7 @@ def barrier_factory(
     disk: PowerCutDisk, chance: random.Random, refusals: float = 0
 ) -> Callable[[str], SimulatedBarrier]:
     """What `SqliteStore(barrier=…)` takes; `refusals` is how likely the disk says no."""
-    return lambda wal_path: SimulatedBarrier(disk.journal, chance, refusals)
+    return lambda wal_path: SimulatedBarrier(wal_path, disk.journal, chance, refusals)
 
 
 class _FileState:
@@ -246,9 +253,7 @@ class _FileState:
     def add(self, number: int, change: Change) -> None:
         """Something was written; what the disk had refused at the same place does not matter any more."""
         self.pending.append((number, change))
-        if not isinstance(change, Write):
-            self.refused.clear()
-        self.refused = [write for write in self.refused if write.offset != getattr(change, "offset", None)]
+        self.refused = [write for write in self.refused if not _covers(change, write)]
 
     def sync(self, through: int) -> None:
         """Move what was written before event `through` to the safe side."""
@@ -350,6 +355,14 @@ def _any_fate(state: _FileState, chance: random.Random) -> bytes:
         elif fate < 0.65:
             change.tear(image, chance)
     return bytes(image)
+
+
+def _covers(change: Change, write: Write) -> bool:
+    """Whether nothing of an earlier write is left under a later change."""
+    if not isinstance(change, Write):
+        return True
+    end = change.offset + len(change.data)
+    return change.offset <= write.offset and write.offset + len(write.data) <= end
 
 
 def _put(image: bytearray, offset: int, data: bytes) -> None:

@@ -174,6 +174,14 @@ async def test_acking_a_message_twice_in_one_call_acks_no_other(scene: Scene) ->
     assert [message.payload for message in again] == [1]
 
 
+async def test_an_error_that_cannot_be_written_as_text_keeps_no_message_from_failing(scene: Scene) -> None:
+    """Errors come from anywhere; whoever reports one must not be told off for how it reads."""
+    good = asyncio.ensure_future(scene.hw.queue("neighbour").push({"good": True}))
+    await scene.orders.fail(scene.messages, error="half a character: \ud800", retry=False)
+    assert (await good).offset == 0
+    assert len(await scene.orders.dead_letters()) == 3
+
+
 async def test_extending_no_messages_does_nothing(scene: Scene) -> None:
     assert await scene.orders.extend([]) is None  # type: ignore[func-returns-value]
 

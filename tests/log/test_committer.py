@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -282,6 +283,19 @@ async def test_a_caller_that_left_does_not_disturb_the_others(store: FakeStore, 
     assert names(store) == [["left", "stayed"]]
     store.barriers[0].set_result(None)
     assert (await stayed).durability is SYNCED
+
+
+@pytest.mark.parametrize("durability", [SYNCED, WRITTEN])
+async def test_what_a_caller_that_left_would_have_got_is_told(
+    store: FakeStore, committer: Committer, durability: Durability
+) -> None:
+    orphans: list[Any] = []
+    committer.on_orphan = lambda operation, result: orphans.append((getattr(operation, "queue", ""), result))
+    store.quick_disk = True
+    left, stayed = committer.submit_all([operation("left"), operation("stayed")], durability)
+    left.cancel()
+    await stayed
+    assert orphans == [("left", "done: left")]
 
 
 # ── beginning and ending ──

@@ -16,7 +16,7 @@ batches = st.integers(1, 6)
 limits = st.integers(0, 3)
 
 
-def finish(reading: Reading) -> None:
+def expect_finished(reading: Reading) -> None:
     """Every consumer from now on does its work."""
     while reading.lease(3):
         reading.report_all(Outcome.COMPLETED)
@@ -32,7 +32,7 @@ def test_every_record_is_settled_exactly_once_whatever_happens(count: int, limit
         if not reading.lease(data.draw(batches, label="batch")):
             break
         act(reading, data)
-    finish(reading)
+    expect_finished(reading)
 
 
 def act(reading: Reading, data: st.DataObject) -> None:
@@ -113,7 +113,7 @@ def test_giving_back_burns_no_attempt(count: int, batch: int, times: int) -> Non
         reading.lease(batch)
         assert reading.cursor.attempts == 1
         reading.report_all(Outcome.RELEASED)
-    finish(reading)
+    expect_finished(reading)
     assert reading.buried == []
 
 

@@ -13,8 +13,8 @@ WAIT_SECONDS = 60.0
 class Program:
     """One process. Use it with `async with`: whatever happens in the test, it does not outlive it."""
 
-    def __init__(self, name: str, path: Path, **settings: Any) -> None:
-        self._command = ["-m", "tests.scenarios.programs", name, str(path), json.dumps(settings)]
+    def __init__(self, program: str, path: Path, **settings: Any) -> None:
+        self._command = ["-m", "tests.scenarios.programs", program, str(path), json.dumps(settings)]
 
     async def __aenter__(self) -> Self:
         pipe = asyncio.subprocess.PIPE

@@ -10,6 +10,7 @@ from typing import Any
 
 import headwater
 from headwater.services.messages import Outgoing
+from tests.waiting import expect_soon_async
 
 WAIT_SECONDS = 30.0
 
@@ -20,7 +21,8 @@ def tell(**event: Any) -> None:
 
 async def order() -> str:
     """The next line of input; '' when there is no more."""
-    return (await asyncio.to_thread(sys.stdin.readline)).strip()
+    line: str = await asyncio.to_thread(sys.stdin.readline)
+    return line.strip()
 
 
 async def push(hw: headwater.Headwater, settings: dict[str, Any]) -> None:
@@ -35,15 +37,18 @@ async def consume(hw: headwater.Headwater, settings: dict[str, Any]) -> None:
     """Tells every message that comes, until it has seen as many as it should."""
     orders = hw.queue("orders")
     waiting = asyncio.ensure_future(orders.pop(wait=WAIT_SECONDS))
-    while not waiting.done() and not hw.queues_service.intentions.count:
-        await asyncio.sleep(0.001)
+
+    async def waits() -> bool:
+        return waiting.done() or hw.queues_service.intentions.count > 0
+
+    await expect_soon_async(waits)
     tell(ready=True)
-    for _ in range(settings["count"]):
+    for left in reversed(range(settings["count"])):
         (message,) = await waiting
-        waiting = asyncio.ensure_future(orders.pop(wait=WAIT_SECONDS, ack=[message]))
         tell(payload=message.payload, attempts=message.attempts, offset=message.offset)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
+        if left:
+            waiting = asyncio.ensure_future(orders.pop(wait=WAIT_SECONDS, ack=[message]))
+    await orders.ack(message)
 
 
 async def hold(hw: headwater.Headwater, settings: dict[str, Any]) -> None:
@@ -57,7 +62,8 @@ async def work(hw: headwater.Headwater, settings: dict[str, Any]) -> None:
     """Pushes its share and consumes whatever comes, both at once, until it is told to stop."""
     tell(ready=True)
     await order()
-    consuming = asyncio.ensure_future(_consume_all(hw))
+    batches: list[dict[str, Any]] = []
+    consuming = asyncio.ensure_future(_consume_all(hw, batches))
     pushed = []
     for start in range(0, settings["count"], 5):
         numbers = range(start, min(start + 5, settings["count"]))
@@ -71,19 +77,17 @@ async def work(hw: headwater.Headwater, settings: dict[str, Any]) -> None:
     tell(pushed=pushed)
     await order()
     consuming.cancel()
-    tell(batches=(await asyncio.gather(consuming, return_exceptions=True)) and _batches)
+    await asyncio.gather(consuming, return_exceptions=True)
+    tell(batches=batches)
 
 
-_batches: list[dict[str, Any]] = []
-
-
-async def _consume_all(hw: headwater.Headwater) -> None:
+async def _consume_all(hw: headwater.Headwater, batches: list[dict[str, Any]]) -> None:
     orders = hw.queue("orders")
     while True:
         messages = await orders.pop(batch=7, wait=WAIT_SECONDS)
         if not messages:
             continue
-        _batches.append(
+        batches.append(
             {
                 "partition": messages[0].partition,
                 "token": messages[0].token,

@@ -1,4 +1,4 @@
-"""Processes that share a file: what one pushes another gets, nothing is lost, nothing comes twice, everybody is served."""
+"""Processes on one file: what one pushes another gets, nothing is lost, nothing comes twice, everybody is served."""
 
 import asyncio
 import time

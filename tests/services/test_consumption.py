@@ -4,6 +4,7 @@ import asyncio
 import gc
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -332,6 +333,24 @@ async def test_a_lease_is_kept_alive_while_the_body_runs(
             assert message.attempts == 1
             break
     assert extensions.count >= 3
+
+
+async def test_a_lease_is_extended_long_before_it_runs_out(
+    orders: headwater.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    original = loop.call_later
+    delays: list[float] = []
+
+    def note(delay: float, callback: Any, *arguments: Any, **more: Any) -> asyncio.TimerHandle:
+        delays.append(delay)
+        return original(delay, callback, *arguments, **more)
+
+    await orders.push(1)
+    monkeypatch.setattr(loop, "call_later", note)
+    async for _ in orders.consume(lease_seconds=90):
+        break
+    assert any(10 < delay <= 45 for delay in delays)
 
 
 async def test_no_lease_is_extended_after_its_message_is_done(

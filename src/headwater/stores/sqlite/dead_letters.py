@@ -77,7 +77,7 @@ class DeadLetters:
             rows = self._connection.execute(sql.dead_letters, (queue.id, 0, operation.limit)).fetchall()
             yield from (dead_letter_of(row, queue.name, self._codec) for row in rows)
             return
-        for number in operation.ids:
+        for number in dict.fromkeys(operation.ids):
             row = self._connection.execute(sql.get_dead_letter, (queue.id, number)).fetchone()
             if row is None:
                 raise QueueMissing(f"queue {queue.name!r} has no dead letter {number}")
