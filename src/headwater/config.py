@@ -1,5 +1,6 @@
 """Settings: read once, checked at once, passed on as a value. Every bound has a default and a unit in its name."""
 
+import math
 import os
 from collections.abc import Mapping
 from enum import StrEnum
@@ -97,8 +98,11 @@ def load_config(environment: Mapping[str, str] | None = None, **settings: Any) -
 
 def _check(config: Config) -> None:
     for name in _positive:
-        if getattr(config, name) <= 0:
+        if not 0 < getattr(config, name) < math.inf:
             raise ConfigError(f"{name} must be above 0; got {getattr(config, name)!r}")
+    for name in ("wait_seconds_max", "idempotency_seconds"):
+        if not 0 <= getattr(config, name) < math.inf:
+            raise ConfigError(f"{name} must be 0 or above; got {getattr(config, name)!r}")
     if config.wakeup not in ("auto", "inotify", "data_version"):
         raise ConfigError(f"wakeup must be auto, inotify or data_version; got {config.wakeup!r}")
     key = config.encryption_key

@@ -100,6 +100,14 @@ async def test_a_queue_without_a_window_keeps_everything(log: Log) -> None:
     assert (await log.push("a", ids=["1"])).offsets() == [2]
 
 
+async def test_ids_pushed_before_a_queue_got_its_window_are_known(log: Log) -> None:
+    await log.push("elsewhere", ids=["0"], queue="bills")
+    await log.configure(deduplication_seconds=0)
+    await log.push("a", ids=["1"])
+    await log.configure(deduplication_seconds=300)
+    assert (await log.push("a", ids=["1"])).duplicates == {0: 0}
+
+
 async def test_a_duplicate_answer_says_that_something_has_to_be_durable(log: Log) -> None:
     """The first push may not be on stable storage yet when the second is answered: nobody may be told so too early."""
     await log.push("a", ids=["1"])

@@ -1,17 +1,22 @@
 """Bounds of what callers hand in: each check returns the value, or raises and names what was expected and what came."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeGuard
 
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
-from headwater.errors import InvalidOption
-from headwater.services.messages import Outgoing
+from headwater.errors import InvalidInput, InvalidOption
+from headwater.model.names import check_name
+from headwater.services.messages import Message, Outgoing
 
 TEXT_LENGTH_MAX = 256
 HEADERS_MAX = 64
 HEADER_LENGTH_MAX = 4_096
 SECONDS_MAX = 7 * 86_400
+LIMIT_MAX = 100_000
+# The last microsecond that a datetime can show.
+TIMESTAMP_MAX = 253_402_300_799_999_999
 
 
 def check_time(value: datetime | int) -> Timestamp:
@@ -20,7 +25,15 @@ def check_time(value: datetime | int) -> Timestamp:
         if value.tzinfo is None:
             raise InvalidOption("a time needs a time zone: datetime.now(UTC), or one with an offset")
         return Timestamp(int(value.timestamp() * SECOND))
-    return Timestamp(check_number("timestamp", value))
+    return check_timestamp(value)
+
+
+def check_timestamp(value: object) -> Timestamp:
+    """Microseconds since 1970, no further than a datetime goes."""
+    number = check_number("timestamp", value)
+    if number > TIMESTAMP_MAX:
+        raise InvalidOption(f"timestamp must be at most {TIMESTAMP_MAX} microseconds; got {number}")
+    return Timestamp(number)
 
 
 _about = {"transaction_id", "trace_id", "type", "headers", "timestamp"}
@@ -55,8 +68,8 @@ def check_durability(value: Durability | str | None) -> Durability | None:
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether this is a text that can be written as UTF-8; half a surrogate pair cannot."""
-    if not isinstance(value, str):
+    """Whether this is a text that can be written as UTF-8, without NUL; half a surrogate pair cannot."""
+    if not isinstance(value, str) or "\x00" in value:
         return False
     if value.isascii():
         return True
@@ -82,6 +95,42 @@ def check_number(name: str, value: object) -> int:
 def check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= SECONDS_MAX:
         raise InvalidOption(f"{name} must be above 0 and at most {SECONDS_MAX:,}; got {value!r:.80}")
+
+
+def check_list(name: str, value: object) -> list[Any]:
+    """Any iterable of values; a text, bytes or a mapping is not meant as one."""
+    if isinstance(value, str | bytes | bytearray | dict) or not isinstance(value, Iterable):
+        raise InvalidOption(f"{name} must be a list; got {value!r:.80}")
+    return list(value)
+
+
+def check_ids(ids: object) -> tuple[int, ...]:
+    """Numbers of dead letters, each once."""
+    return tuple(dict.fromkeys(check_number("ids", number) for number in check_list("ids", ids)))
+
+
+def check_limit(value: object, limit_max: int = LIMIT_MAX) -> int:
+    if type(value) is not int or not 1 <= value <= limit_max:
+        raise InvalidOption(f"limit must be a whole number from 1 to {limit_max:,}; got {value!r:.80}")
+    return value
+
+
+def check_message(value: object) -> Message:
+    if not isinstance(value, Message):
+        raise InvalidInput(f"a message that was popped is expected; got {value!r:.80}")
+    return value
+
+
+def check_messages(value: object) -> list[Message]:
+    """One message, or any number of them."""
+    if isinstance(value, Message):
+        return [value]
+    return [check_message(message) for message in check_list("messages", value)]
+
+
+def check_optional_name(kind: str, value: object) -> str:
+    """A name, or '' for none."""
+    return value if isinstance(value, str) and not value else check_name(kind, value)
 
 
 def check_headers(headers: object) -> dict[str, str] | None:

@@ -7,7 +7,7 @@ from headwater.config import Durability
 from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup, Pop, Push
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
-from headwater.services.checks import check_durability, check_text
+from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queue import Queue, pop_options
 from headwater.services.queues import Queues
@@ -30,12 +30,13 @@ class Database:
         self, messages: Iterable[Any], *, durability: Durability | str | None = None
     ) -> Sequence[Receipt]:
         """Append messages to several queues and partitions in one commit; each `Outgoing` names its queue."""
-        messages = list(messages)
+        messages = check_list("messages", messages)
         lanes: dict[tuple[str, str], list[int]] = {}
         for index, message in enumerate(messages):
             if not isinstance(message, Outgoing) or not message.queue:
                 raise InvalidOption("push_all takes headwater.Outgoing values that name their queue")
-            lanes.setdefault((message.queue, message.partition or PARTITION_DEFAULT), []).append(index)
+            lane = check_name("queue", message.queue), check_name("partition", message.partition or PARTITION_DEFAULT)
+            lanes.setdefault(lane, []).append(index)
         pushes = [
             Push(
                 database=self.name,
@@ -84,7 +85,7 @@ class Database:
 
     async def groups(self, queue: str = "") -> list[GroupStatus]:
         """All consumer groups, or those of one queue."""
-        return await self.queues_service.store.groups(self.name, queue)
+        return await self.queues_service.store.groups(self.name, check_optional_name("queue", queue))
 
     async def delete_group(self, group: str) -> int:
         """Forget a consumer group in all queues; in how many it was."""

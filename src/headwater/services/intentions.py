@@ -215,7 +215,7 @@ class Intentions:
         for (number, intention), answer in zip(chosen, answers, strict=True):
             try:
                 popped = await answer
-            except HeadwaterError as error:
+            except Exception as error:
                 served += 1
                 self._refuse(number, intention, error)
                 continue
@@ -229,7 +229,7 @@ class Intentions:
                 self._return(popped.batches, key)
         return served, ready_at
 
-    def _refuse(self, number: int, intention: _Intention, error: HeadwaterError) -> None:
+    def _refuse(self, number: int, intention: _Intention, error: Exception) -> None:
         if self._leave(number, intention.key) and not intention.answer.done():
             intention.answer.set_exception(error)
 

@@ -152,11 +152,6 @@ def messages_of(batches: list[Batch], database: str) -> list[Message]:
     return [Message(batch, index, database) for batch in batches for index in range(len(batch.offsets))]
 
 
-def listed(messages: Message | Iterable[Message]) -> list[Message]:
-    """One message, or several, as a list."""
-    return [messages] if isinstance(messages, Message) else list(messages)
-
-
 def ack_of(
     batch: Batch,
     database: str,

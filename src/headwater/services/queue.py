@@ -23,9 +23,22 @@ from headwater.log.operations import (
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Offset, check_name
 from headwater.model.record import encode_payload
-from headwater.services.checks import check_durability, check_lane, check_number, check_outgoing, check_text, check_time
+from headwater.services.checks import (
+    check_durability,
+    check_ids,
+    check_lane,
+    check_limit,
+    check_list,
+    check_message,
+    check_messages,
+    check_number,
+    check_optional_name,
+    check_outgoing,
+    check_text,
+    check_time,
+)
 from headwater.services.consumption import Consumption
-from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order, listed
+from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queues import Queues
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
 
@@ -78,7 +91,9 @@ class Queue:
         ttl_seconds: float | None = None,
     ) -> Sequence[Receipt]:
         """Append messages in one commit, to one partition or to those that each `Outgoing` names."""
-        payloads = list(payloads)
+        payloads = check_list("payloads", payloads)
+        check_name("partition", partition)
+        check_text("idempotency_key", idempotency_key)
         lanes: dict[str, list[int]] = {partition: list(range(len(payloads)))}
         if Outgoing in set(map(type, payloads)):
             lanes = by_partition(payloads, self.name, partition)
@@ -118,7 +133,7 @@ class Queue:
         that begins now), since, and idempotency_key.
         """
         operation = self.pop_operation(group, batch, partition, partitions, options)
-        return await self._queues.pop(operation, wait, listed(ack))
+        return await self._queues.pop(operation, wait, check_messages(ack))
 
     def pop_operation(self, group: str, batch: int, partition: str, partitions: int, options: dict[str, Any]) -> Pop:
         """The pop that these arguments ask for."""
@@ -134,19 +149,19 @@ class Queue:
 
     async def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done. A lease that was lost raises `LeaseLost`, and nothing of it changes."""
-        await self._queues.report(listed(messages), Outcome.COMPLETED)
+        await self._queues.report(check_messages(messages), Outcome.COMPLETED)
 
     async def fail(self, messages: Message | Iterable[Message], *, error: str = "", retry: bool = True) -> None:
         """Report messages as failed: they come again after the queue's retry delay, or end in the dead letters."""
-        await self._queues.report(listed(messages), Outcome.FAILED if retry else Outcome.DEAD, str(error))
+        await self._queues.report(check_messages(messages), Outcome.FAILED if retry else Outcome.DEAD, str(error))
 
     async def release(self, messages: Message | Iterable[Message]) -> None:
         """Give messages back untouched: others get them at once, and no attempt is counted."""
-        await self._queues.report(listed(messages), Outcome.RELEASED)
+        await self._queues.report(check_messages(messages), Outcome.RELEASED)
 
     async def extend(self, messages: Message | Iterable[Message], seconds: float | None = None) -> None:
         """Keep the lease of messages for `seconds` from now."""
-        await self._queues.extend(listed(messages), seconds)
+        await self._queues.extend(check_messages(messages), seconds)
 
     def consume(
         self, *, group: str = GROUP_DEFAULT, batch: int = 1, partition: str = "", **options: Any
@@ -165,8 +180,8 @@ class Queue:
     ) -> Configured:
         """Make the queue, or change options; those not named stay as they are."""
         for kind, name in (("namespace", namespace), ("task", task)):
-            if name:
-                check_name(kind, name)
+            if name is not None:
+                check_optional_name(kind, name)
         operation = Configure(database=self.database, queue=self.name, namespace=namespace, task=task, options=options)
         configured: Configured = await self._queues.run(operation)
         return configured
@@ -180,6 +195,7 @@ class Queue:
     ) -> int:
         """Move a group to "beginning", "end", a time, or an offset of one partition; how many it moved in."""
         check_name("group", group)
+        check_optional_name("partition", partition)
         operation = Seek(database=self.database, queue=self.name, group=group, partition=partition)
         if isinstance(to, datetime):
             operation = msgspec.structs.replace(operation, timestamp=check_time(to))
@@ -211,26 +227,28 @@ class Queue:
 
     async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[DeadLetter]:
         """Records that failed for good, oldest first."""
-        return await self._queues.store.dead_letters(self.database, self.name, limit, after)
+        check_number("after", after)
+        return await self._queues.store.dead_letters(self.database, self.name, check_limit(limit), after)
 
     async def requeue(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
         """Push dead letters back: those with these ids, or the oldest `limit`."""
-        operation = Requeue(database=self.database, queue=self.name, ids=tuple(ids), limit=limit)
+        operation = Requeue(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
         return int((await self._queues.run(operation)).count)
 
     async def purge(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
         """Drop dead letters for good: those with these ids, or the oldest `limit`."""
-        operation = Purge(database=self.database, queue=self.name, ids=tuple(ids), limit=limit)
+        operation = Purge(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
         return int((await self._queues.run(operation)).count)
 
     async def trace(self, message: Message, event: str, data: Any = None, names: Sequence[str] = ()) -> None:
         """Note an event in the life of a message."""
+        check_message(message)
         operation = Trace(
             database=self.database,
             partition_id=message.partition_id,
             transaction_id=message.transaction_id or str(message.offset),
             group=message.group,
-            names=tuple(check_name("trace", name) for name in names),
+            names=tuple(check_name("trace", name) for name in check_list("names", names)),
             event=check_text("event", event),
             data=encode_payload(data, self._queues.config.record_bytes_max),
         )
@@ -238,12 +256,13 @@ class Queue:
 
     async def traces(self, message: Message) -> list[TraceEvent]:
         """The events noted for a message."""
-        identity = message.transaction_id or str(message.offset)
+        identity = check_message(message).transaction_id or str(message.offset)
         return await self._queues.store.traces(self.database, message.partition_id, identity)
 
 
 def _key(key: str, position: int) -> str:
-    return f"{check_text('idempotency_key', key)}#{position}" if key and position else key
+    """A key of its own for each partition of a push: \x00 cannot be in a key that somebody gives."""
+    return f"{key}\x00{position}" if key and position else key
 
 
 def pop_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -252,6 +271,8 @@ def pop_options(options: dict[str, Any]) -> dict[str, Any]:
         known = ", ".join(sorted(_pop_options))
         raise InvalidOption(f"no such option of pop: {', '.join(unknown)}; there are {known}")
     found = dict(options)
+    if type(found.get("auto_ack", False)) is not bool:
+        raise InvalidOption(f"auto_ack must be true or false; got {found['auto_ack']!r:.80}")
     if found.get("since") is not None:
         found["since"] = check_time(found["since"])
     if "idempotency_key" in found:

@@ -16,7 +16,7 @@ from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push, S
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, encode_payload
-from headwater.services.checks import check_headers, check_number, check_seconds, check_text
+from headwater.services.checks import check_headers, check_optional_name, check_seconds, check_text, check_timestamp
 from headwater.services.intentions import Intentions, release
 from headwater.services.messages import Message, Outgoing, extension_of, messages_of, reports_of
 from headwater.stores.contract import Store
@@ -53,7 +53,7 @@ class Queues:
             trace_id=check_text("trace_id", outgoing.trace_id),
             type=check_text("type", outgoing.type),
             headers=check_headers(outgoing.headers),
-            timestamp=check_number("timestamp", outgoing.timestamp or 0),
+            timestamp=check_timestamp(outgoing.timestamp or 0),
         )
 
     def push(self, push: Push, durability: Durability | None) -> asyncio.Future[Answer]:
@@ -85,8 +85,8 @@ class Queues:
     async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
         """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
         self.check_pop(operation)
-        if not 0 <= wait_seconds <= self.config.wait_seconds_max:
-            raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r}")
+        if type(wait_seconds) not in (int, float) or not 0 <= wait_seconds <= self.config.wait_seconds_max:
+            raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r:.80}")
         mark = self.intentions.mark()
         popped = await self.report_and_pop(reports_of(done, Outcome.COMPLETED), operation)
         if wait_seconds and not popped.batches:
@@ -114,8 +114,7 @@ class Queues:
     def check_pop(self, operation: Pop) -> None:
         check_name("group", operation.group)
         for kind in ("queue", "partition", "namespace", "task"):
-            if name := getattr(operation, kind):
-                check_name(kind, name)
+            check_optional_name(kind, getattr(operation, kind))
         if operation.partition and not operation.queue:
             raise InvalidOption("a partition needs its queue")
         for name, value in (("batch", operation.batch), ("partitions", operation.partitions)):

@@ -13,8 +13,8 @@ from headwater.errors import InvalidInput
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PARTITION_DEFAULT
-from headwater.services.checks import check_lane, check_outgoing
-from headwater.services.messages import Message, listed, reports_of
+from headwater.services.checks import check_lane, check_messages, check_outgoing
+from headwater.services.messages import Message, reports_of
 from headwater.services.queues import Queues
 
 
@@ -56,7 +56,7 @@ class Together:
 
     def require(self, messages: Message | Iterable[Message]) -> None:
         """Everything holds only if the leases of these messages are alive then."""
-        for message in listed(messages):
+        for message in check_messages(messages):
             lease = (message.partition_id, message.group, message.token)
             if lease not in self._leases:
                 self._leases.append(lease)
@@ -70,7 +70,7 @@ class Together:
         self.results = (await self._queues.run(operation)).results
 
     def _report(self, messages: Message | Iterable[Message], outcome: Outcome, error: str) -> None:
-        chosen = listed(messages)
+        chosen = check_messages(messages)
         if any(message.database != self._database for message in chosen):
             raise InvalidInput("a transaction stays within one database")
         self._operations.extend(reports_of(chosen, outcome, error))

@@ -1,5 +1,6 @@
 """Choosing a store by its address: a path or `sqlite:///path` is a SQLite file."""
 
+import os
 from urllib.parse import urlsplit
 
 from headwater.clock import Clock
@@ -9,9 +10,14 @@ from headwater.stores.contract import Store
 from headwater.stores.sqlite.store import SqliteStore
 
 
-def open_store(address: str, config: Config, clock: Clock, *, adopt: bool = False, create: bool = True) -> Store:
+def open_store(
+    address: str | os.PathLike[str], config: Config, clock: Clock, *, adopt: bool = False, create: bool = True
+) -> Store:
     """The store at this address, not yet opened."""
-    address = str(address)
+    known = isinstance(address, str | os.PathLike)
+    if not known or "\x00" in str(address):
+        raise ConfigError(f"store must be a path or sqlite:///path; got {address!r:.80}")
+    address = os.fspath(address)
     scheme = urlsplit(address).scheme if "://" in address else ""
     if scheme not in ("", "sqlite"):
         raise ConfigError(f"store must be a path or sqlite:///path; this version has no store for {scheme}://")

@@ -67,7 +67,8 @@ class Catalog:
         self._groups: dict[tuple[int, str], Group] = {}
 
     def forget(self) -> None:
-        """Drop everything remembered."""
+        """Drop everything remembered. What a group has met may have been undone: it meets its partitions again."""
+        self.generation += 1
         self._queues.clear()
         self._partitions.clear()
         self._partitions_by_id.clear()

@@ -4,12 +4,11 @@ Only the SQLite inside apsw is used. The database and its -shm file are never op
 descriptor of theirs would drop the locks that SQLite holds in this process.
 """
 
+import errno
 import os
-import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 import apsw
@@ -19,9 +18,7 @@ from headwater.errors import (
     StoreDamaged,
     StoreError,
     StoreFailed,
-    StoreForeign,
     StoreFull,
-    StoreMissing,
 )
 
 APPLICATION_ID = 0x48574154  # "HWAT"
@@ -29,7 +26,6 @@ APPLICATION_ID = 0x48574154  # "HWAT"
 LOG_BYTES = 4 * 1_048_576
 OPEN_WAIT_MS = 10_000
 
-_HEADER_BYTES = 100
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 _memory_names = ("", ":memory:")
 
@@ -90,57 +86,10 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translate(error, doing) from error
-
-
-def check_place(path: str, *, adopt: bool, create: bool) -> None:
-    """Raises when the file at `path` must not be used, before anything is written to it."""
-    file = Path(path)
-    if not file.exists() or file.stat().st_size == 0:
-        if not create and not file.exists():
-            raise StoreMissing(f"there is no store at {path}")
-        if not file.parent.is_dir():
-            raise StoreMissing(f"there is no folder {file.parent} to make the store in")
-        return
-    if not file.is_file():
-        raise StoreForeign(f"{path} is not a file")
-    with translated(f"opening {path}"):
-        look = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        look.set_busy_timeout(OPEN_WAIT_MS)
-        try:
-            _check_whole(look, file)
-            _check_owner(look, path, adopt)
-        finally:
-            look.close()
-
-
-def _check_whole(look: apsw.Connection, file: Path) -> None:
-    """A file that is shorter than its header says was cut off, unless the write-ahead log still holds the rest."""
-    wal = Path(f"{file}-wal")
-    if wal.exists() and wal.stat().st_size > 0:
-        return
-    look.execute("PRAGMA schema_version").fetchall()
-    found, header = look.read("main", 0, 0, _HEADER_BYTES)
-    (pages,) = struct.unpack(">I", header[28:32])
-    (page_bytes,) = struct.unpack(">H", header[16:18])
-    expected = pages * (65_536 if page_bytes == 1 else page_bytes)
-    if not found or file.stat().st_size < expected:
-        raise StoreDamaged(f"{file} was cut off: {file.stat().st_size:,} of {expected:,} bytes are there")
-
-
-def _check_owner(look: apsw.Connection, path: str, adopt: bool) -> None:
-    application = int(look.pragma("application_id"))
-    if application == APPLICATION_ID:
-        return
-    if application:
-        raise StoreForeign(f"{path} belongs to another program (application_id {application:#x})")
-    tables = {row[1] for row in look.execute("PRAGMA table_list")}
-    own = {name for name in tables if name.startswith("hw_")}
-    foreign = {name for name in tables if not name.startswith(("hw_", "sqlite_"))}
-    if foreign and not own and not adopt:
-        raise StoreForeign(
-            f"{path} has tables of another program ({', '.join(sorted(foreign)[:5])}); "
-            "open it with adopt=True to add Headwater's tables beside them"
-        )
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(f"{doing}: no space is left on the disk") from error
+        raise StoreFailed(f"{doing}: {error.strerror or error}") from error
 
 
 def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> apsw.Connection:

@@ -28,11 +28,11 @@ def migrate(connection: apsw.Connection, location: str) -> int:
     """Apply what is missing; a file from a newer program is refused before anything is changed. The version reached."""
     scripts = migrations()
     newest = scripts[-1][0]
-    if _version(connection, location) == newest:
+    if refuse_newer(connection, location) == newest:
         return newest
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection, location)
+        version = refuse_newer(connection, location)
         if version == 0 and not _has_tables(connection):
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for number, _, text in scripts:
@@ -56,7 +56,8 @@ def read_version(connection: Connection) -> tuple[int, int]:
     return (int(row[0]) if row else 0), newest
 
 
-def _version(connection: Connection, location: str) -> int:
+def refuse_newer(connection: Connection, location: str) -> int:
+    """The version of the file's tables; an error when it is newer than this program."""
     version, newest = read_version(connection)
     if version > newest:
         raise StoreNewer(

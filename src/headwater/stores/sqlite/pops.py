@@ -151,6 +151,7 @@ class Pops:
     ) -> Batch | None:
         if cursor.lease_until is not None:
             cursor, _ = self._cursors.expire(group, partition, cursor, now)
+            self._cursors.write(group, partition.id, cursor)
         found = self._gather(partition, cursor, wanted, now)
         if found.lost and found.offsets:
             self._connection.execute(sql.count_lost, (found.lost, group.id))

@@ -144,12 +144,14 @@ class Segments:
         ids = [record.transaction_id for record in records]
         if not any(ids):
             return {}
+        keys = RecentIds.keys(partition.id, ids)
         window = int(partition.queue.options.deduplication_seconds * SECOND)
         if not window:
+            # The queue may get a window later, and the log is not read a second time for it.
+            self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
             return {}
         since = now - window
         self._load_recent(since)
-        keys = RecentIds.keys(partition.id, ids)
         found: dict[int, Offset] = {}
         if self._recent.perhaps_seen(keys):
             wanted = {identity for identity, key in zip(ids, keys, strict=True) if identity and key in self._recent}

@@ -29,7 +29,6 @@ from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
 from headwater.stores.sqlite.connection import (
     allocate_log,
-    check_place,
     connect,
     note_open,
     read_data_version,
@@ -39,6 +38,7 @@ from headwater.stores.sqlite.connection import (
     translated,
 )
 from headwater.stores.sqlite.migrate import migrate
+from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.turnstile import Turnstile
 from headwater.stores.sqlite.writer import Writer
 
@@ -97,6 +97,7 @@ class SqliteStore:
         self._turnstile = Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds)
         await self._turnstile.enter()
         try:
+            check_contents(self._connection, self._path, adopt=self._adopt)
             if not self._connection.pragma("page_count"):
                 self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             set_journal(self._connection, wal_bytes_max=self._config.wal_bytes_max)
