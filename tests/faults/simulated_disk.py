@@ -196,6 +196,22 @@ class _File(apsw.VFSFile):
             raise apsw.IOError("the disk says no")
 
 
+class NoBarrier:
+    """A barrier that says yes at once: what SQLite itself makes durable is all there is."""
+
+    def wait(self, callers: int) -> asyncio.Future[None]:
+        """Done before it began."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    def rewrite(self) -> None:
+        """Nothing was refused."""
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
 class SimulatedBarrier:
     """The store's barrier over the simulated disk: now and then at once, mostly some turns of the event loop later."""
 

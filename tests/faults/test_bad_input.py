@@ -99,9 +99,14 @@ def test_a_payload_comes_back_as_it_was_or_is_refused(tmp_path_factory: pytest.T
     assert popped in ([], [payload])
 
 
-@pytest.mark.parametrize("payload", [nan, inf, [-inf], b"bytes", {1, 2}, frozenset("a")], ids=ascii)
-async def test_what_is_no_json_value_is_refused_and_not_changed_into_one(folder: Path, payload: Any) -> None:
-    assert await push_and_pop(folder / "store.db", payload) == []
+@pytest.mark.parametrize(
+    ("payload", "written"),
+    [(nan, None), ([-inf], [None]), (b"bytes", "Ynl0ZXM="), ({1}, [1]), (frozenset("a"), ["a"])],
+    ids=ascii,
+)
+async def test_what_json_has_no_word_for_is_written_as_the_guide_says(folder: Path, payload: Any, written: Any) -> None:
+    """docs/queues.md names these; looking for them in every payload would cost each push a tenth of its time."""
+    assert await push_and_pop(folder / "store.db", payload) == [written]
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"1 2", b'1},{"data":2', b"[" * 100_000 + b"]" * 100_000], ids=ascii)
@@ -200,9 +205,9 @@ async def test_requeueing_a_dead_letter_twice_in_one_call_pushes_it_once(scene: 
 async def test_one_idempotency_key_never_stands_for_another(scene: Scene) -> None:
     lanes = [Outgoing(payload=lane, partition=lane) for lane in ("a", "b", "c")]
     await scene.hw.queue("keys").push_many(lanes, idempotency_key="order")
-    for key in ("order#1", "order#2", "order/1", "order:1", "order-1"):
-        receipt = await scene.hw.queue("keys").push(key, partition=key, idempotency_key=key)
-        assert receipt.partition == key
+    for number, key in enumerate(("order#1", "order#2", "order/1", "order:1", "order-1")):
+        receipt = await scene.hw.queue("keys").push(key, partition=f"own-{number}", idempotency_key=key)
+        assert receipt.partition == f"own-{number}"
     status = await scene.hw.queue("keys").status()
     assert status is not None
     assert status.records == 8

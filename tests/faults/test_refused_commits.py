@@ -14,9 +14,9 @@ from headwater.log import operations as op
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
 from headwater.model.record import Record
-from headwater.stores.sqlite.barrier import NoBarrier
 from headwater.stores.sqlite.store import SqliteStore
 from tests.faults.bent_clock import START, BentClock
+from tests.faults.simulated_disk import NoBarrier
 from tests.faults.tables import dump, find_damage, find_faults
 
 

@@ -22,10 +22,9 @@ from headwater.log.committer import Answer, Committer
 from headwater.model.cursor import Outcome
 from headwater.model.record import Record, split_records
 from headwater.stores.codec import Codec
-from headwater.stores.sqlite.barrier import NoBarrier
 from headwater.stores.sqlite.store import SqliteStore
 from tests.faults.bent_clock import BentClock
-from tests.faults.simulated_disk import Journal, PowerCutDisk, barrier_factory
+from tests.faults.simulated_disk import Journal, NoBarrier, PowerCutDisk, barrier_factory
 from tests.faults.tables import digest, dump, find_damage, find_faults
 
 QUEUES = ("orders", "mails")

@@ -4,6 +4,7 @@ A record is kept as the JSON object that the wire carries, its payload untouched
 decodes only this envelope; the payload stays bytes until somebody asks for it.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc
     timestamp: int = 0
 
 
+# A reader with little stack left must still be able to decode it.
+DEPTH_MAX = 100
+
+_texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_brackets = re.compile(rb"[\[\]{}]")
 _encoder = msgspec.json.Encoder()
 _ready = msgspec.json.Decoder(msgspec.Raw)
 _record_list = msgspec.json.Decoder(list[Record])
@@ -31,16 +37,32 @@ _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transacti
 
 
 def encode_payload(payload: Any, bytes_max: int) -> msgspec.Raw:
-    """Any JSON value as JSON bytes. `msgspec.Raw` is taken as JSON that is ready: its form is checked, because a broken
-    record would take its whole segment along, and it is not decoded.
-    """
+    """A value as JSON bytes; `msgspec.Raw` is JSON that is ready, and is kept as it is once it is shown to be that."""
     try:
-        data = bytes(_ready.decode(payload)) if type(payload) is msgspec.Raw else _encoder.encode(payload)
+        data = _ready_json(payload) if type(payload) is msgspec.Raw else _encoder.encode(payload)
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
         raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
     if len(data) > bytes_max:
         raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {len(data):,}")
+    # Most payloads have fewer brackets than they may have levels; only the others are measured.
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX:
+        raise InvalidPayload(f"a payload may be nested {DEPTH_MAX} levels deep")
     return msgspec.Raw(data)
+
+
+def _ready_json(payload: msgspec.Raw) -> bytes:
+    data = bytes(payload)
+    msgspec.json.decode(data)
+    return data
+
+
+def _depth(data: bytes) -> int:
+    """How deep a JSON text is nested."""
+    depth = deepest = 0
+    for bracket in _brackets.findall(_texts.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def check_json(data: bytes) -> msgspec.Raw:

@@ -55,7 +55,7 @@ def check_lane(payload: Any, queue: str, partition: str) -> str:
         return partition
     if payload.queue not in ("", queue):
         raise InvalidOption(f"a message for queue {payload.queue!r} was pushed to {queue!r}; push_all takes several")
-    return payload.partition or partition
+    return check_optional_name("partition", payload.partition) or partition
 
 
 def check_durability(value: Durability | str | None) -> Durability | None:

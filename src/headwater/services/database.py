@@ -35,7 +35,10 @@ class Database:
         for index, message in enumerate(messages):
             if not isinstance(message, Outgoing) or not message.queue:
                 raise InvalidOption("push_all takes headwater.Outgoing values that name their queue")
-            lane = check_name("queue", message.queue), check_name("partition", message.partition or PARTITION_DEFAULT)
+            lane = (
+                check_name("queue", message.queue),
+                check_optional_name("partition", message.partition) or PARTITION_DEFAULT,
+            )
             lanes.setdefault(lane, []).append(index)
         pushes = [
             Push(

@@ -15,6 +15,7 @@ from typing import Protocol
 
 QUICK_SECONDS = 0.002
 QUICK_CALLERS = 16
+REWRITE_BYTES = 1_048_576
 SLOW_MEMORY = 64
 
 
@@ -23,6 +24,10 @@ class Barrier(Protocol):
 
     def wait(self, callers: int) -> asyncio.Future[None]:
         """Done when it does; fails with OSError when the disk says no."""
+        ...
+
+    def rewrite(self) -> None:
+        """After a refusal: write the log as it is once more, then sync. Nobody else may write meanwhile."""
         ...
 
     def close(self) -> None:
@@ -34,6 +39,7 @@ class FileBarrier:
     """The barrier over a real file."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._wanted: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None] = (
             queue.SimpleQueue()
@@ -51,6 +57,16 @@ class FileBarrier:
         else:
             self._wanted.put((loop, done))
         return done
+
+    def rewrite(self) -> None:
+        log = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            place = 0
+            while part := os.pread(log, REWRITE_BYTES, place):
+                place += os.pwrite(log, part, place)
+            os.fdatasync(log)
+        finally:
+            os.close(log)
 
     def close(self) -> None:
         self._wanted.put(None)
@@ -73,18 +89,6 @@ class FileBarrier:
         slow = time.perf_counter() - begun > QUICK_SECONDS
         self._cautious = SLOW_MEMORY if slow else max(self._cautious - 1, 0)
         return None
-
-
-class NoBarrier:
-    """For stores whose commit needs none: nothing outlives the process anyway, or something else publishes it."""
-
-    def wait(self, callers: int) -> asyncio.Future[None]:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
-
-    def close(self) -> None:
-        """Nothing to stop."""
 
 
 def _finish(done: asyncio.Future[None], error: OSError | None) -> None:

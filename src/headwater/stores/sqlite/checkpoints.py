@@ -68,11 +68,6 @@ class Checkpoints:
         self._checked_at = time.monotonic()
         self._grown.clear()
 
-    async def run_to_the_end(self) -> None:
-        """Move everything that is logged into the file and sync it; raises when that cannot be done."""
-        async with self._turn():
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._truncate)
-
     async def vacuum(self, pages: int) -> int:
         """Give unused pages back, while nobody commits."""
         async with self._turn():
@@ -110,10 +105,6 @@ class Checkpoints:
                 return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.BusyError:
                 return 0, 0
-
-    def _truncate(self) -> None:
-        with translated("moving the log into the file"):
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _vacuum(self, pages: int) -> int:
         with translated("giving pages back"):

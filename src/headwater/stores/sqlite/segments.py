@@ -25,6 +25,7 @@ sql = load_statements(__package__)
 
 SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
+OLD_IN_A_ROW_MAX = 64
 
 
 # LSN, partition, first offset, count.
@@ -176,13 +177,15 @@ class Segments:
                 offset = Offset(offset + 1)
 
     def _find_ids(self, partition_id: PartitionId, wanted: set[str], since: int) -> dict[str, Offset]:
-        """Where these ids are in the partition, looking back no further than `since`."""
+        """Where these ids are in the partition, looking back to `since`, and a little further: clocks have jumped."""
         places: dict[str, Offset] = {}
+        too_old = 0
         for stretch in self._newest(partition_id):
-            if stretch.written_at < since or len(places) == len(wanted):
+            too_old = too_old + 1 if stretch.written_at < since else 0
+            if too_old > OLD_IN_A_ROW_MAX or len(places) == len(wanted):
                 break
             for index, record in enumerate(self.records(stretch.lsn)):
-                if record.transaction_id in wanted:
+                if record.transaction_id in wanted and not too_old:
                     places.setdefault(record.transaction_id, Offset(stretch.first_offset + index))
         return places
 

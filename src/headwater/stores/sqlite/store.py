@@ -199,9 +199,22 @@ class SqliteStore:
         return self._barrier.wait(callers)
 
     async def recover(self) -> None:
-        """After a failed barrier: what the log could not sync is moved into the file itself, which syncs on its own."""
+        """After a refused sync: write the log once more, and sync that.
+
+        The kernel takes pages that it could not write for written, so another sync alone would say yes to what is not
+        on the disk; and moving the log into the file would overwrite good pages from a log that a power cut may take.
+        """
         self._check_open()
-        await self._checkpoints.run_to_the_end()
+        await self._turnstile.enter()
+        try:
+            await self._begin()
+            with translated("writing the log once more"):
+                try:
+                    self._barrier.rewrite()
+                finally:
+                    self._connection.execute("COMMIT")
+        finally:
+            self._turnstile.leave()
 
     def _logged(self, connection: apsw.Connection, schema: str, pages: int) -> int:
         self._checkpoints.committed(pages)
