@@ -1,6 +1,7 @@
 """The power goes at any moment: what was answered is there, and nothing that was never done."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from headwater.errors import HeadwaterError
 from headwater.log import operations as op
 from headwater.model.record import Record, encode_payload
 from headwater.stores.sqlite.store import SqliteStore
 from tests.faults.bent_clock import BentClock
-from tests.faults.simulated_disk import Platter, restore
+from tests.faults.simulated_disk import Platter, PowerCutDisk, Write, barrier_factory, restore
 from tests.faults.tables import find_damage
 from tests.faults.workload import CONFIG, Committed, Judge, Run, Verdict, run_workload
 
@@ -85,6 +87,28 @@ def test_a_power_cut_after_the_disk_refused_a_sync_takes_nothing_that_was_answer
         found = enumerate(cuts(run, seed, folder / str(seed), CUTS_PER_RUN))
         wrong += [f"seed {seed}, cut {number}: {verdict}" for number, (_, verdict) in found if verdict != SOUND]
     assert not wrong, f"{len(wrong)} cuts went wrong, the first: {wrong[0]:.300}"
+
+
+async def test_between_a_refused_sync_and_the_recovery_nothing_is_moved_into_the_file(folder: Path) -> None:
+    """Each open file hears of the refusal once; the second checkpoint would believe a log that is not on the disk."""
+    disk = PowerCutDisk("refused-once", str(folder / "store.db"))
+    always_refuses = barrier_factory(disk, random.Random(0), refusals=1)
+    store = SqliteStore(disk.path, CONFIG, clock=BentClock(), vfs=disk.name, barrier=always_refuses)
+    await store.open()
+    record = Record(data=encode_payload({"filling": "x" * 9_000}, 10_000))
+    await store.apply([op.Push(queue="orders", records=[record])], BentClock().now())
+    with pytest.raises(OSError, match="the disk says no"):
+        await store.make_durable(1)
+    refused = len(disk.journal)
+    for _ in range(3):
+        with contextlib.suppress(HeadwaterError):
+            await store.checkpoint()
+    moved = [event for event in disk.journal.events[refused:] if isinstance(event, Write) and event.file == ""]
+    assert not moved
+    await store.recover()
+    await store.checkpoint()
+    disk.journal.refusals = 0
+    await store.close()
 
 
 @pytest.mark.seeds(few=6, many=2_000)

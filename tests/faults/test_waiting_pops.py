@@ -165,12 +165,14 @@ async def test_a_record_that_comes_at_the_deadline_is_delivered_or_kept_never_lo
 
 async def test_names_that_look_alike_when_joined_are_told_apart(hw: headwater.Headwater) -> None:
     short, long = hw.queue("a"), hw.queue("a/b")
-    tasks = await start(short.pop(wait=20, partition="b/c"), long.pop(wait=20, partition="c"))
+    for_short, for_long = await start(short.pop(wait=20, partition="b/c"), long.pop(wait=20, partition="c"))
     await long.push("for the long one", partition="c")
+    async with asyncio.timeout(SOON):
+        assert payloads(await for_long) == ["for the long one"]
+    assert not for_short.done()
     await short.push("for the short one", partition="b/c")
     async with asyncio.timeout(SOON):
-        got = [payloads(messages) for messages in await asyncio.gather(*tasks)]
-    assert got == [["for the short one"], ["for the long one"]]
+        assert payloads(await for_short) == ["for the short one"]
 
 
 async def test_an_answer_that_is_refused_reaches_everybody_who_waits(hw: headwater.Headwater) -> None:
