@@ -129,6 +129,18 @@ def test_a_database_with_other_tables_and_a_log_of_its_own_is_left_alone(tmp_pat
     check_refused(tmp_path / "store.db", StoreForeign)
 
 
+def test_a_foreign_database_with_something_in_its_log_is_left_alone(tmp_path: Path) -> None:
+    """As a program leaves it that was killed: its log is not ours to move into its file."""
+    living = apsw.Connection(str(tmp_path / "living.db"))
+    for statement in ("PRAGMA journal_mode = WAL", *OTHER_TABLES):
+        living.execute(statement)
+    (tmp_path / "left").mkdir()
+    for ending in ("", "-wal"):
+        shutil.copy(tmp_path / f"living.db{ending}", tmp_path / "left" / f"store.db{ending}")
+    living.close()
+    check_refused(tmp_path / "left" / "store.db", StoreForeign)
+
+
 def test_a_refusal_leaves_no_files_of_its_own_behind(tmp_path: Path) -> None:
     make_foreign(tmp_path / "store.db", "PRAGMA journal_mode = WAL", *OTHER_TABLES)
     check_refused(tmp_path / "store.db", StoreForeign)

@@ -21,7 +21,7 @@ from tests.planted.bugs import BUGS, Bug, Edit
 ROOT = Path(__file__).parents[2]
 BUG_SECONDS_MAX = 150
 BASELINE_SECONDS_MAX = 600
-_failed = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
+_failed = re.compile(r"^(?:FAILED|ERROR) (tests.+?|the-time-limit)(?: - .*)?$", re.MULTILINE)
 
 
 class Outcome(NamedTuple):

@@ -27,6 +27,9 @@ STORE = "headwater/stores/sqlite/store.py"
 WRITER = "headwater/stores/sqlite/writer.py"
 SEGMENTS = "headwater/stores/sqlite/segments.py"
 RETENTION = "headwater/stores/sqlite/retention.py"
+CATALOG = "headwater/stores/sqlite/catalog.py"
+POPS = "headwater/stores/sqlite/pops.py"
+CONNECTION = "headwater/stores/sqlite/connection.py"
 CURSOR = "headwater/model/cursor.py"
 COMMITTER = "headwater/log/committer.py"
 TAIL = "headwater/log/tail.py"
@@ -37,6 +40,10 @@ RULES = "tests/faults/test_power_cuts.py::test_every_state_on_the_way_keeps_the_
 TWO_STORES = "tests/faults/test_two_stores.py"
 WAITING = "tests/faults/test_waiting_pops.py"
 REFUSED = "tests/faults/test_refused_commits.py"
+REFUSED_SYNC = (
+    "tests/faults/test_power_cuts.py::test_a_power_cut_after_the_disk_refused_a_sync_takes_nothing_that_was_answered"
+)
+BAD_FILES = "tests/faults/test_bad_files.py"
 CLOCK = "tests/faults/test_clock_jumps.py::test_jumps_between_operations_lose_no_record_and_no_order"
 LEASES = "tests/contracts/test_leases.py"
 
@@ -266,7 +273,7 @@ BUGS = [
         "checksum-not-verified",
         "a segment is delivered though its sum does not match",
         (Edit(SEGMENTS, "    if crc32(kept) != checksum:\n", "    if checksum < 0:\n"),),
-        ("tests/faults/test_bad_files.py",),
+        (BAD_FILES,),
     ),
     Bug(
         "neighbours-fail-together",
@@ -321,5 +328,53 @@ BUGS = [
         "what a refused commit had in mind is taken for true",
         (Edit(STORE, "            self._writer.forget()\n            raise\n", "            raise\n"),),
         (REFUSED,),
+    ),
+    Bug(
+        "groups-believe-an-undone-meeting",
+        "after a rollback a group is taken to have met partitions that it has no cursor for",
+        (
+            Edit(
+                CATALOG,
+                'it meets its partitions again."""\n        self.generation += 1\n',
+                'it meets its partitions again."""\n',
+            ),
+        ),
+        (REFUSED,),
+    ),
+    Bug(
+        "log-not-written-once-more",
+        "after a refused sync the next one is believed, though the system did not try the lost pages again",
+        (Edit(STORE, "                    self._barrier.rewrite()\n", "                    pass\n"),),
+        (REFUSED_SYNC,),
+    ),
+    Bug(
+        "refused-sync-ignored",
+        "the answer is success though the disk has refused",
+        (
+            Edit(
+                COMMITTER,
+                "        if error is not None:\n            self._lose(synced, error)\n            return\n",
+                "",
+            ),
+        ),
+        (REFUSED_SYNC,),
+    ),
+    Bug(
+        "expired-lease-not-written-down",
+        "what a lease that ran out has buried is forgotten when the rest of the pop fails",
+        (Edit(POPS, "            self._cursors.write(group, partition.id, cursor)\n        found", "        found"),),
+        (BAD_FILES,),
+    ),
+    Bug(
+        "system-errors-untranslated",
+        "what the operating system refuses reaches callers as it is",
+        (
+            Edit(
+                CONNECTION,
+                "    except OSError as error:\n        if error.errno",
+                "    except LookupError as error:\n        if error.errno",
+            ),
+        ),
+        (BAD_FILES,),
     ),
 ]

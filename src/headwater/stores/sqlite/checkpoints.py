@@ -39,6 +39,7 @@ class Checkpoints:
         self._checked_pages = 0
         self._checked_at = 0.0
         self.log_pages = 0
+        self.trusted = True
         self.pinned_pages = 0
 
     def committed(self, log_pages: int) -> None:
@@ -52,12 +53,20 @@ class Checkpoints:
         ):
             self._grown.set()
 
+    def synced(self, done: "asyncio.Future[None]") -> None:
+        """A log that could not be synced is not on the disk: nothing is moved from it before it is written again."""
+        if not done.cancelled() and done.exception() is not None:
+            self.trusted = False
+
     async def grown(self) -> None:
         """Returns when the log is long enough for a checkpoint to be worth it."""
         await self._grown.wait()
 
     async def run(self) -> None:
-        """Move what is logged into the file, and let the log start over."""
+        """Move what is logged into the file, and let the log start over. A log the disk has refused is left alone."""
+        if not self.trusted:
+            self._grown.clear()
+            return
         for _ in range(ROUNDS_MAX):
             pages, moved = await self._passive()
             if pages - moved <= REST_PAGES:

@@ -97,7 +97,10 @@ class SqliteStore:
         self._turnstile = Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds)
         await self._turnstile.enter()
         try:
+            # Until it is known to be ours, closing must not move a foreign log into a foreign file.
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             check_contents(self._connection, self._path, adopt=self._adopt)
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
             if not self._connection.pragma("page_count"):
                 self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             set_journal(self._connection, wal_bytes_max=self._config.wal_bytes_max)
@@ -196,7 +199,12 @@ class SqliteStore:
 
     def make_durable(self, callers: int) -> asyncio.Future[None]:
         """Done when everything committed so far is on stable storage."""
-        return self._barrier.wait(callers)
+        done = self._barrier.wait(callers)
+        if done.done():
+            self._checkpoints.synced(done)
+        else:
+            done.add_done_callback(self._checkpoints.synced)
+        return done
 
     async def recover(self) -> None:
         """After a refused sync: write the log once more, and sync that.
@@ -211,6 +219,7 @@ class SqliteStore:
             with translated("writing the log once more"):
                 try:
                     self._barrier.rewrite()
+                    self._checkpoints.trusted = True
                 finally:
                     self._connection.execute("COMMIT")
         finally:
