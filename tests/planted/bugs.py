@@ -54,10 +54,9 @@ BUGS = [
         (
             Edit(
                 STORE,
-                "        return self._barrier.wait(callers)\n",
+                "        done = self._barrier.wait(callers)\n",
                 "        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()\n"
-                "        done.set_result(None)\n"
-                "        return done\n",
+                "        done.set_result(None)\n",
             ),
         ),
         (POWER_CUTS,),
