@@ -226,11 +226,15 @@ class PureLog:
                 lease.came_back[offset] = outcome
         failed = [offset for offset in outcomes if lease.came_back.get(offset) == "failed"]
         reader.again_to = max([reader.again_to, *(offset + 1 for offset in failed)])
-        self.buried += [(group, name, offset) for offset in buried]
+        self._bury(group, name, buried)
         if not lease.left:
             any_failed = bool(failed) or unsure
             reader.end_lease(now, self.options.retry_delay if any_failed else 0, given_back=not any_failed)
         return not lease.left, buried
+
+    def _bury(self, group: str, name: str, offsets: list[int]) -> None:
+        """Of a record that retention dropped meanwhile, nothing is left to be kept."""
+        self.buried += [(group, name, offset) for offset in offsets if offset >= self.lanes[name].start]
 
     def _over(self, reader: Reader) -> bool:
         return reader.count > self.options.retry_limit
@@ -244,8 +248,7 @@ class PureLog:
         guilty = left if len(left) == 1 and self._over(reader) else []
         if guilty:
             reader.done.update(guilty)
-            if name in self.lanes and guilty[0] >= self.lanes[name].start:
-                self.buried.append((group, name, guilty[0]))
+            self._bury(group, name, guilty)
         else:
             lease.came_back.update(dict.fromkeys(left, "unknown"))
             reader.again_to = max(reader.again_to, lease.offsets[-1] + 1)

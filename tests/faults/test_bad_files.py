@@ -323,6 +323,45 @@ async def test_a_damaged_record_does_not_bury_its_forerunner_again_and_again(tmp
         assert len(await orders.dead_letters()) == 1
 
 
+DAMAGES = {
+    "options": ("UPDATE hw_queues SET options = '{\"lease' WHERE name = 'orders'", "push"),
+    "options of a wrong type": ("UPDATE hw_queues SET options = '[1]' WHERE name = 'orders'", "pop"),
+    "body that is no list": ("UPDATE hw_segments SET records = CAST('{}' AS BLOB), checksum = 2745614147", "pop"),
+    "count": ("UPDATE hw_segments SET count = count + 1 WHERE lsn = 60", "pop"),
+    "settled": ("UPDATE hw_cursors SET settled = '[1,' WHERE partition_id = 1", "pop"),
+    "dead letter": ("UPDATE hw_dead_letters SET records = replace(CAST(records AS TEXT), 'filling', 'f')", "requeue"),
+    "dead letter that is no list": ("UPDATE hw_dead_letters SET records = '[{'", "requeue"),
+    "name": ("UPDATE hw_partitions SET name = CAST(x'c328' AS TEXT) WHERE id = 1", "pop"),
+    "remembered answer": ("UPDATE hw_applied SET result = '{' WHERE key = 'once'", "keyed push"),
+}
+
+
+async def use_damaged(orders: headwater.Queue, how: str) -> object:
+    if how == "pop":
+        return [await orders.pop(group="billing", batch=100) for _ in range(3)]
+    if how == "requeue":
+        return await orders.requeue()
+    return await orders.push({"new": True}, idempotency_key="once" if how == "keyed push" else "")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_row_is_called_damage_and_harms_no_neighbour(
+    tmp_path: Path, stocked: Path, damage: str
+) -> None:
+    path = tmp_path / "store.db"
+    shutil.copy(stocked, path)
+    statement, how = DAMAGES[damage]
+    async with open_at(path) as hw:
+        await hw.queue("mails").push("first", idempotency_key="once")
+    make_foreign(path, statement)
+    async with open_at(path) as hw:
+        used, neighbour = await asyncio.gather(
+            use_damaged(hw.queue("orders"), how), hw.queue("mails").push({"good": True}), return_exceptions=True
+        )
+    assert isinstance(neighbour, headwater.Receipt), neighbour
+    assert isinstance(used, StoreDamaged), used
+
+
 async def attempt(act: Callable[[], Awaitable[object]]) -> None:
     """Whatever is refused is refused with an error of ours; any other goes through."""
     with contextlib.suppress(headwater.HeadwaterError):

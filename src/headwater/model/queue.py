@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from headwater.errors import InvalidOption
+from headwater.errors import InvalidOption, StoreDamaged
 
 DAY = 86_400
 YEARS_10 = 3_650 * DAY
@@ -81,4 +81,7 @@ def encode_options(options: QueueOptions) -> str:
 
 def decode_options(text: str) -> QueueOptions:
     """The options as the store kept them."""
-    return msgspec.json.decode(text, type=QueueOptions)
+    try:
+        return msgspec.json.decode(text, type=QueueOptions)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the options of a queue cannot be read: {error}") from error

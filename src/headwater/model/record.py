@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from headwater.errors import InvalidPayload, TooLarge
+from headwater.errors import InvalidPayload, StoreDamaged, TooLarge
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
@@ -86,7 +86,10 @@ def encode_records(records: Sequence[Record]) -> bytes:
 
 def split_records(body: bytes) -> list[Record]:
     """The records of a segment's body."""
-    return _record_list.decode(body)
+    try:
+        return _record_list.decode(body)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"records cannot be read: {error}") from error
 
 
 def transaction_ids(body: bytes) -> list[str]:

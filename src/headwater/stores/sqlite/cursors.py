@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import LeaseLost, QueueMissing
+from headwater.errors import LeaseLost, QueueMissing, StoreDamaged
 from headwater.log.operations import Reap, Reaped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
@@ -103,7 +103,7 @@ class Cursors:
         for stretch in self._segments.stretches(partition_id, Offset(first)):
             if stretch.first_offset >= end:
                 return
-            for offset, record in enumerate(self._segments.records(stretch.lsn), stretch.first_offset):
+            for offset, record in enumerate(self._segments.records_of(stretch), stretch.first_offset):
                 if first <= offset < end:
                     yield offset, record, stretch.written_at
 
@@ -140,7 +140,12 @@ def cursor_of(row: tuple[Any, ...]) -> Cursor:
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    return () if text is None else msgspec.json.decode(text, type=tuple[int, ...])
+    if text is None:
+        return ()
+    try:
+        return msgspec.json.decode(text, type=tuple[int, ...])
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the position of a group cannot be read: {error}") from error
 
 
 def _text(numbers: tuple[int, ...]) -> str | None:

@@ -195,7 +195,7 @@ class Pops:
             if delay and stretch.written_at + delay > now:
                 found.due_at = stretch.written_at + delay
                 break
-            _collect(found, stretch, self._segments.records(stretch.lsn), cursor, limit, stop)
+            _collect(found, stretch, self._segments.records_of(stretch), cursor, limit, stop)
             if len(found.offsets) >= limit or (stop is not None and stretch.first_offset + stretch.count >= stop):
                 break
         if options.window_seconds and found.offsets:

@@ -233,6 +233,13 @@ class Segments:
             position = Offset(row[1])
         return position
 
+    def records_of(self, stretch: Stretch) -> list[Record]:
+        """The records of a segment, as many as its row says."""
+        records = self.records(stretch.lsn)
+        if len(records) != stretch.count:
+            raise StoreDamaged(f"segment {stretch.lsn} has {len(records)} records; its row says {stretch.count}")
+        return records
+
     def records(self, lsn: Lsn) -> list[Record]:
         """The records of one segment. Segments never change, so the last ones read are kept open."""
         known = self._opened.get(lsn)

@@ -15,7 +15,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMissing
+from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
@@ -301,7 +301,7 @@ class Writer:
         if kind != _kind(operation):
             results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another kind of operation")
         else:
-            results[index] = _SAME_KEY if answer is None else _Remembered(_answer_of(operation, answer))
+            results[index] = _SAME_KEY if answer is None else _recall(operation, answer)
         return True
 
     def _remember_answers(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
@@ -336,6 +336,14 @@ def _kind(operation: Operation) -> str:
     if isinstance(operation, Transaction):
         return f"Transaction({', '.join(type(step).__name__ for step in operation.operations)})"
     return type(operation).__name__
+
+
+def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
+    """The answer that was kept for a key; it fails alone when it cannot be read."""
+    try:
+        return _Remembered(_answer_of(operation, kept))
+    except (msgspec.MsgspecError, ValueError) as error:
+        return StoreDamaged(f"the answer kept for idempotency key {operation.key!r} cannot be read: {error}")
 
 
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
