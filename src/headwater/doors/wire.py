@@ -6,9 +6,14 @@ from typing import Any
 
 import msgspec
 
+from headwater.model.principal import OWNER, Principal
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as a route sees it. Header names are in small letters; `id` is this request's, for logs and errors."""
+    """A request as a route sees it. Header names are in small letters; `id` is this request's, for logs and errors.
+
+    `client` is the address it came from, `principal` who that is, as the guard in front of the routes found out.
+    """
 
     method: str
     path: str
@@ -16,6 +21,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     body: bytes = b""
     id: str = ""
+    client: str = ""
+    principal: Principal = OWNER
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
