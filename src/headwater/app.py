@@ -33,7 +33,7 @@ class Headwater(Database):
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
         self._running = False
-        super().__init__(Queues(store, self.committer, clock, config), database)
+        super().__init__(Queues(store, self.committer, self.tail, clock, config), database)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -45,15 +45,12 @@ class Headwater(Database):
         await self.close()
 
     async def start(self) -> None:
-        """Open the store and begin to follow it."""
+        """Open the store and get ready to follow it."""
         await self.store.open()
-        intentions = self.queues_service.intentions
         self.committer.start()
-        self.tail.follow(intentions.touched)
-        self.tail.on_commit_elsewhere(intentions.committed_elsewhere)
         try:
             self.wakeup = make_wakeup(self.store, self.config)
-            await self.tail.start(self.wakeup)
+            self.tail.start(self.wakeup)
         except BaseException:
             await self.store.close()
             raise

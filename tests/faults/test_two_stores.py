@@ -99,7 +99,7 @@ async def test_a_follower_hears_of_every_segment_once_and_in_order(both: Both) -
         if len(heard) >= 10:
             complete.set()
 
-    one.tail.follow(note)
+    await one.tail.follow(note)
     for number in range(5):
         await two.queue("orders").push(number)
         await one.queue("orders").push(number)

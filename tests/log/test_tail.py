@@ -38,8 +38,11 @@ class Following:
         self.wakeup = wakeup
         self.told: list[int] = []
         self.elsewhere = 0
-        tail.follow(self.note)
-        tail.on_commit_elsewhere(self.note_elsewhere)
+
+    async def begin(self) -> None:
+        """Follow, and so begin to listen."""
+        self.tail.start(self.wakeup)
+        await self.tail.follow(self.note, self.note_elsewhere)
 
     def note(self, touches: Sequence[Touch]) -> None:
         self.told += [one.lsn for one in touches]
@@ -73,7 +76,7 @@ async def following(request: pytest.FixtureRequest, store: FakeStore) -> AsyncIt
     """Over a store that can tell what is new at once, and over one that must be waited for."""
     store.answers_at_once = request.param
     made = Following(store, Tail(store.as_store()), FakeWakeup())
-    await made.tail.start(made.wakeup)
+    await made.begin()
     yield made
     store.may_answer.set()
     await made.tail.close()
@@ -83,7 +86,7 @@ async def following(request: pytest.FixtureRequest, store: FakeStore) -> AsyncIt
 async def test_the_tail_begins_at_the_end_of_the_log(store: FakeStore) -> None:
     store.segments = [touch(1), touch(2), touch(3)]
     made = Following(store, Tail(store.as_store()), FakeWakeup())
-    await made.tail.start(made.wakeup)
+    await made.begin()
     assert (made.tail.position, made.told) == (3, [])
     await made.tail.close()
 
@@ -98,7 +101,7 @@ async def test_a_wake_during_the_start_tells_nothing_old_and_misses_nothing_new(
     store.may_answer.clear()
     made = Following(store, Tail(store.as_store()), FakeWakeup())
     made.wakeup.wakes_at_start = True
-    starting = asyncio.ensure_future(made.tail.start(made.wakeup))
+    starting = asyncio.ensure_future(made.begin())
     await settle()
     made.commit_elsewhere(3)
     made.wakeup.wake()
@@ -182,7 +185,7 @@ async def test_more_segments_than_one_answer_holds_are_all_told(following: Follo
 async def test_a_commit_during_a_look_is_told_after_it(store: FakeStore) -> None:
     store.answers_at_once = False
     made = Following(store, Tail(store.as_store()), FakeWakeup())
-    await made.tail.start(made.wakeup)
+    await made.begin()
     store.may_answer.clear()
     made.commit_elsewhere(1)
     made.wakeup.wake()
@@ -204,8 +207,8 @@ async def test_a_follower_that_fails_does_not_stop_the_others(
         raise RuntimeError("a bug")
 
     late: list[int] = []
-    following.tail.follow(broken)
-    following.tail.follow(lambda touches: late.extend(one.lsn for one in touches))
+    await following.tail.follow(broken)
+    await following.tail.follow(lambda touches: late.extend(one.lsn for one in touches))
     following.commit_here(1)
     following.commit_here(2)
     assert following.told == late == [1, 2]
@@ -214,7 +217,7 @@ async def test_a_follower_that_fails_does_not_stop_the_others(
 
 async def test_whoever_follows_no_more_is_told_no_more(following: Following) -> None:
     heard: list[int] = []
-    stop = following.tail.follow(lambda touches: heard.extend(one.lsn for one in touches))
+    stop = await following.tail.follow(lambda touches: heard.extend(one.lsn for one in touches))
     following.commit_here(1)
     stop()
     following.commit_here(2)
@@ -240,8 +243,32 @@ async def test_a_look_that_fails_is_made_again_at_the_next_wake(
 
 async def test_a_tail_that_was_closed_asks_no_more(store: FakeStore) -> None:
     made = Following(store, Tail(store.as_store()), FakeWakeup())
-    await made.tail.start(made.wakeup)
+    await made.begin()
     await made.tail.close()
     made.commit_elsewhere(1)
     assert made.wakeup.wake() is Found.NOTHING
     assert made.told == []
+
+
+async def test_nothing_is_listened_to_until_somebody_follows(store: FakeStore) -> None:
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made.tail.start(made.wakeup)
+    made.commit_here(1)
+    assert not hasattr(made.wakeup, "wake")
+    await made.begin()
+    made.commit_here(2)
+    assert made.told == [2]
+    await made.tail.close()
+
+
+async def test_a_commit_of_this_process_while_the_tail_begins_is_not_missed(store: FakeStore) -> None:
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    store.may_answer.clear()
+    beginning = asyncio.ensure_future(made.begin())
+    await settle()
+    made.commit_here(1)
+    store.may_answer.set()
+    await beginning
+    await settle()
+    assert made.tail.position == 1
+    await made.tail.close()

@@ -17,7 +17,7 @@ async def follow(hw: "Headwater", queue: str, after: Lsn, *, for_ever: bool) -> 
     """The segments of a queue after an LSN, in order; then, for ever, those that come."""
     news = asyncio.Event()
     # Subscribed before the first read, or a commit between the two would be missed.
-    unfollow = hw.tail.follow(lambda touches: news.set())
+    unfollow = await hw.tail.follow(lambda touches: news.set())
     try:
         while True:
             news.clear()

@@ -2,12 +2,14 @@
 
 Commits of this process are handed over directly; those of others are found by looking at the store. Either way each
 segment is told once, in LSN order. Whoever subscribes does so before it reads, or a commit in between is missed.
+Until the first one does, the tail does not listen: a process that only writes is not woken by its own commits.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from headwater.errors import Closed
 from headwater.log.operations import Commit, Touch
 from headwater.model.names import Lsn
 from headwater.stores.contract import Store
@@ -21,49 +23,83 @@ Follower = Callable[[Sequence[Touch]], None]
 
 
 class Tail:
-    """Follows the log from its end at the time of `start`."""
+    """Follows the log from its end at the time of the first `follow`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._wakeup: Wakeup | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._followers: list[Follower] = []
         self._elsewhere: list[Callable[[], None]] = []
         self._looking: asyncio.Task[None] | None = None
         self._look_again = False
         self._committed_here = False
+        self._listening = False
         self._started = False
         self._closed = False
         self.position = Lsn(0)
         self.looks = 0
         self.useful_looks = 0
 
-    async def start(self, wakeup: Wakeup) -> None:
-        """Begin to listen, then find the end of the log and look once: in this order nothing is missed."""
+    def start(self, wakeup: Wakeup) -> None:
+        """Get ready to be woken by this, once somebody follows."""
         self._wakeup = wakeup
-        wakeup.start(self._woken)
-        self.position = await self._store.last_lsn()
-        self._started = True
-        self._look()
 
     async def close(self) -> None:
         """Listen no more."""
         self._closed = True
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
         if self._wakeup is not None:
             self._wakeup.close()
         if self._looking is not None:
             await self._looking
 
-    def follow(self, follower: Follower) -> Callable[[], None]:
-        """Call `follower` with new segments, from now on; returns what ends that."""
-        self._followers.append(follower)
-        return lambda: self._followers.remove(follower)
+    async def follow(self, follower: Follower, elsewhere: Callable[[], None] | None = None) -> Callable[[], None]:
+        """Call `follower` with new segments, from when this is answered; returns what ends that.
 
-    def on_commit_elsewhere(self, notice: Callable[[], None]) -> None:
-        """Call `notice` when another process has committed, whatever it was."""
-        self._elsewhere.append(notice)
+        `elsewhere` is called when another process has committed, whatever it was.
+        """
+        if self._wakeup is None or self._closed:
+            raise Closed("Headwater is closed")
+        self._followers.append(follower)
+        if elsewhere is not None:
+            self._elsewhere.append(elsewhere)
+        try:
+            if not self._started:
+                await self._listen(self._wakeup)
+        except BaseException:
+            self._unfollow(follower, elsewhere)
+            raise
+        return lambda: self._unfollow(follower, elsewhere)
+
+    def _unfollow(self, follower: Follower, elsewhere: Callable[[], None] | None) -> None:
+        self._followers.remove(follower)
+        if elsewhere is not None:
+            self._elsewhere.remove(elsewhere)
+
+    async def _listen(self, wakeup: Wakeup) -> None:
+        """Begin to listen, together with whoever asks for it meanwhile."""
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._begin(wakeup), name="headwater-tail-start")
+        await asyncio.shield(self._starting)
+
+    async def _begin(self, wakeup: Wakeup) -> None:
+        """Listen, then find the end of the log and look once: in this order nothing is missed."""
+        if not self._listening:
+            wakeup.start(self._woken)
+            self._listening = True
+        try:
+            self.position = await self._store.last_lsn()
+        finally:
+            self._starting = None
+        self._started = True
+        self._look()
 
     def committed(self, commit: Commit) -> None:
         """This process has committed: no need to ask, unless somebody else's segments lie before ours."""
+        if not self._started:
+            return
         self._committed_here = self._committed_here or commit.wrote
         if not commit.touched:
             return

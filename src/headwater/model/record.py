@@ -27,6 +27,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc
 
 # A reader with little stack left must still be able to decode it.
 DEPTH_MAX = 100
+# Every level takes two brackets, so a text of this length cannot be too deep.
+SHALLOW_BYTES_MAX = 2 * DEPTH_MAX
 
 _texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _brackets = re.compile(rb"[\[\]{}]")
@@ -42,12 +44,32 @@ def encode_payload(payload: Any, bytes_max: int) -> msgspec.Raw:
         data = _ready_json(payload) if type(payload) is msgspec.Raw else _encoder.encode(payload)
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
         raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
-    if len(data) > bytes_max:
-        raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {len(data):,}")
+    _check_bounds(data, bytes_max)
+    return msgspec.Raw(data)
+
+
+def encode_payloads(payloads: Sequence[Any], bytes_max: int) -> list[msgspec.Raw]:
+    """The same for many plain values at once: a batch that is right as a whole is not looked at one by one."""
+    try:
+        texts = list(map(_encoder.encode, payloads))
+    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError):
+        return [encode_payload(payload, bytes_max) for payload in payloads]
+    if max(map(len, texts), default=0) > min(bytes_max, SHALLOW_BYTES_MAX):
+        for text in texts:
+            _check_bounds(text, bytes_max)
+    return list(map(msgspec.Raw, texts))
+
+
+def _check_bounds(data: bytes, bytes_max: int) -> None:
+    """Raises when a payload is too long or too deep."""
+    size = len(data)
+    if size <= SHALLOW_BYTES_MAX and size <= bytes_max:
+        return
+    if size > bytes_max:
+        raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {size:,}")
     # Most payloads have fewer brackets than they may have levels; only the others are measured.
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX:
         raise InvalidPayload(f"a payload may be nested {DEPTH_MAX} levels deep")
-    return msgspec.Raw(data)
 
 
 def _ready_json(payload: msgspec.Raw) -> bytes:

@@ -125,7 +125,8 @@ def check_messages(value: object) -> list[Message]:
     """One message, or any number of them."""
     if isinstance(value, Message):
         return [value]
-    return [check_message(message) for message in check_list("messages", value)]
+    messages = check_list("messages", value)
+    return messages if set(map(type, messages)) == {Message} else [check_message(message) for message in messages]
 
 
 def check_optional_name(kind: str, value: object) -> str:

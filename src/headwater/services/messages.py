@@ -1,5 +1,7 @@
 """What producers hand in and consumers get: values of the library's face."""
 
+import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, overload
@@ -47,16 +49,13 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     written_at: Timestamp | None = None
 
 
-class Message:
+class Message(msgspec.Struct, eq=False):
     """A delivered message. Its payload is decoded when it is first asked for."""
 
-    __slots__ = ("_payload", "batch", "database", "index")
-    _payload: Any
-
-    def __init__(self, batch: Batch, index: int, database: str) -> None:
-        self.batch = batch
-        self.index = index
-        self.database = database
+    batch: Batch
+    index: int
+    database: str
+    _payload: Any = msgspec.UNSET
 
     def __repr__(self) -> str:
         return f"Message(queue={self.queue!r}, partition={self.partition!r}, offset={self.offset})"
@@ -64,11 +63,9 @@ class Message:
     @property
     def payload(self) -> Any:
         """The payload as Python values."""
-        try:
-            return self._payload
-        except AttributeError:
+        if self._payload is msgspec.UNSET:
             self._payload = decode_payload(self.record.data)
-            return self._payload
+        return self._payload
 
     @property
     def record(self) -> Record:
@@ -176,18 +173,22 @@ def ack_of(
 
 def _report(messages: Sequence[Message], outcome: Outcome, error: str) -> Ack:
     batch, database = messages[0].batch, messages[0].database
-    offsets = [message.offset for message in messages]
+    leased = batch.offsets
+    offsets = [leased[message.index] for message in messages]
     if outcome is Outcome.COMPLETED:
         return ack_of(batch, database, offsets=offsets)
     errors: dict[int | str, str] | None = dict.fromkeys(offsets, error[:ERROR_LENGTH_MAX]) if error else None
     return ack_of(batch, database, outcomes=dict.fromkeys(offsets, outcome), errors=errors)
 
 
+_batch = operator.attrgetter("batch")
+
+
 def reports_of(messages: Iterable[Message], outcome: Outcome, error: str = "") -> list[Ack]:
     """The same to say of messages of any batches: one report for each lease."""
     batches: dict[int, list[Message]] = {}
-    for message in messages:
-        batches.setdefault(id(message.batch), []).append(message)
+    for batch, together in itertools.groupby(messages, _batch):
+        batches.setdefault(id(batch), []).extend(together)
     return [_report(chosen, outcome, error) for chosen in batches.values()]
 
 

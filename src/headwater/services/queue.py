@@ -97,7 +97,7 @@ class Queue:
         lanes: dict[str, list[int]] = {partition: list(range(len(payloads)))}
         if Outgoing in set(map(type, payloads)):
             lanes = by_partition(payloads, self.name, partition)
-        records = [self._queues.record(payload) for payload in payloads]
+        records = self._queues.records(payloads)
         if not records:
             return []
         pushes = [

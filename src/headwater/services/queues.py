@@ -5,23 +5,29 @@
 
 import asyncio
 import logging
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from msgspec import Raw
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, TooLarge
 from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push, Seek, Transaction
+from headwater.log.tail import Tail
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, check_name
-from headwater.model.record import Record, encode_payload
+from headwater.model.record import Record, encode_payload, encode_payloads
 from headwater.services.checks import check_headers, check_optional_name, check_seconds, check_text, check_timestamp
 from headwater.services.intentions import Intentions, release
 from headwater.services.messages import Message, Outgoing, extension_of, messages_of, reports_of
 from headwater.stores.contract import Store
 
 log = logging.getLogger(__name__)
+
+_data = operator.attrgetter("data")
 
 # After these, records may be free that somebody waits for, though none was added.
 _freeing = {Seek, Transaction}
@@ -30,13 +36,15 @@ _freeing = {Seek, Transaction}
 class Queues:
     """All queues of an open store."""
 
-    def __init__(self, store: Store, committer: Committer, clock: Clock, config: Config) -> None:
+    def __init__(self, store: Store, committer: Committer, tail: Tail, clock: Clock, config: Config) -> None:
         self.store = store
         self.config = config
         self.clock = clock
         # From memory there is nothing to answer but "taken", which is enough for a push and for nothing else.
         self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
         self._committer = committer
+        self._tail = tail
+        self._following = False
         committer.on_orphan = self._take_back
         self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
 
@@ -55,6 +63,12 @@ class Queues:
             headers=check_headers(outgoing.headers),
             timestamp=check_timestamp(outgoing.timestamp or 0),
         )
+
+    def records(self, messages: Sequence[Any]) -> list[Record]:
+        """Many at once, as records; plain payloads go together."""
+        if {Outgoing, Raw}.isdisjoint(map(type, messages)):
+            return list(map(Record, encode_payloads(messages, self.config.record_bytes_max)))
+        return [self.record(message) for message in messages]
 
     def push(self, push: Push, durability: Durability | None) -> asyncio.Future[Answer]:
         """Append to one partition."""
@@ -75,7 +89,7 @@ class Queues:
         count = len(push.records)
         if not 1 <= count <= self.config.batch_max:
             raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")
-        if count > 1 and sum(len(memoryview(record.data)) for record in push.records) > self.config.batch_bytes_max:
+        if count > 1 and sum(map(len, map(_data, push.records))) > self.config.batch_bytes_max:
             raise TooLarge(f"a push may have {self.config.batch_bytes_max:,} bytes; split it")
         if push.ttl_seconds is not None:
             check_seconds("ttl_seconds", push.ttl_seconds)
@@ -87,6 +101,8 @@ class Queues:
         self.check_pop(operation)
         if type(wait_seconds) not in (int, float) or not 0 <= wait_seconds <= self.config.wait_seconds_max:
             raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r:.80}")
+        if wait_seconds and not self._following:
+            await self._follow()
         mark = self.intentions.mark()
         popped = await self.report_and_pop(reports_of(done, Outcome.COMPLETED), operation)
         if wait_seconds and not popped.batches:
@@ -160,6 +176,14 @@ class Queues:
         await self._all([extension_of(message, seconds) for message in batches.values()], self._standing)
 
     # ── waiting pops ──
+
+    async def _follow(self) -> None:
+        """Somebody is about to wait, for the first time: follow the log from now on."""
+        unfollow = await self._tail.follow(self.intentions.touched, self.intentions.committed_elsewhere)
+        if self._following:
+            # Another caller came first.
+            unfollow()
+        self._following = True
 
     def _pop_together(self, pops: Sequence[Pop]) -> list[Any]:
         return [_result(answer) for answer in self._committer.submit_all(pops, self._standing)]

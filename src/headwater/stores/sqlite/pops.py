@@ -4,7 +4,8 @@ A pop finds a partition through the `ready_at` index, never by looking at partit
 them cost as much as ten. Partitions that are new to a group get their cursor at its next pops, some at a time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 import msgspec
 
@@ -261,14 +262,19 @@ def _collect(
     found: Found, stretch: Stretch, records: list[Record], cursor: Cursor, limit: int, stop: int | None
 ) -> None:
     """Take the records of one segment that the lease may cover: a slice of it, less what was settled before."""
-    first = max(cursor.position - stretch.first_offset, 0)
-    last = stretch.count if stop is None else min(stretch.count, stop - stretch.first_offset)
-    places: Sequence[int] = range(first, last)
+    begin, room = stretch.first_offset, limit - len(found.offsets)
+    first = max(cursor.position - begin, 0)
+    last = stretch.count if stop is None else min(stretch.count, stop - begin)
     if cursor.settled:
         settled = set(cursor.settled)
-        places = [index for index in places if stretch.first_offset + index not in settled]
-    places = places[: limit - len(found.offsets)]
-    found.offsets.extend([Offset(stretch.first_offset + index) for index in places])
-    found.records.extend([records[index] for index in places])
-    found.written_at.extend([stretch.written_at] * len(places))
-    found.lsns.extend([stretch.lsn] * len(places))
+        places = [index for index in range(first, last) if begin + index not in settled][:room]
+        found.offsets.extend([Offset(begin + index) for index in places])
+        found.records.extend([records[index] for index in places])
+        count = len(places)
+    else:
+        chosen = records[first : min(last, first + room)]
+        count = len(chosen)
+        found.offsets.extend(cast("Iterable[Offset]", range(begin + first, begin + first + count)))
+        found.records.extend(chosen)
+    found.written_at.extend([stretch.written_at] * count)
+    found.lsns.extend([stretch.lsn] * count)
