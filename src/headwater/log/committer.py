@@ -45,15 +45,16 @@ class _Submission:
         self.answer = answer
         self.result: Any = None
 
-    def settle(self, durability: Durability) -> None:
-        """Give the caller the answer, unless nobody waits for it any more."""
+    def settle(self, durability: Durability) -> bool:
+        """Give the caller the answer; False when the caller has left."""
         if self.answer.done():
             self._tell_late(self.result)
-            return
+            return not self.answer.cancelled()
         if isinstance(self.result, HeadwaterError):
             self.answer.set_exception(self.result)
         else:
             self.answer.set_result(Answer(self.result, durability))
+        return True
 
     def fail(self, error: BaseException) -> None:
         """Give the caller an error."""
@@ -220,10 +221,8 @@ class Committer:
 
     def _settle(self, submission: _Submission, durability: Durability) -> None:
         """Answer the caller; what a caller who has left would have got is told to `on_orphan`."""
-        if submission.answer.cancelled():
+        if not submission.settle(durability):
             self.on_orphan(submission.operation, submission.result)
-        else:
-            submission.settle(durability)
 
     def _sync(self) -> None:
         self._syncing, self._unsynced = self._unsynced, []
@@ -241,7 +240,8 @@ class Committer:
             self._lose(synced, error)
             return
         for submission in synced:
-            self._settle(submission, Durability.SYNCED)
+            if not submission.settle(Durability.SYNCED):
+                self.on_orphan(submission.operation, submission.result)
         if self._unsynced:
             self._sync()
         if self._pending or self._closing:

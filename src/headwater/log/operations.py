@@ -68,7 +68,6 @@ class Push(Operation, frozen=True, kw_only=True):
     queue: str
     partition: str = PARTITION_DEFAULT
     records: Sequence[Record]
-    encoded_bytes: int = 0
     ttl_seconds: float | None = None
 
 
@@ -84,8 +83,6 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
 
     def offsets(self) -> list[Offset]:
         """The offset of every record of the push, in its order."""
-        if not self.duplicates:
-            return [Offset(self.first_offset + index) for index in range(self.count)]
         fresh = iter(range(self.first_offset, self.first_offset + self.count))
         total = self.count + len(self.duplicates)
         return [self.duplicates[index] if index in self.duplicates else Offset(next(fresh)) for index in range(total)]

@@ -33,9 +33,12 @@ def check_name(kind: str, name: object) -> str:
     >>> check_name("queue", "orders/eu-1")
     'orders/eu-1'
     """
-    if isinstance(name, str) and (name in _known or _allowed.fullmatch(name)):
-        if len(_known) < KNOWN_MAX:
-            _known.add(name)
-        return name
+    if isinstance(name, str):
+        if name in _known:
+            return name
+        if _allowed.fullmatch(name):
+            if len(_known) < KNOWN_MAX:
+                _known.add(name)
+            return name
     shown = repr(name)[:80]
     raise InvalidName(f"{kind} name must be 1 to {NAME_LENGTH_MAX} characters of A-Z a-z 0-9 . _ : / - ; got {shown}")

@@ -226,11 +226,15 @@ class Receipts(Sequence[Receipt]):
         push, pushed = self._push, self._pushed
         if pushed is None:
             return Receipt(push.queue, push.partition, None, self._durability)
+        duplicate = place in pushed.duplicates
+        offset = self._offset(pushed, place) if pushed.duplicates else Offset(pushed.first_offset + place)
+        where = (pushed.partition_id, pushed.lsn, pushed.written_at)
+        return Receipt(push.queue, push.partition, offset, self._durability, duplicate, *where)
+
+    def _offset(self, pushed: Pushed, place: int) -> Offset:
         if self._offsets is None:
             self._offsets = pushed.offsets()
-        duplicate = place in pushed.duplicates
-        where = (pushed.partition_id, pushed.lsn, pushed.written_at)
-        return Receipt(push.queue, push.partition, self._offsets[place], self._durability, duplicate, *where)
+        return self._offsets[place]
 
 
 def in_order(parts: Iterable[tuple[Sequence[int], Sequence[Receipt]]], count: int) -> Sequence[Receipt]:

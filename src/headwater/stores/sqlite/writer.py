@@ -105,6 +105,16 @@ class Writer:
         self.catch_up()
         changes = self._changes()
         self.segments.touched = []
+        if len(operations) == 1 and not operations[0].key:
+            results = [self._try(operations[0], now)]
+            repeated = False
+        else:
+            results, repeated = self._together(operations, now)
+        wrote = self._changes() != changes or repeated or any(map(_affirms, results))
+        return Commit(results, self.segments.touched, wrote)
+
+    def _together(self, operations: Sequence[Operation], now: Timestamp) -> tuple[list[Any], bool]:
+        """What operations came to, kind by kind, and whether one of them was answered in an earlier commit."""
         results: list[Any] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
         keyed = False
@@ -114,15 +124,18 @@ class Writer:
                 if self._answered_before(operation, operations[:index], results, index):
                     continue
             phases[_order.get(type(operation), _FIRST)].append(index)
-        self._each(phases[_FIRST] + phases[_REPORTS], operations, results, now)
-        self._push_phase(phases[_PUSHES], operations, results, now)
-        self._each(phases[_TRANSACTIONS] + phases[_POPS], operations, results, now)
-        repeated = keyed and any(type(result) is _Remembered for result in results)
-        if keyed:
-            self._remember_answers(operations, results, now)
-            results = _copied(operations, results)
-        wrote = self._changes() != changes or repeated or any(_affirms(result) for result in results)
-        return Commit(results, self.segments.touched, wrote)
+        for index in phases[_FIRST] + phases[_REPORTS]:
+            results[index] = self._try(operations[index], now)
+        pushes: list[Any] = [operations[index] for index in phases[_PUSHES]]
+        for index, result in zip(phases[_PUSHES], self._push(pushes, now), strict=True):
+            results[index] = result
+        for index in phases[_TRANSACTIONS] + phases[_POPS]:
+            results[index] = self._try(operations[index], now)
+        if not keyed:
+            return results, False
+        repeated = any(type(result) is _Remembered for result in results)
+        self._remember_answers(operations, results, now)
+        return _copied(operations, results), repeated
 
     def catch_up(self) -> list[Touch]:
         """Take in what other connections have committed since our last commit: the pager's version tells.
@@ -163,13 +176,12 @@ class Writer:
 
     # ── one after the other ──
 
-    def _each(self, chosen: list[int], operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
-        for index in chosen:
-            operation = operations[index]
-            try:
-                results[index] = self._handlers[type(operation)](operation, now)
-            except HeadwaterError as error:
-                results[index] = error
+    def _try(self, operation: Operation, now: Timestamp) -> Any:
+        """What an operation came to; one that fails, fails alone."""
+        try:
+            return self._handlers[type(operation)](operation, now)
+        except HeadwaterError as error:
+            return error
 
     def _delete_queue(self, operation: DeleteQueue, now: Timestamp) -> Any:
         deleted = self.catalog.delete_queue(operation, self.segments.last_lsn)
@@ -215,13 +227,6 @@ class Writer:
         return result
 
     # ── pushes: all of a commit to one partition become one segment ──
-
-    def _push_phase(
-        self, chosen: list[int], operations: Sequence[Operation], results: list[Any], now: Timestamp
-    ) -> None:
-        pushes: list[Any] = [operations[index] for index in chosen]
-        for index, result in zip(chosen, self._push(pushes, now), strict=True):
-            results[index] = result
 
     def _push(self, pushes: list[Push], now: Timestamp) -> list[Pushed | HeadwaterError]:
         results: list[Any] = [None] * len(pushes)
