@@ -317,7 +317,6 @@ async def test_the_reaper_takes_bites(log: Log, clock: FakeClock) -> None:
     assert [(await log.reap(2)).leases for _ in range(3)] == [2, 1, 0]
 
 
-@pytest.mark.xfail(strict=True, reason="`ready_at` is a time of day: a partition that was ready an hour from now waits")
 async def test_the_clock_turned_back_does_not_hold_back_what_is_ready(log: Log, clock: FakeClock) -> None:
     await log.push(1, 2)
     await log.ack(await log.take())

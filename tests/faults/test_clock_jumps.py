@@ -155,14 +155,17 @@ async def test_a_record_that_came_while_the_clock_was_wrong_is_delivered_when_it
 
 @pytest.mark.parametrize("jump", JUMPS)
 async def test_a_lease_that_was_taken_while_the_clock_was_wrong_ends_in_its_time(folder: Path, jump: float) -> None:
-    """Two hours after the clock was set right, a lease of a minute must be over: nobody waits ten years for it."""
+    """A minute after the first commit that sees the right time, at the latest, a lease of a minute must be over."""
 
     async def during(queue: headwater.Queue) -> None:
         await queue.push("meanwhile")
         assert len(await queue.pop(lease_seconds=60)) == 1
 
-    hw, _ = await back_and_forth(folder / "store.db", jump, during)
+    hw, clock = await back_and_forth(folder / "store.db", jump, during)
     messages = await hw.queue("orders").pop()
+    if not messages:
+        clock.move(60)
+        messages = await hw.queue("orders").pop()
     await hw.close()
     assert [message.payload for message in messages] == ["meanwhile"]
 
@@ -170,13 +173,47 @@ async def test_a_lease_that_was_taken_while_the_clock_was_wrong_ends_in_its_time
 @pytest.mark.parametrize("jump", JUMPS)
 async def test_a_failed_record_comes_again_when_the_clock_is_right(folder: Path, jump: float) -> None:
     async def during(queue: headwater.Queue) -> None:
+        await queue.configure(retry_delay_seconds=60)
         await queue.push("meanwhile")
         await queue.fail(await queue.pop(), error="once")
 
-    hw, _ = await back_and_forth(folder / "store.db", jump, during)
+    hw, clock = await back_and_forth(folder / "store.db", jump, during)
     messages = await hw.queue("orders").pop()
+    if not messages:
+        clock.move(60)
+        messages = await hw.queue("orders").pop()
     await hw.close()
     assert [message.payload for message in messages] == ["meanwhile"]
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+async def test_a_delay_is_no_longer_than_it_should_be(folder: Path, jump: float) -> None:
+    async def during(queue: headwater.Queue) -> None:
+        await queue.configure(delay_seconds=60)
+        await queue.push("meanwhile")
+
+    hw, clock = await back_and_forth(folder / "store.db", jump, during)
+    messages = await hw.queue("orders").pop()
+    if not messages:
+        clock.move(60)
+        messages = await hw.queue("orders").pop()
+    await hw.close()
+    assert [message.payload for message in messages] == ["meanwhile"]
+
+
+async def test_two_processes_that_see_the_clock_set_back_move_a_lease_once(folder: Path) -> None:
+    clock = BentClock()
+    async with open_at(folder / "store.db", clock) as one, open_at(folder / "store.db", clock) as two:
+        await one.queue("orders").push(1)
+        assert await one.queue("orders").pop(lease_seconds=3 * HOUR)
+        await two.queue("others").push(1)
+        clock.move(-HOUR)
+        await one.queue("others").push(2)
+        await two.queue("others").push(3)
+        clock.move(2 * HOUR)
+        assert await two.queue("orders").pop() == []
+        clock.move(HOUR)
+        assert len(await two.queue("orders").pop()) == 1
 
 
 @pytest.mark.parametrize("jump", JUMPS)

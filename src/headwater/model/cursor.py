@@ -19,6 +19,9 @@ from headwater.clock import SECOND
 from headwater.errors import LeaseLost, UnknownRecord
 from headwater.model.queue import QueueOptions
 
+# Writers on one store see the time some seconds apart; a minute is no jump.
+CLOCK_TOLERANCE = 60 * SECOND
+
 
 class Outcome(StrEnum):
     """What a consumer says of one record."""
@@ -50,6 +53,14 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     cursor: Cursor
     buried: tuple[int, ...] = ()
     released: bool = True
+
+
+def is_due_later(due_at: int, delay: int, now: int) -> bool:
+    """Whether a record has to wait that was written `delay` before it is due.
+
+    One that would have to wait for longer than that was written while the clock was ahead: it has waited enough.
+    """
+    return now < due_at <= now + delay + CLOCK_TOLERANCE
 
 
 def deliverable(cursor: Cursor, batch: int) -> tuple[int, int | None]:

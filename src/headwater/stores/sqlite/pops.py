@@ -193,7 +193,7 @@ class Pops:
                 found.lost = stretch.first_offset - cursor.position
                 cursor = rules.skip(cursor, stretch.first_offset)
                 limit, stop = rules.deliverable(cursor, wanted)
-            if delay and stretch.written_at + delay > now:
+            if delay and rules.is_due_later(stretch.written_at + delay, delay, now):
                 found.due_at = stretch.written_at + delay
                 break
             _collect(found, stretch, self._segments.records_of(stretch), cursor, limit, stop)
@@ -208,7 +208,7 @@ class Pops:
         window = int(partition.queue.options.window_seconds * SECOND)
         quiet_at = self._segments.last_written_at(partition.id) + window
         due_at = min(quiet_at, found.written_at[0] + WINDOWS_MAX * window)
-        if due_at > now:
+        if rules.is_due_later(due_at, window, now):
             found.offsets.clear()
             found.due_at = due_at
 

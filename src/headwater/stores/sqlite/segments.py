@@ -6,6 +6,7 @@ they are brought up to date from the segments it added; both happen under the wr
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from zlib import crc32
 
 import msgspec
@@ -275,16 +276,27 @@ def read_last_lsn(connection: Connection) -> Lsn:
 
 
 def read_lsn_at(connection: Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:
-    """The LSN before the first segment written at or after `time`, found by halving: written_at rises with the LSN."""
-    low, high = 0, int(last_lsn)
+    """The LSN before the first segment written at or after `time`. Where the clock was set back, the log has a joint:
+    times rise from one to the next."""
+    joints = [row[0] for row in connection.execute(sql.clock_jumps)]
+    for begin, end in pairwise([0, *joints, last_lsn]):
+        before = _lsn_between(connection, time, begin, end)
+        row = connection.execute(sql.next_lsn, (before + 1,)).fetchone()
+        if row is not None and row[0] <= end and row[1] >= time:
+            return Lsn(before)
+    return last_lsn
+
+
+def _lsn_between(connection: Connection, time: Timestamp, low: int, high: int) -> int:
+    """The same for a part of the log in which times rise, by halving."""
     while low < high:
         middle = (low + high) // 2
         row = connection.execute(sql.next_lsn, (middle + 1,)).fetchone()
-        if row is None or row[1] >= time:
+        if row is None or row[0] > high or row[1] >= time:
             high = middle
         else:
             low = row[0]
-    return Lsn(low)
+    return low
 
 
 def _place(partition_id: int, first_offset: int) -> bytes:

@@ -43,6 +43,7 @@ from headwater.log.operations import (
 from headwater.model.names import Lsn, Offset
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
+from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
@@ -76,6 +77,7 @@ class Writer:
         self._placed: dict[int, int] = {}
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
+        self._clock = ClockJumps(connection, self.segments)
         letters = DeadLetters(connection, codec, self.catalog, self.segments)
         cursors = Cursors(connection, self.catalog, self.segments, letters)
         pops = Pops(connection, self.catalog, self.segments, cursors)
@@ -104,6 +106,7 @@ class Writer:
         """What each operation came to, and the segments that were added."""
         self.catch_up()
         changes = self._changes()
+        self._clock.check(now)
         self.segments.touched = []
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
@@ -147,8 +150,9 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
-        names, newest, partition = self._connection.execute(sql.look).fetchone()
+        names, newest, partition, jump, written_at = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
+        self._clock.catch_up(jump, written_at)
         return self._touches(self.segments.catch_up(Lsn(newest)))
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
@@ -173,6 +177,7 @@ class Writer:
         self._version = -1
         self.catalog.forget()
         self.segments.forget()
+        self._clock.forget()
 
     # ── one after the other ──
 

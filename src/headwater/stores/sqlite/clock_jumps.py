@@ -1,0 +1,53 @@
+"""The clock was set back: what was promised for a time that is now far away is taken back with it.
+
+Leases, delays and turns are kept as times of day. While a wrong clock is ahead they are kept too late, and would hold
+records back for as long as it was wrong. The first commit that sees an earlier time than the file has seen moves them
+by the same distance, and notes the place in the log: from there on the times in it rise again.
+"""
+
+import logging
+
+from headwater.clock import SECOND, Timestamp
+from headwater.model.cursor import CLOCK_TOLERANCE
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.segments import Segments
+from headwater.stores.statements import load_statements
+
+log = logging.getLogger(__name__)
+sql = load_statements(__package__)
+
+
+class ClockJumps:
+    """Watches the time of commits, under the write lock."""
+
+    def __init__(self, connection: Connection, segments: Segments) -> None:
+        self._connection = connection
+        self._segments = segments
+        self._newest_jump = 0
+        self._latest = 0
+
+    def forget(self) -> None:
+        """After a rollback: a jump that was noted may never have been."""
+        self._newest_jump = -1
+
+    def catch_up(self, newest_jump: int, written_at: int) -> None:
+        """Others have committed: they may have seen a later time, or a jump and have dealt with it."""
+        if newest_jump != self._newest_jump:
+            self._newest_jump = newest_jump
+            self._latest = 0
+        self._latest = max(self._latest, written_at)
+
+    def check(self, now: Timestamp) -> None:
+        """A commit begins at this time."""
+        if now > self._latest:
+            self._latest = now
+        elif now < self._latest - CLOCK_TOLERANCE:
+            self._set_back(now)
+
+    def _set_back(self, now: Timestamp) -> None:
+        by = self._latest - now
+        log.warning("the clock was set back by %.0f s; leases and delays go with it", by / SECOND)
+        self._connection.execute(sql.take_times_back, (now, by))
+        self._connection.execute(sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
+        self._newest_jump += 1
+        self._latest = now
