@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import InvalidOption, QueueMissing
+from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup, DeleteQueue
 from headwater.model.lane import Lane
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
@@ -175,7 +175,10 @@ class Catalog:
         """The partition with this number, or None."""
         partition = self._partitions_by_id.get(number)
         if partition is None:
-            row = self._connection.execute(sql.find_partition_by_id, (number,)).fetchone()
+            try:
+                row = self._connection.execute(sql.find_partition_by_id, (number,)).fetchone()
+            except UnicodeDecodeError as error:
+                raise StoreDamaged(f"the name of partition {number} cannot be read: {error}") from error
             if row is None:
                 return None
             partition = self._remember(number, self.queue_by_id(QueueId(row[0])), row[1])

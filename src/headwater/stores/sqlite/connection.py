@@ -66,13 +66,13 @@ class Connection(Protocol):
         ...
 
 
-def translate(error: apsw.Error, doing: str) -> StoreError:
+def translate(error: apsw.Error | UnicodeDecodeError, doing: str) -> StoreError:
     """What a driver's error means to callers; `doing` says in the message what was tried."""
     if isinstance(error, apsw.BusyError):
         return StoreBusy(f"{doing}: another program holds the write lock")
     if isinstance(error, apsw.FullError):
         return StoreFull(f"{doing}: no space is left on the disk")
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
         return StoreDamaged(f"{doing}: the file is damaged or not a database ({error})")
     if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
         return StoreFailed(f"{doing}: the file cannot be read or written ({error})")
@@ -84,7 +84,7 @@ def translated(doing: str) -> Iterator[None]:
     """Turns the driver's errors into ours."""
     try:
         yield
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         raise translate(error, doing) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

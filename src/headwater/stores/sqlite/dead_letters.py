@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import QueueMissing
+from headwater.errors import QueueMissing, StoreDamaged
 from headwater.log.operations import Deleted, Purge, Requeue, Requeued
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
@@ -52,7 +53,7 @@ class DeadLetters:
         codec, body = self._codec.pack(encode_records([record]), group.queue.options, _PLACE)
         reason = burial.reason(offset, record.transaction_id)
         row = (group.queue.id, partition.id, group.name, offset, burial.attempts, reason, written_at, burial.now)
-        self._connection.execute(sql.add_dead_letter, (*row, codec, body))
+        self._connection.execute(sql.add_dead_letter, (*row, codec, crc32(body), body))
 
     def requeue(self, operation: Requeue, now: Timestamp) -> Requeued:
         """Push dead letters back to where they came from. The id they had is dropped: it is a new push."""
@@ -86,7 +87,9 @@ class DeadLetters:
 
 def dead_letter_of(row: tuple[Any, ...], queue: str, codec: Codec) -> DeadLetter:
     """The dead letter in a row."""
-    number, partition_id, partition, group, offset, attempts, error, written_at, failed_at, kind, body = row
+    number, partition_id, partition, group, offset, attempts, error, written_at, failed_at, kind, checksum, body = row
+    if checksum is not None and (not isinstance(body, bytes) or crc32(body) != checksum):
+        raise StoreDamaged(f"dead letter {number} is damaged: its checksum does not match")
     return DeadLetter(
         id=number,
         queue=queue,

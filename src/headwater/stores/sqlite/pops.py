@@ -132,11 +132,11 @@ class Pops:
     ) -> None:
         """Add one partition's batch. A damaged one is put off, so that the others are served, and the error is told."""
         wanted = operation.batch - sum(len(batch.offsets) for batch in batches)
-        partition = self._catalog.partition_by_id(partition_id)
-        if partition is None:
-            self._connection.execute(sql.set_ready, (None, group.id, partition_id))
-            return
         try:
+            partition = self._catalog.partition_by_id(partition_id)
+            if partition is None:
+                self._connection.execute(sql.set_ready, (None, group.id, partition_id))
+                return
             batch = self._lease(operation, group, partition, cursor, wanted, now)
         except StoreDamaged:
             later = now + POSTPONE_DAMAGED_SECONDS * SECOND

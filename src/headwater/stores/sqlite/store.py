@@ -151,7 +151,7 @@ class SqliteStore:
             return None
         try:
             return self._commit(operations, now) if self._try_begin() else None
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise translate(error, "committing") from error
         finally:
             self._turnstile.leave()
@@ -163,7 +163,7 @@ class SqliteStore:
         try:
             await self._begin()
             return self._commit(operations, now)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise translate(error, "committing") from error
         finally:
             self._turnstile.leave()

@@ -1,20 +1,21 @@
 -- name: add_dead_letter
 -- A record that failed for good.
 INSERT INTO hw_dead_letters
-    (queue_id, partition_id, group_name, record_offset, attempts, error, written_at, failed_at, codec, records)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    (queue_id, partition_id, group_name, record_offset, attempts, error, written_at, failed_at, codec, checksum,
+     records)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: dead_letters
 -- Dead letters of a queue, oldest first.
 SELECT d.id, d.partition_id, coalesce(p.name, ''), d.group_name, d.record_offset, d.attempts, d.error, d.written_at,
-       d.failed_at, d.codec, d.records
+       d.failed_at, d.codec, d.checksum, d.records
 FROM hw_dead_letters d LEFT JOIN hw_partitions p ON p.id = d.partition_id
 WHERE d.queue_id = ? AND d.id > ? ORDER BY d.id LIMIT ?;
 
 -- name: get_dead_letter
 -- One dead letter.
 SELECT d.id, d.partition_id, coalesce(p.name, ''), d.group_name, d.record_offset, d.attempts, d.error, d.written_at,
-       d.failed_at, d.codec, d.records
+       d.failed_at, d.codec, d.checksum, d.records
 FROM hw_dead_letters d LEFT JOIN hw_partitions p ON p.id = d.partition_id
 WHERE d.queue_id = ? AND d.id = ?;
 
