@@ -23,7 +23,7 @@ sql = load_statements(__package__)
 VERSION_KEY = "catalog_version"
 
 
-class Queue(msgspec.Struct, frozen=True):
+class Queue(msgspec.Struct, frozen=True, gc=False):
     """A queue's row."""
 
     id: QueueId
@@ -34,7 +34,7 @@ class Queue(msgspec.Struct, frozen=True):
     options: QueueOptions
 
 
-class Partition(msgspec.Struct, frozen=True):
+class Partition(msgspec.Struct, frozen=True, gc=False):
     """A partition's row, without what changes."""
 
     id: PartitionId
@@ -43,7 +43,7 @@ class Partition(msgspec.Struct, frozen=True):
     lane: Lane
 
 
-class Group(msgspec.Struct, frozen=True):
+class Group(msgspec.Struct, frozen=True, gc=False):
     """A consumer group's row, without what changes."""
 
     id: GroupId
