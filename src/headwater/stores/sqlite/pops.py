@@ -31,8 +31,13 @@ WINDOWS_MAX = 10
 
 
 class Found(msgspec.Struct, gc=False):
-    """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be."""
+    """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be.
 
+    `cursor` is the group's, moved over what is not there any more: `lost` records that were dropped unread, and those
+    whose own time is over.
+    """
+
+    cursor: Cursor
     offsets: list[Offset]
     written_at: list[Timestamp]
     lsns: list[Lsn]
@@ -154,9 +159,11 @@ class Pops:
             cursor, _ = self._cursors.expire(group, partition, cursor, now)
             self._cursors.write(group, partition.id, cursor)
         found = self._gather(partition, cursor, wanted, now)
+        if not found.lost or found.offsets:
+            # A loss is told with the next record; until then the position stays before it.
+            cursor = found.cursor
         if found.lost and found.offsets:
             self._connection.execute(sql.count_lost, (found.lost, group.id))
-            cursor = rules.skip(cursor, cursor.position + found.lost)
         if not found.offsets:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
@@ -187,12 +194,15 @@ class Pops:
         options = partition.queue.options
         delay = int(options.delay_seconds * SECOND)
         limit, stop = rules.deliverable(cursor, wanted)
-        found = Found([], [], [], [])
+        found = Found(cursor, [], [], [], [])
         for stretch in self._segments.stretches(partition.id, Offset(cursor.position)):
-            if not found.offsets and stretch.first_offset > cursor.position:
-                found.lost = stretch.first_offset - cursor.position
-                cursor = rules.skip(cursor, stretch.first_offset)
+            if not found.offsets and self._skip(found, stretch, now):
+                cursor = found.cursor
                 limit, stop = rules.deliverable(cursor, wanted)
+            if stretch.expires_at is not None and stretch.expires_at <= now:
+                if found.offsets:
+                    break
+                continue
             if delay and rules.is_due_later(stretch.written_at + delay, delay, now):
                 found.due_at = stretch.written_at + delay
                 break
@@ -202,6 +212,18 @@ class Pops:
         if options.window_seconds and found.offsets:
             self._hold_for_window(partition, found, now)
         return found
+
+    def _skip(self, found: Found, stretch: Stretch, now: int) -> bool:
+        """Move over records that are not there, and over a segment whose time is over; whether there was any."""
+        begin, end = found.cursor.position, stretch.first_offset
+        if begin < end:
+            found.lost += end - begin
+        if stretch.expires_at is not None and stretch.expires_at <= now:
+            end = Offset(stretch.first_offset + stretch.count)
+        if begin >= end:
+            return False
+        found.cursor = rules.skip(found.cursor, end)
+        return True
 
     def _hold_for_window(self, partition: Partition, found: Found, now: int) -> None:
         """Keep a partition back until it is quiet, but no record longer than ten windows."""

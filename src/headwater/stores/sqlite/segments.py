@@ -40,6 +40,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     first_offset: Offset
     count: int
     written_at: Timestamp
+    expires_at: int | None = None
 
 
 class Segments:

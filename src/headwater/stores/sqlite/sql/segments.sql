@@ -29,7 +29,7 @@ SELECT lsn, partition_id, first_offset, count FROM hw_segments WHERE lsn > ? ORD
 
 -- name: segments_from
 -- Segments of a partition, from the one that holds an offset on, without their bodies.
-SELECT lsn, first_offset, count, written_at FROM hw_segments
+SELECT lsn, first_offset, count, written_at, expires_at FROM hw_segments
 WHERE partition_id = ?1 AND first_offset >= coalesce(
     (SELECT max(first_offset) FROM hw_segments WHERE partition_id = ?1 AND first_offset <= ?2), 0)
 ORDER BY first_offset;
