@@ -68,7 +68,6 @@ class Push(Operation, frozen=True, kw_only=True):
     queue: str
     partition: str = PARTITION_DEFAULT
     records: Sequence[Record]
-    encoded_bytes: int = 0
     ttl_seconds: float | None = None
 
 
@@ -135,11 +134,14 @@ class Popped(msgspec.Struct, frozen=True):
 
 
 class Ack(Operation, frozen=True, kw_only=True):
-    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed."""
+    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed.
+
+    Without a token the report counts for whichever lease is alive: a caller who kept none is not fenced off.
+    """
 
     partition_id: PartitionId
     group: str = GROUP_DEFAULT
-    token: int
+    token: int | None
     offsets: Sequence[int] = ()
     outcomes: dict[int | str, Outcome] | None = None
     errors: dict[int | str, str] | None = None

@@ -4,6 +4,7 @@ A record is kept as the JSON object that the wire carries, its payload untouched
 decodes only this envelope; the payload stays bytes until somebody asks for it.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -42,12 +43,21 @@ def encode_payload(payload: Any, bytes_max: int) -> msgspec.Raw:
         data = _ready_json(payload) if type(payload) is msgspec.Raw else _encoder.encode(payload)
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
         raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
+    _check_bounds(data, bytes_max)
+    return msgspec.Raw(data)
+
+
+def check_ready_json(payload: msgspec.Raw, bytes_max: int) -> None:
+    """The bounds of a payload that is known to be JSON, because what it was cut out of was decoded."""
+    _check_bounds(bytes(payload), bytes_max)
+
+
+def _check_bounds(data: bytes, bytes_max: int) -> None:
     if len(data) > bytes_max:
         raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {len(data):,}")
     # Most payloads have fewer brackets than they may have levels; only the others are measured.
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX:
         raise InvalidPayload(f"a payload may be nested {DEPTH_MAX} levels deep")
-    return msgspec.Raw(data)
 
 
 def _ready_json(payload: msgspec.Raw) -> bytes:
@@ -75,8 +85,11 @@ def check_json(data: bytes) -> msgspec.Raw:
 
 
 def decode_payload(data: msgspec.Raw) -> Any:
-    """The payload as Python values."""
-    return msgspec.json.decode(data)
+    """The payload as Python values. A number that no float can hold is infinite, as the JSON of Python has it."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        return json.loads(bytes(data))
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
