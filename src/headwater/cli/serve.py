@@ -65,16 +65,17 @@ def serve(
 
 async def _serve(settings: Settings, host: str, port: int) -> signal.Signals:
     from headwater import __version__
+    from headwater.app import open_door
     from headwater.doors.edge.server import Edge
-    from headwater.doors.health import health_door
     from headwater.doors.hosts import for_this_machine
 
-    async with opened(settings, create=True, housekeeping=None) as hw:
-        edge = Edge(for_this_machine(health_door(hw.store, __version__)))
+    async with opened(settings, create=True, housekeeping=None) as hw, open_door(hw) as door:
+        edge = Edge(for_this_machine(door))
         signals = _listen_for_signals()
         await _start(edge, host, port)
         _say_ready(settings, hw, host, edge.port, __version__)
         ended_by = await signals.get()
+        hw.queues_service.intentions.drain()
         await _stop(edge, signals)
         return ended_by
 

@@ -132,11 +132,14 @@ class Popped(msgspec.Struct, frozen=True):
 
 
 class Ack(Operation, frozen=True, kw_only=True):
-    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed."""
+    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed.
+
+    Without a token the report counts for whichever lease is alive: a caller who kept none is not fenced off.
+    """
 
     partition_id: PartitionId
     group: str = GROUP_DEFAULT
-    token: int
+    token: int | None
     offsets: Sequence[int] = ()
     outcomes: dict[int | str, Outcome] | None = None
     errors: dict[int | str, str] | None = None

@@ -91,9 +91,9 @@ def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cur
     )
 
 
-def check_lease(cursor: Cursor, token: int, now: int) -> None:
-    """Raises unless `token` holds the live lease."""
-    if cursor.token != token or cursor.lease_until is None:
+def check_lease(cursor: Cursor, token: int | None, now: int) -> None:
+    """Raises unless `token` holds the live lease; None stands for whoever does."""
+    if token not in (cursor.token, None) or cursor.lease_until is None:
         raise LeaseLost("another consumer holds these records now, or they were settled; drop the batch and pop again")
     if cursor.lease_until <= now:
         raise LeaseLost("the lease ran out; drop the batch and pop again")

@@ -88,6 +88,7 @@ class Intentions:
         self._numbers = itertools.count(1)
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = False
         self.count = 0
 
     def mark(self) -> int:
@@ -100,6 +101,8 @@ class Intentions:
         `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is
         no need to ask again before waiting.
         """
+        if self._draining:
+            return Popped()
         if self.count >= self._waiters_max:
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
         loop = asyncio.get_running_loop()
@@ -325,18 +328,20 @@ class Intentions:
         if not task.cancelled() and task.exception() is not None:
             log.error("serving waiting pops failed", exc_info=task.exception())
 
+    def drain(self) -> None:
+        """End all waits with nothing; from now on nobody waits."""
+        self._draining = True
+        for key, line in list(self._lines.items()):
+            for number, intention in list(line.waiting.items()):
+                if self._leave(number, key) and not intention.answer.done():
+                    intention.answer.set_result(Popped())
+
     async def close(self) -> None:
         """End all waits with nothing, and wait for what is under way."""
+        self.drain()
         for timer in (self._deadline_timer, self._elsewhere_timer):
             if timer is not None:
                 timer.cancel()
-        for line in list(self._lines.values()):
-            if line.timer is not None:
-                line.timer.cancel()
-            for intention in line.waiting.values():
-                if not intention.answer.done():
-                    intention.answer.set_result(Popped())
-            line.waiting.clear()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 

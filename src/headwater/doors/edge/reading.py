@@ -4,7 +4,9 @@ httptools parses; this keeps the bounds. A refusal ends the conversation: what c
 a client whose words were misread once may mean anything by the next ones.
 """
 
+import itertools
 import secrets
+from collections.abc import Callable
 from enum import Enum
 from http import HTTPStatus
 
@@ -12,10 +14,14 @@ import httptools
 import msgspec
 
 from headwater.doors.edge.limits import Limits
-from headwater.doors.wire import Request
+from headwater.doors.wire import Request, stay
 
 # The parser tells of a header when it is complete; feeding it in pieces bounds what it gathers until then.
 FEED_BYTES = 4_096
+
+# Request ids are for finding a request in the log, not for secrets: one number for the process, one for the request.
+_process = secrets.token_hex(4)
+_numbers = itertools.count(1)
 
 
 class Phase(Enum):
@@ -27,10 +33,11 @@ class Phase(Enum):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A complete request, and whether its client wants to go on afterwards."""
+    """A complete request, whether its client wants to go on afterwards, and whether it takes an answer in chunks."""
 
     request: Request
     keep_alive: bool
+    takes_chunks: bool
 
 
 class Refusal(Exception):
@@ -46,8 +53,10 @@ class Refusal(Exception):
 class RequestReader:
     """Reads the requests of one connection. `number` counts them, the one under way included."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, client: str = "", park: Callable[[], None] = stay) -> None:
         self._limits = limits
+        self._client = client
+        self._park = park
         self._parser = httptools.HttpRequestParser(self)
         self._arrived: list[Arrival | Refusal] = []
         self._refusal: Refusal | None = None
@@ -129,6 +138,7 @@ class RequestReader:
         length = self._headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._limits.body_bytes_max:
             raise self._body_too_large()
+        self._is_new = version == "1.1"
         self._keep_alive = version == "1.1" and self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self.continue_expected = version == "1.1" and self._headers.get("expect", "").lower() == "100-continue"
 
@@ -145,7 +155,7 @@ class RequestReader:
         self._progress += 1
         self.phase = Phase.BETWEEN
         self.continue_expected = False
-        self._arrived.append(Arrival(self._request(), self._keep_alive))
+        self._arrived.append(Arrival(self._request(), self._keep_alive, self._is_new))
         self._body = []
         self.finished = not self._keep_alive
 
@@ -161,8 +171,10 @@ class RequestReader:
             path=(target.path or b"/").decode("latin-1"),
             query=(target.query or b"").decode("latin-1"),
             headers=self._headers,
-            body=b"".join(self._body),
-            id=secrets.token_hex(8),
+            body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
+            id=f"{_process}{next(_numbers):08x}",
+            client=self._client,
+            park=self._park,
         )
 
     def _keep_header(self, name: str, value: str) -> None:
