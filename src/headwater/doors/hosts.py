@@ -3,10 +3,12 @@ not be lent to a foreign page: a name that a stranger's DNS points at 127.0.0.1 
 """
 
 import ipaddress
+from functools import lru_cache
 
 from headwater.doors.wire import Handler, Request, Response, problem_response
 
 
+@lru_cache(maxsize=1_024)
 def is_loopback(host: str) -> bool:
     """Whether a name or address means this machine and nobody else."""
     if host.lower() == "localhost":

@@ -259,6 +259,11 @@ class Queues:
 
 async def _outcomes(submitted: Sequence[asyncio.Future[Answer]]) -> list[Answer | HeadwaterError]:
     """What each operation came to: its answer, or the error that it failed with."""
+    if len(submitted) == 1:
+        try:
+            return [await submitted[0]]
+        except HeadwaterError as error:
+            return [error]
     found: list[Answer | HeadwaterError] = []
     for outcome in await asyncio.gather(*submitted, return_exceptions=True):
         if not isinstance(outcome, Answer | HeadwaterError):

@@ -55,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._arrivals: deque[Arrival | Refusal] = deque()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
         self._timed: tuple[Phase, int, bool] | None = None
         self._sendable = asyncio.Event()
         self._sendable.set()
@@ -102,7 +103,8 @@ class Connection(asyncio.Protocol):
         self._sendable.set()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._set_timer(None)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
         self._arrivals.clear()
@@ -236,12 +238,32 @@ class Connection(asyncio.Protocol):
             self._set_timer(self._limits.keep_alive_seconds if number else self._limits.head_seconds)
 
     def _set_timer(self, seconds: float | None) -> None:
+        """Time runs out after so many seconds, or not at all.
+
+        A clock that runs already is left to run if it does not strike too late: that costs nothing, and most of what
+        is waited for comes long before.
+        """
+        if seconds is None:
+            self._deadline = None
+            return
+        self._deadline = self._loop.time() + seconds
         if self._timer is not None:
+            if self._timer.when() <= self._deadline:
+                return
             self._timer.cancel()
-        self._timer = None if seconds is None else self._loop.call_later(seconds, self._out_of_time)
+        self._timer = self._loop.call_at(self._deadline, self._strike)
+
+    def _strike(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._strike)
+        else:
+            self._deadline = None
+            self._out_of_time()
 
     def _out_of_time(self) -> None:
-        self._timer = None
         if self._transport.is_closing() or self._input_ended:
             self._transport.abort()
         elif self._lingering:
