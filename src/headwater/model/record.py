@@ -34,7 +34,7 @@ SHALLOW_BYTES_MAX = 2 * DEPTH_MAX
 _texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _brackets = re.compile(rb"[\[\]{}]")
 _encoder = msgspec.json.Encoder()
-_ready = msgspec.json.Decoder(msgspec.Raw)
+_decode = msgspec.json.Decoder().decode
 _record_list = msgspec.json.Decoder(list[Record])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
@@ -106,7 +106,7 @@ def check_json(data: bytes) -> msgspec.Raw:
 def decode_payload(data: msgspec.Raw) -> Any:
     """The payload as Python values. A number that no float can hold is infinite, as the JSON of Python has it."""
     try:
-        return msgspec.json.decode(data)
+        return _decode(data)
     except msgspec.ValidationError:
         return json.loads(bytes(data))
 
