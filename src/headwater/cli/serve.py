@@ -66,7 +66,7 @@ async def _serve(settings: Settings, access: "AccessSettings", host: str, port: 
     from headwater.doors.edge.server import Edge
 
     async with opened(settings, create=True, housekeeping=None) as hw, open_door(hw) as door:
-        edge = Edge(guarded(door, access, hw.store, hw.clock))
+        edge = Edge(guarded(door, access, hw.store, hw.tail, hw.clock))
         signals = _listen_for_signals()
         await _start(edge, host, port)
         _say_ready(settings, hw, host, edge.port, __version__)

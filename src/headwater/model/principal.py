@@ -58,17 +58,20 @@ NOBODY = Principal(queues=())
 
 
 def require(principal: Principal, scope: Scope, *queues: str) -> None:
-    """Raises unless the principal has the scope and all these queues are theirs; with no queue named, only the scope.
-
-    A queue that is not theirs is refused in the words of one that does not exist, so that nobody learns of it.
+    """Raises unless the principal has the scope, and all these queues are theirs.
 
     >>> require(request.principal, Scope.PUBLISH, "orders")
     """
     if not principal.may(scope):
         raise NotAllowed(f"this needs the scope {scope.value}")
     for queue in queues:
-        if not principal.may_use(queue):
-            raise QueueMissing(f"there is no queue {queue!r}")
+        require_queue(principal, queue)
+
+
+def require_queue(principal: Principal, queue: str) -> None:
+    """Raises when a queue is not theirs, in the words of one that does not exist: nobody learns which it is."""
+    if not principal.may_use(queue):
+        raise QueueMissing(f"there is no queue {queue!r:.260}")
 
 
 def require_all(principal: Principal, scope: Scope) -> None:

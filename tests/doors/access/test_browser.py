@@ -18,7 +18,7 @@ APP = "https://app.example.org"
 
 async def ask(method: str = "GET", path: str = PATH, body: bytes = b"", /, **headers: str) -> Response:
     """What a server on loopback without authentication answers."""
-    door = guarded(say_who, load_access({}), None, None)  # type: ignore[arg-type]
+    door = guarded(say_who, load_access({}), None, None, None)  # type: ignore[arg-type]
     return await door(visit(path, method, body, **{"host": HERE, **headers}))
 
 
@@ -168,7 +168,7 @@ async def test_with_authentication_any_host_is_answered_unless_names_are_given()
 
     for hosts, status in (((), 401), (("q.example.org",), 403)):
         settings = AccessSettings(auth=(Auth.TOKEN,), allowed_hosts=hosts)
-        door = guarded(say_who, settings, Nothing(), None)  # type: ignore[arg-type]
+        door = guarded(say_who, settings, Nothing(), None, None)  # type: ignore[arg-type]
         assert (await door(visit(host="other.example.org"))).status == status
         for ours in ("Q.example.org:6632", "127.0.0.1"):
             assert (await door(visit(host=ours))).status == 401

@@ -37,7 +37,7 @@ class House:
         self.hw = hw
         self.clock = clock
         self.hand = Hand()
-        self.verifier = CountingVerifier(hw.store)
+        self.verifier = CountingVerifier(hw.store, hw.tail)
         self.guesses = Allowances(Rate(per_second=1.0, burst=3.0), now=self.hand)
         self.door = Reception(say_who, [self.verifier], clock, self.guesses, self.hand)
 

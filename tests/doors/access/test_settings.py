@@ -79,17 +79,17 @@ def test_every_algorithm_needs_a_key_of_its_own(tmp_path: Path) -> None:
     path = write_jwks(tmp_path / "keys.json", public_jwk("ed"))
     settings = load_access({}, auth="jwt", jwt_algorithms="RS256,EdDSA", jwt_keys_file=path)
     with pytest.raises(ConfigError, match="no key for RS256"):
-        make_verifiers(settings, None)  # type: ignore[arg-type]
+        make_verifiers(settings, None, None)  # type: ignore[arg-type]
 
 
 def test_the_secret_may_stand_in_a_file_with_a_line_end(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(CANARY + "\n")
     settings = load_access({}, auth="jwt", jwt_algorithms="HS256", jwt_secret_file=str(tmp_path / "secret"))
-    (verifier,) = make_verifiers(settings, None)  # type: ignore[arg-type]
+    (verifier,) = make_verifiers(settings, None, None)  # type: ignore[arg-type]
     assert verifier.fits("a.b.c")
     (tmp_path / "secret").write_text("short\n")
     with pytest.raises(ConfigError, match="at least 32 bytes; it has 5"):
-        make_verifiers(settings, None)  # type: ignore[arg-type]
+        make_verifiers(settings, None, None)  # type: ignore[arg-type]
 
 
 def test_settings_as_text_hide_the_secret() -> None:

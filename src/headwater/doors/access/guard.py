@@ -11,6 +11,7 @@ from headwater.doors.access.verifiers import Verifier
 from headwater.doors.hosts import for_this_machine
 from headwater.doors.wire import Handler
 from headwater.errors import ConfigError
+from headwater.log.tail import Tail
 from headwater.model.allowance import Rate
 from headwater.model.json_web_token import Expected
 from headwater.stores.contract import Store
@@ -19,25 +20,25 @@ BURST_SECONDS = 2.0
 MINUTE = 60.0
 
 
-def guarded(handler: Handler, settings: AccessSettings, store: Store, clock: Clock) -> Handler:
+def guarded(handler: Handler, settings: AccessSettings, store: Store, tail: Tail, clock: Clock) -> Handler:
     """The routes behind their guards. Without `auth`, whoever reaches this server is this machine's owner, so it
     answers only to this machine's names."""
     if settings.requests_per_second:
         handler = within_rate(handler, Allowances(_request_rate(settings)))
     if settings.auth:
         guesses = Allowances(Rate(settings.guesses_per_minute / MINUTE, settings.guesses_burst))
-        handler = Reception(handler, make_verifiers(settings, store), clock, guesses)
+        handler = Reception(handler, make_verifiers(settings, store, tail), clock, guesses)
     handler = for_our_pages(handler, settings.allowed_origins)
     if settings.allowed_hosts or not settings.auth:
         handler = for_this_machine(handler, settings.allowed_hosts)
     return handler
 
 
-def make_verifiers(settings: AccessSettings, store: Store) -> list[Verifier]:
+def make_verifiers(settings: AccessSettings, store: Store, tail: Tail) -> list[Verifier]:
     """One for each kind of credential that is taken."""
     verifiers: list[Verifier] = []
     if Auth.TOKEN in settings.auth:
-        verifiers.append(TokenVerifier(store))
+        verifiers.append(TokenVerifier(store, tail))
     if Auth.JWT in settings.auth:
         verifiers.append(_jwt_verifier(settings))
     return verifiers

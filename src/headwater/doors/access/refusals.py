@@ -1,32 +1,19 @@
-"""What a guard answers instead of the routes: problem JSON, with the text under `error` too, where queen-mq clients
-look for it, and the header that says what to do about it.
-"""
+"""What a guard answers instead of the routes, with the header that says what to do about it."""
 
 import math
 from http import HTTPStatus
 
-import msgspec
-
-from headwater.doors.wire import Problem, Request, Response
+from headwater.doors.wire import Request, Response, problem_response
 from headwater.errors import RateExceeded, Unauthenticated
 
 REALM = 'Bearer realm="headwater"'
-
-
-class _Refusal(Problem, frozen=True, kw_only=True, omit_defaults=True):
-    error: str
 
 
 def refuse(
     request: Request, status: HTTPStatus, code: str, detail: str, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
     """An answer that says no, and why."""
-    problem = _Refusal(
-        title=status.phrase, status=status, code=code, detail=detail, error=detail, request_id=request.id
-    )
-    return Response(
-        status=status, content_type="application/problem+json", body=msgspec.json.encode(problem), headers=headers
-    )
+    return problem_response(status, code, detail, request_id=request.id, headers=headers)
 
 
 def ask_who(request: Request, error: Unauthenticated) -> Response:
