@@ -12,6 +12,7 @@ from headwater.housekeeping.keeper import Keeper
 from headwater.log.committer import Committer
 from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
@@ -78,6 +79,10 @@ class Headwater(Database):
     def database(self, name: str) -> Database:
         """The queues of another tenant in the same store."""
         return Database(self.queues_service, name)
+
+    def access_tokens(self, database: str = "") -> AccessTokens:
+        """The access tokens of a database, this one's unless another is named."""
+        return AccessTokens(self.store, self.committer, self.clock, database or self.name)
 
 
 def open_headwater(

@@ -21,6 +21,11 @@
     │   ├── StoreNewer
     │   ├── StoreMissing
     │   └── EncryptionKeyMissing
+    ├── AccessError           who asks is not known, or may not do this
+    │   ├── Unauthenticated
+    │   ├── NotAllowed
+    │   ├── RateExceeded
+    │   └── AccessTokenMissing
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -161,6 +166,41 @@ class EncryptionKeyMissing(StoreError):
     """The queue is encrypted and no key, or not the right key, was given."""
 
     code = "encryption_key"
+
+
+class AccessError(HeadwaterError):
+    """Who asks is not known, or may not do what was asked."""
+
+    code = "access"
+
+
+class Unauthenticated(AccessError):
+    """No credential was given, or it is not valid (any more); get another one."""
+
+    code = "unauthenticated"
+
+
+class NotAllowed(AccessError):
+    """The credential is valid and does not allow this; the message names the scope that is missing."""
+
+    code = "not_allowed"
+
+
+class RateExceeded(AccessError):
+    """More requests, or more wrong credentials, than are allowed; come back after `retry_seconds`."""
+
+    code = "rate_exceeded"
+    retryable = True
+
+    def __init__(self, message: str, retry_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
+
+class AccessTokenMissing(AccessError):
+    """No such access token in this database."""
+
+    code = "not_found"
 
 
 class Overloaded(HeadwaterError):

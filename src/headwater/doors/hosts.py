@@ -3,12 +3,13 @@ not be lent to a foreign page: a name that a stranger's DNS points at 127.0.0.1 
 """
 
 import ipaddress
-from functools import lru_cache
+from collections.abc import Collection
 
 from headwater.doors.wire import Handler, Request, Response, problem_response
 
+KNOWN_MAX = 100
 
-@lru_cache(maxsize=1_024)
+
 def is_loopback(host: str) -> bool:
     """Whether a name or address means this machine and nobody else."""
     if host.lower() == "localhost":
@@ -27,14 +28,23 @@ def host_name(header: str) -> str:
     return header.partition(":")[0]
 
 
-def for_this_machine(handler: Handler) -> Handler:
-    """The same door, closed to requests that were sent to a name that is not this machine's."""
+def for_this_machine(handler: Handler, names: Collection[str] = ()) -> Handler:
+    """The same door, closed to requests that were sent to a name that is not this machine's; `names` are, too."""
+    own = frozenset(name.lower() for name in names)
+    known: set[str] = set()
 
     async def answer(request: Request) -> Response:
         host = request.headers.get("host", "localhost")
-        if is_loopback(host_name(host)):
+        if host in known:
             return await handler(request)
-        detail = "this server answers to localhost, 127.0.0.1 and [::1] only"
+        name = host_name(host).lower()
+        if name in own or is_loopback(name):
+            # Few are right and each comes again and again; reading an address takes longer than the rest of this.
+            if len(known) < KNOWN_MAX:
+                known.add(host)
+            return await handler(request)
+        also = "".join(f", {name}" for name in sorted(own))
+        detail = f"this server answers to localhost, 127.0.0.1, [::1]{also} only"
         return problem_response(403, "host_not_allowed", detail, request_id=request.id)
 
     return answer

@@ -5,11 +5,11 @@ from typing import Any
 
 from headwater.clock import Clock
 from headwater.config import Config
-from headwater.doors.wire import Refused, Request
+from headwater.doors.wire import Request
 from headwater.errors import HeadwaterError
 from headwater.log.committer import Answer
 from headwater.log.operations import Acked, Popped, Push
-from headwater.model.principal import Scope
+from headwater.model.principal import Scope, require, require_queue
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 
@@ -75,12 +75,9 @@ class Site:
 
 def check_scope(request: Request, scope: Scope) -> None:
     """Raises unless the caller has a scope."""
-    if not request.principal.may(scope):
-        raise Refused(403, "forbidden", f"this needs the scope {scope.value}")
+    require(request.principal, scope)
 
 
 def check_use(request: Request, queue: str) -> None:
-    """Raises when a queue is not among those that the caller may use. Judged by its name alone, be it there or not."""
-    principal = request.principal
-    if principal.queues != ("*",) and not principal.may_use(queue):
-        raise Refused(403, "forbidden", f"queue {queue!r:.80} is not among those of this token")
+    """Raises when a queue is not among those that the caller may use: the same as when there is none of that name."""
+    require_queue(request.principal, queue)

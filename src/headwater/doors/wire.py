@@ -13,6 +13,7 @@ from headwater.errors import (
     HeadwaterError,
     InvalidInput,
     LeaseLost,
+    NotAllowed,
     Overloaded,
     QueueFull,
     QueueMissing,
@@ -131,6 +132,7 @@ def problem_response(status: int, code: str, detail: str, *, request_id: str = "
 _statuses: tuple[tuple[type[HeadwaterError], HTTPStatus], ...] = (
     (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (InvalidInput, HTTPStatus.BAD_REQUEST),
+    (NotAllowed, HTTPStatus.FORBIDDEN),
     (QueueMissing, HTTPStatus.NOT_FOUND),
     (QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
     (Overloaded, HTTPStatus.TOO_MANY_REQUESTS),

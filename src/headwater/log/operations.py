@@ -15,6 +15,7 @@ from headwater.errors import HeadwaterError
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
+from headwater.model.principal import Scope
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
 
@@ -234,6 +235,33 @@ class Traced(msgspec.Struct, frozen=True):
     count: int
 
 
+# ── access ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AddAccessToken(Operation, frozen=True, kw_only=True):
+    """Keep a new access token of the database: its id and digest, never its text."""
+
+    id: str
+    digest: str
+    name: str
+    scopes: tuple[Scope, ...]
+    queues: tuple[str, ...]
+    expires_at: Timestamp | None = None
+
+
+class AccessTokenAdded(msgspec.Struct, frozen=True):
+    """The token, as it is kept now."""
+
+    id: str
+    created_at: Timestamp
+
+
+class RevokeAccessToken(Operation, frozen=True, kw_only=True):
+    """Make an access token of the database worthless, for good; one that is not there or was revoked counts 0."""
+
+    id: str
+
+
 # ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -319,6 +347,8 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Requeue: Requeued,
     Purge: Deleted,
     Trace: Traced,
+    AddAccessToken: AccessTokenAdded,
+    RevokeAccessToken: Deleted,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

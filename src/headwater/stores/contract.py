@@ -13,6 +13,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.access_token import AccessToken
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
@@ -173,6 +174,21 @@ class Store(Protocol):
 
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record, oldest first."""
+        ...
+
+    def access_version(self) -> int:
+        """A number that changes when access tokens may have changed, here or elsewhere. Costs nothing.
+
+        It follows other processes' commits as quickly as this one is woken by them.
+        """
+        ...
+
+    async def access_token(self, token_id: str) -> AccessToken | None:
+        """The access token with this id, whatever its database; None when there is none."""
+        ...
+
+    async def access_tokens(self, database: str = "") -> list[AccessToken]:
+        """The access tokens of a database, or of all, oldest first."""
         ...
 
     async def grown(self) -> None:

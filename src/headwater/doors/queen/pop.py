@@ -12,9 +12,10 @@ from headwater.clock import Timestamp
 from headwater.doors.queen.identities import lease_name, message_id, parse_time, record_name, show_time
 from headwater.doors.queen.shapes import PopAnswer, PoppedMessage, PopQuery
 from headwater.doors.site import Site, check_use
-from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
+from headwater.doors.wire import NOTHING, Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.operations import Batch, Pop, Popped
+from headwater.model.principal import Scope, require_all
 
 BATCH_DEFAULT = 1
 # A client that leaves the size of a batch to the server gets this many at most.
@@ -37,8 +38,7 @@ async def pop_partition(site: Site, request: Request, query: PopQuery, queue: st
 
 async def pop_together(site: Site, request: Request, query: PopQuery) -> Response:
     """Messages of any queue of a namespace and task."""
-    if request.principal.queues != ("*",):
-        raise Refused(403, "forbidden", "this token is for some queues only; pop one of them by its name")
+    require_all(request.principal, Scope.CONSUME)
     return await _pop(site, request, query, "", "")
 
 

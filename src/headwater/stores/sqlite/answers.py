@@ -15,12 +15,14 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import QueueMissing
+from headwater.model.access_token import AccessToken
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import decode_options
 from headwater.model.record import split_records
 from headwater.stores.codec import Codec
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, Segment, TraceEvent
+from headwater.stores.sqlite.access_tokens import access_token_of
 from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.segments import open_body, read_last_lsn
@@ -187,6 +189,15 @@ class Answers:
             return False
         (ready,) = self._connection.execute(sql.group_is_ready, (row[0], now)).fetchone()
         return bool(ready)
+
+    def access_token(self, token_id: str) -> AccessToken | None:
+        """The access token with this id."""
+        row = self._connection.execute(sql.find_access_token, (token_id,)).fetchone()
+        return None if row is None else access_token_of(row)
+
+    def access_tokens(self, database: str) -> list[AccessToken]:
+        """The access tokens of a database, or of all."""
+        return [access_token_of(row) for row in self._connection.execute(sql.access_tokens, (database,))]
 
     def examine(self, path: str) -> dict[str, Any]:
         """What SQLite says of the file at `path`."""

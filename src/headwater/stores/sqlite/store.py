@@ -20,6 +20,7 @@ from headwater.clock import Clock, SystemClock, Timestamp
 from headwater.config import Config
 from headwater.errors import Closed, StoreBusy
 from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.access_token import AccessToken
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, PartitionId
 from headwater.stores.codec import Codec
@@ -297,6 +298,20 @@ class SqliteStore:
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)
+
+    # ── access ──
+
+    def access_version(self) -> int:
+        """A number that changes when access tokens may have changed."""
+        return self._writer.access_tokens.version
+
+    async def access_token(self, token_id: str) -> AccessToken | None:
+        """The access token with this id."""
+        return await self._answers.ask(self._answers.access_token, token_id)
+
+    async def access_tokens(self, database: str = "") -> list[AccessToken]:
+        """The access tokens of a database, or of all."""
+        return await self._answers.ask(self._answers.access_tokens, database)
 
     # ── upkeep ──
 

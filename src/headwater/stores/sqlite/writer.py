@@ -19,6 +19,7 @@ from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMiss
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
+    AddAccessToken,
     Commit,
     Configure,
     DeleteGroup,
@@ -33,6 +34,7 @@ from headwater.log.operations import (
     Reap,
     Requeue,
     Retain,
+    RevokeAccessToken,
     Seek,
     Touch,
     Trace,
@@ -42,6 +44,7 @@ from headwater.log.operations import (
 )
 from headwater.model.names import Lsn, Offset
 from headwater.stores.codec import Codec
+from headwater.stores.sqlite.access_tokens import AccessTokens
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
 from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
@@ -83,6 +86,7 @@ class Writer:
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
+        self.access_tokens = AccessTokens(connection)
         self._check_lease = reports.check_lease
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
@@ -96,6 +100,8 @@ class Writer:
             Requeue: letters.requeue,
             Purge: lambda operation, _: letters.purge(operation),
             Trace: self._trace,
+            AddAccessToken: self.access_tokens.add,
+            RevokeAccessToken: self.access_tokens.revoke,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -150,9 +156,10 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
-        names, newest, partition, jump, written_at = self._connection.execute(sql.look).fetchone()
+        names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
+        self.access_tokens.catch_up(access)
         return self._touches(self.segments.catch_up(Lsn(newest)))
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
