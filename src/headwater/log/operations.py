@@ -53,6 +53,13 @@ class DeleteQueue(Operation, frozen=True, kw_only=True):
     queue: str
 
 
+class Clear(Operation, frozen=True, kw_only=True):
+    """Drop all records of a queue, or of one partition; groups go on with what is pushed next."""
+
+    queue: str
+    partition: str = ""
+
+
 class Deleted(msgspec.Struct, frozen=True):
     """How many things of the kind that was asked for are gone."""
 
@@ -194,6 +201,14 @@ class DeleteGroup(Operation, frozen=True, kw_only=True):
     queue: str = ""
 
 
+class PassOver(Operation, frozen=True, kw_only=True):
+    """Have all groups of a queue pass a record that none of them works on; `bury` puts it among the dead letters."""
+
+    partition_id: PartitionId
+    offset: Offset
+    bury: bool = False
+
+
 # ── dead letters, traces ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -312,6 +327,8 @@ class Commit(msgspec.Struct, frozen=True):
 RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Configure: Configured,
     DeleteQueue: Deleted,
+    Clear: Deleted,
+    PassOver: Deleted,
     Push: Pushed,
     Pop: Popped,
     Ack: Acked,
