@@ -251,6 +251,19 @@ class Traced(msgspec.Struct, frozen=True):
     count: int
 
 
+class SetSwitch(Operation, frozen=True, kw_only=True):
+    """Turn something on or off for a database, for every server on the store."""
+
+    name: str
+    is_on: bool
+
+
+class Switched(msgspec.Struct, frozen=True):
+    """How it stands now."""
+
+    is_on: bool
+
+
 # ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -338,6 +351,7 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Requeue: Requeued,
     Purge: Deleted,
     Trace: Traced,
+    SetSwitch: Switched,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

@@ -219,6 +219,10 @@ class Store(Protocol):
         """The events noted under a name, newest first."""
         ...
 
+    async def switches(self) -> list[tuple[str, str]]:
+        """What is turned on, as (database, name)."""
+        ...
+
     async def trace_names(self, database: str, limit: int) -> list[TraceName]:
         """The names that events were noted under, the last used first."""
         ...

@@ -200,6 +200,10 @@ class Answers:
         rows = self._connection.execute(sql.traces_named, (database, name, limit, skip)).fetchall()
         return [TraceEvent(*row[:6], msgspec.Raw(row[6].encode())) for row in rows]  # type: ignore[call-arg]
 
+    def switches(self) -> list[tuple[str, str]]:
+        """What is turned on."""
+        return [(str(database), str(name)) for database, name in self._connection.execute(sql.switches)]
+
     def trace_names(self, database: str, limit: int) -> list[TraceName]:
         """The names of events."""
         return [TraceName(*row) for row in self._connection.execute(sql.trace_names, (database, limit))]

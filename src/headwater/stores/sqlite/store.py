@@ -322,6 +322,10 @@ class SqliteStore:
         """The events noted under a name, newest first."""
         return await self._answers.ask(self._answers.traces_named, database, name, limit, skip)
 
+    async def switches(self) -> list[tuple[str, str]]:
+        """What is turned on, as (database, name)."""
+        return await self._answers.ask(self._answers.switches)
+
     async def trace_names(self, database: str, limit: int) -> list[TraceName]:
         """The names that events were noted under."""
         return await self._answers.ask(self._answers.trace_names, database, limit)

@@ -36,6 +36,8 @@ from headwater.log.operations import (
     Requeue,
     Retain,
     Seek,
+    SetSwitch,
+    Switched,
     Touch,
     Trace,
     Traced,
@@ -98,6 +100,7 @@ class Writer:
             Requeue: letters.requeue,
             Purge: lambda operation, _: letters.purge(operation),
             Trace: self._trace,
+            SetSwitch: self._set_switch,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -190,6 +193,13 @@ class Writer:
         for name in names:
             self._connection.execute(sql.add_trace, (*about, name, operation.event, data, now))
         return Traced(len(names))
+
+    def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
+        if operation.is_on:
+            self._connection.execute(sql.turn_on, (operation.database, operation.name, now))
+        else:
+            self._connection.execute(sql.turn_off, (operation.database, operation.name))
+        return Switched(operation.is_on)
 
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
