@@ -86,6 +86,7 @@ class Writer:
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
         self._check_lease = reports.check_lease
+        self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
             DeleteQueue: self._delete_queue,
@@ -123,7 +124,9 @@ class Writer:
             phases[_order.get(type(operation), _FIRST)].append(index)
         self._each(phases[_FIRST] + phases[_REPORTS], operations, results, now)
         self._push_phase(phases[_PUSHES], operations, results, now)
-        self._each(phases[_TRANSACTIONS] + phases[_POPS], operations, results, now)
+        self._each(phases[_TRANSACTIONS], operations, results, now)
+        self._pops.begin()
+        self._each(phases[_POPS], operations, results, now)
         repeated = keyed and any(type(result) is _Remembered for result in results)
         if keyed:
             self._remember_answers(operations, results, now)
@@ -221,6 +224,7 @@ class Writer:
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> Any:
+        self._pops.begin()
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
         result = self._handlers[type(step)](step, now)
