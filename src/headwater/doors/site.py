@@ -1,5 +1,7 @@
 """What routes act on: the services of one open store, and what this server counts of its own work."""
 
+import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,45 @@ from headwater.log.operations import Acked, Popped, Push
 from headwater.model.principal import Scope, require, require_queue
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
+
+PUSH_SWITCH = "hold pushes"
+POP_SWITCH = "hold pops"
+SWITCHES_SECONDS = 1.0
+
+_counted = (
+    "pushed_records",
+    "duplicate_records",
+    "refused_records",
+    "popped_records",
+    "pops_with_records",
+    "settled_records",
+    "refused_reports",
+    "dead_letters",
+)
+
+
+class Switches:
+    """What is turned on for whom, as the store said at most a second ago."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._on: frozenset[tuple[str, str]] = frozenset()
+        self._looked_at = -math.inf
+        self.any = False
+
+    def is_on(self, database: str, name: str) -> bool:
+        """Whether it is on."""
+        return (database, name) in self._on
+
+    def is_stale(self) -> bool:
+        """Whether it is time to look again."""
+        return time.monotonic() - self._looked_at > SWITCHES_SECONDS
+
+    async def refresh(self) -> None:
+        """Look again. Others who ask meanwhile go by what was known."""
+        self._looked_at = time.monotonic()
+        self._on = frozenset(await self._store.switches())
+        self.any = bool(self._on)
 
 
 class Site:
@@ -28,6 +69,8 @@ class Site:
         self.settled_records = 0
         self.refused_reports = 0
         self.dead_letters = 0
+        self.switches = Switches(queues.store)
+        self._last: tuple[float, dict[str, int]] = (time.monotonic(), self.counters())
 
     @property
     def store(self) -> Store:
@@ -45,6 +88,18 @@ class Site:
         return self.queues.config
 
     # ── counting ──
+
+    def counters(self) -> dict[str, int]:
+        """What this server did since it started."""
+        return {name: getattr(self, name) for name in _counted}
+
+    def rates(self) -> dict[str, float]:
+        """What it did per second since this was asked last."""
+        before, counted = self._last
+        now, counters = time.monotonic(), self.counters()
+        self._last = (now, counters)
+        seconds = max(now - before, 0.001)
+        return {name: round((counters[name] - counted[name]) / seconds, 3) for name in _counted}
 
     def pushed(self, pushes: Sequence[Push], answers: Sequence[Answer | HeadwaterError]) -> None:
         """Count what became of pushes."""

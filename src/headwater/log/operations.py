@@ -54,6 +54,13 @@ class DeleteQueue(Operation, frozen=True, kw_only=True):
     queue: str
 
 
+class Clear(Operation, frozen=True, kw_only=True):
+    """Drop all records of a queue, or of one partition; groups go on with what is pushed next."""
+
+    queue: str
+    partition: str = ""
+
+
 class Deleted(msgspec.Struct, frozen=True):
     """How many things of the kind that was asked for are gone."""
 
@@ -193,6 +200,14 @@ class DeleteGroup(Operation, frozen=True, kw_only=True):
     queue: str = ""
 
 
+class PassOver(Operation, frozen=True, kw_only=True):
+    """Have all groups of a queue pass a record that none of them works on; `bury` puts it among the dead letters."""
+
+    partition_id: PartitionId
+    offset: Offset
+    bury: bool = False
+
+
 # ── dead letters, traces ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -233,6 +248,19 @@ class Traced(msgspec.Struct, frozen=True):
     """How many rows the event took: one for each name, at least one."""
 
     count: int
+
+
+class SetSwitch(Operation, frozen=True, kw_only=True):
+    """Turn something on or off for a database, for every server on the store."""
+
+    name: str
+    is_on: bool
+
+
+class Switched(msgspec.Struct, frozen=True):
+    """How it stands now."""
+
+    is_on: bool
 
 
 # ── access ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -338,6 +366,8 @@ class Commit(msgspec.Struct, frozen=True):
 RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Configure: Configured,
     DeleteQueue: Deleted,
+    Clear: Deleted,
+    PassOver: Deleted,
     Push: Pushed,
     Pop: Popped,
     Ack: Acked,
@@ -349,6 +379,7 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Trace: Traced,
     AddAccessToken: AccessTokenAdded,
     RevokeAccessToken: Deleted,
+    SetSwitch: Switched,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

@@ -174,6 +174,21 @@ def skip(cursor: Cursor, position: int) -> Cursor:
     return msgspec.structs.replace(passed, attempts=0, cautious=False)
 
 
+def pass_over(cursor: Cursor, offset: int, now: int) -> Cursor:
+    """The cursor that will not deliver this record. One that is being worked on cannot be passed."""
+    if offset < cursor.position or offset in cursor.settled:
+        return cursor
+    if cursor.lease_until is not None and cursor.lease_until > now and offset < cursor.leased_to:
+        raise UnknownRecord(f"a consumer works on record {offset} now; wait until it has reported")
+    passed = _advance(msgspec.structs.replace(cursor, settled=(*cursor.settled, offset)))
+    if passed.position == cursor.position:
+        return passed
+    again = passed.position < passed.retry_to
+    return msgspec.structs.replace(
+        passed, attempts=min(passed.attempts, 1) if again else 0, cautious=passed.cautious and again
+    )
+
+
 def outstanding(cursor: Cursor) -> list[int]:
     """The records of the lease that nobody has reported on yet."""
     reported = {*cursor.settled, *cursor.failed}

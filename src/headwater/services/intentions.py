@@ -24,7 +24,10 @@ from headwater.stores.contract import Store
 log = logging.getLogger(__name__)
 
 ELSEWHERE_SECONDS = 0.02
-POPS_AT_ONCE = 256
+# Pops of one line that go into a commit together: few at first, because most wakes bring a few records, then more.
+POPS_FIRST = 4
+POPS_GROWTH = 4
+POPS_AT_ONCE = 1_024
 DEADLINES_SPARE = 1_000
 
 
@@ -193,9 +196,11 @@ class Intentions:
 
     async def _serve_line(self, key: Key, line: _Line) -> None:
         try:
+            size = POPS_FIRST
             while line.waiting:
                 line.again = False
-                chosen = list(itertools.islice(line.waiting.items(), POPS_AT_ONCE))
+                chosen = list(itertools.islice(line.waiting.items(), size))
+                size = min(size * POPS_GROWTH, POPS_AT_ONCE)
                 served, ready_at = await self._pop_for(chosen, key)
                 if served < len(chosen) and not line.again:
                     self._look_later(key, line, ready_at)

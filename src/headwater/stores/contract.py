@@ -59,6 +59,36 @@ class GroupStatus(msgspec.Struct, frozen=True):
     lost: int
 
 
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """A partition: its records are those from `start` up to `end`."""
+
+    queue: str
+    partition: str
+    partition_id: PartitionId
+    start: Offset
+    end: Offset
+    created_at: Timestamp
+
+
+class CursorStatus(msgspec.Struct, frozen=True):
+    """Where a group stands in one partition."""
+
+    queue: str
+    partition: str
+    partition_id: PartitionId
+    position: Offset
+    lag: int
+    leased: bool
+
+
+class TraceName(msgspec.Struct, frozen=True):
+    """A name that events were noted under."""
+
+    name: str
+    count: int
+    last_at: Timestamp
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A record that failed for good, with the reason."""
 
@@ -170,6 +200,32 @@ class Store(Protocol):
 
     async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
         """Dead letters of a queue, oldest first, after the id `after`."""
+        ...
+
+    async def partitions(
+        self, database: str, queue: str = "", limit: int = 1_000, after: int = 0
+    ) -> list[PartitionStatus]:
+        """Partitions of a database, or of one queue, in the order they were made, after the number `after`."""
+        ...
+
+    async def cursors(self, database: str, group: str, limit: int) -> list[CursorStatus]:
+        """Where a group stands, in each partition it has met."""
+        ...
+
+    async def read_partition(self, partition_id: PartitionId, first: Offset, limit: int) -> list[Segment]:
+        """Segments of one partition with their records, from the one that holds the offset `first` on."""
+        ...
+
+    async def traces_named(self, database: str, name: str, limit: int, skip: int = 0) -> list[TraceEvent]:
+        """The events noted under a name, newest first."""
+        ...
+
+    async def switches(self) -> list[tuple[str, str]]:
+        """What is turned on, as (database, name)."""
+        ...
+
+    async def trace_names(self, database: str, limit: int) -> list[TraceName]:
+        """The names that events were noted under, the last used first."""
         ...
 
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from headwater.config import Durability
 from headwater.doors.queen.identities import OFFSET_MARK, message_id, record_name
+from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
@@ -25,6 +26,7 @@ Lane = tuple[str, str]
 
 async def push(site: Site, request: Request, body: PushBody) -> Response:
     """Append messages; answered when they are as durable as was asked for."""
+    await check_pushes_taken(site, request)
     durability = check_durability(body.durability)
     key = check_text("idempotency key", request.headers.get("idempotency-key", "") or body.idempotency_key)
     lanes = lanes_of(site, request, body.items)

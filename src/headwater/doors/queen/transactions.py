@@ -7,6 +7,7 @@ import msgspec
 
 from headwater.config import Durability
 from headwater.doors.queen.identities import parse_lease
+from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.push import lanes_of, records_of, results_of
 from headwater.doors.queen.reports import Lease, lane_of, lease_of, operation_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
@@ -30,6 +31,8 @@ class Step(msgspec.Struct):
 
 async def transaction(site: Site, request: Request, body: TransactionBody) -> Response:
     """Everything holds, or nothing does and the answer says why."""
+    if any(isinstance(operation, TransactionPush) for operation in body.operations):
+        await check_pushes_taken(site, request)
     key = check_text("idempotency key", request.headers.get("idempotency-key", "") or body.idempotency_key)
     required = [parse_lease(lease) for lease in dict.fromkeys(body.required_leases)]
     for lease in required:

@@ -21,7 +21,16 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import decode_options
 from headwater.model.record import split_records
 from headwater.stores.codec import Codec
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, Segment, TraceEvent
+from headwater.stores.contract import (
+    CursorStatus,
+    DeadLetter,
+    GroupStatus,
+    PartitionStatus,
+    QueueStatus,
+    Segment,
+    TraceEvent,
+    TraceName,
+)
 from headwater.stores.sqlite.access_tokens import access_token_of
 from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
@@ -169,6 +178,37 @@ class Answers:
             raise QueueMissing(f"there is no queue {queue!r}")
         rows = self._connection.execute(sql.dead_letters, (row[0], after, limit)).fetchall()
         return [dead_letter_of(found, queue, self._codec) for found in rows]
+
+    def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+        """Partitions with where their records begin and end."""
+        rows = self._connection.execute(sql.partition_list, (database, queue, after, limit))
+        return [PartitionStatus(*row) for row in rows]
+
+    def cursors(self, database: str, group: str, limit: int, now: Timestamp) -> list[CursorStatus]:
+        """Where a group stands."""
+        rows = self._connection.execute(sql.group_cursor_list, (database, group, limit))
+        return [
+            CursorStatus(queue, partition, number, position, end - begin, until is not None and until > now)
+            for queue, partition, number, position, begin, until, end in rows
+        ]
+
+    def read_partition(self, partition_id: PartitionId, first: Offset, limit: int) -> list[Segment]:
+        """A stretch of one partition."""
+        rows = self._connection.execute(sql.read_partition_segments, (partition_id, first, limit)).fetchall()
+        return [segment for row in rows if (segment := self._segment(*row)) is not None]
+
+    def traces_named(self, database: str, name: str, limit: int, skip: int) -> list[TraceEvent]:
+        """The events noted under a name."""
+        rows = self._connection.execute(sql.traces_named, (database, name, limit, skip)).fetchall()
+        return [TraceEvent(*row[:6], msgspec.Raw(row[6].encode())) for row in rows]  # type: ignore[call-arg]
+
+    def switches(self) -> list[tuple[str, str]]:
+        """What is turned on."""
+        return [(str(database), str(name)) for database, name in self._connection.execute(sql.switches)]
+
+    def trace_names(self, database: str, limit: int) -> list[TraceName]:
+        """The names of events."""
+        return [TraceName(*row) for row in self._connection.execute(sql.trace_names, (database, limit))]
 
     def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""

@@ -55,12 +55,35 @@ class Pops:
         self._segments = segments
         self._cursors = cursors
         self._discovered: dict[int, int] = {}
+        self._empty: dict[tuple[str, ...], Popped] = {}
+
+    def begin(self) -> None:
+        """A new commit: what was found empty in the last one may not be so any more."""
+        self._empty.clear()
 
     def pop(self, operation: Pop, now: Timestamp) -> Popped:
         """Lease what is ready: of one partition, one queue, or the queues of a namespace and task.
 
-        A queue that this process has no key for is passed over; when nothing else is found, that is the answer.
+        Pops come last in a commit and only take, so where one found nothing the next one need not look.
         """
+        key = (
+            operation.database,
+            operation.queue,
+            operation.partition,
+            operation.namespace,
+            operation.task,
+            operation.group,
+        )
+        empty = self._empty.get(key)
+        if empty is not None:
+            return empty
+        popped = self._pop(operation, now)
+        if not popped.batches:
+            self._empty[key] = popped
+        return popped
+
+    def _pop(self, operation: Pop, now: Timestamp) -> Popped:
+        """A queue that this process has no key for is passed over; when nothing else is found, that is the answer."""
         batches: list[Batch] = []
         ready_at: list[int] = []
         locked: EncryptionKeyMissing | None = None

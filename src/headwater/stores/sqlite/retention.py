@@ -70,8 +70,5 @@ class Retention:
         rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION)).fetchall()
         counts = [row[2] for row in rows if row[1] + row[2] <= offset]
         if counts:
-            start = rows[len(counts) - 1][1] + rows[len(counts) - 1][2]
-            self._connection.execute(sql.raise_partition_start, (start, partition_id))
-            self._connection.execute(sql.raise_meta, ("last_lsn", self._segments.last_lsn))
-            self._connection.execute(sql.drop_segments_before, (partition_id, start))
+            self._segments.drop_before(partition_id, rows[len(counts) - 1][1] + rows[len(counts) - 1][2])
         return counts

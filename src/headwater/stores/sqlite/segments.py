@@ -137,6 +137,12 @@ class Segments:
         self._ends[partition.id] = first + count
         self.touched.append(Touch(lsn, partition.id, first, count, partition.lane))
 
+    def drop_before(self, partition_id: PartitionId, offset: int) -> None:
+        """Drop the segments before an offset at which one begins. LSNs and offsets are never given out twice."""
+        self._connection.execute(sql.raise_partition_start, (offset, partition_id))
+        self._connection.execute(sql.raise_meta, ("last_lsn", self.last_lsn))
+        self._connection.execute(sql.drop_segments_before, (partition_id, offset))
+
     # ── duplicates ──
 
     def duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> dict[int, Offset]:

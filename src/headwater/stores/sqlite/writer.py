@@ -20,6 +20,7 @@ from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
     AddAccessToken,
+    Clear,
     Commit,
     Configure,
     DeleteGroup,
@@ -27,6 +28,7 @@ from headwater.log.operations import (
     Extend,
     Forget,
     Operation,
+    PassOver,
     Pop,
     Purge,
     Push,
@@ -36,6 +38,8 @@ from headwater.log.operations import (
     Retain,
     RevokeAccessToken,
     Seek,
+    SetSwitch,
+    Switched,
     Touch,
     Trace,
     Traced,
@@ -88,11 +92,14 @@ class Writer:
         retention = Retention(connection, self.catalog, self.segments)
         self.access_tokens = AccessTokens(connection)
         self._check_lease = reports.check_lease
+        self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
             DeleteQueue: self._delete_queue,
             DeleteGroup: lambda operation, _: self.catalog.delete_group(operation),
             Seek: reports.seek,
+            Clear: reports.clear,
+            PassOver: reports.pass_over,
             Ack: reports.ack,
             Extend: reports.extend,
             Push: lambda operation, now: self._push([operation], now)[0],
@@ -102,6 +109,7 @@ class Writer:
             Trace: self._trace,
             AddAccessToken: self.access_tokens.add,
             RevokeAccessToken: self.access_tokens.revoke,
+            SetSwitch: self._set_switch,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -114,6 +122,7 @@ class Writer:
         changes = self._changes()
         self._clock.check(now)
         self.segments.touched = []
+        self._pops.begin()
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
             repeated = False
@@ -138,7 +147,10 @@ class Writer:
         pushes: list[Any] = [operations[index] for index in phases[_PUSHES]]
         for index, result in zip(phases[_PUSHES], self._push(pushes, now), strict=True):
             results[index] = result
-        for index in phases[_TRANSACTIONS] + phases[_POPS]:
+        for index in phases[_TRANSACTIONS]:
+            results[index] = self._try(operations[index], now)
+        self._pops.begin()
+        for index in phases[_POPS]:
             results[index] = self._try(operations[index], now)
         if not keyed:
             return results, False
@@ -211,6 +223,13 @@ class Writer:
             self._connection.execute(sql.add_trace, (*about, name, operation.event, data, now))
         return Traced(len(names))
 
+    def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
+        if operation.is_on:
+            self._connection.execute(sql.turn_on, (operation.database, operation.name, now))
+        else:
+            self._connection.execute(sql.turn_off, (operation.database, operation.name))
+        return Switched(operation.is_on)
+
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
         touched = len(self.segments.touched)
@@ -231,8 +250,11 @@ class Writer:
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> Any:
+        self._pops.begin()
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
+        # The step before may have pushed what a pop before it did not find.
+        self._pops.begin()
         result = self._handlers[type(step)](step, now)
         if isinstance(result, HeadwaterError):
             raise result
