@@ -4,12 +4,15 @@ not be lent to a foreign page: a name that a stranger's DNS points at 127.0.0.1 
 
 import ipaddress
 from collections.abc import Collection
+from functools import lru_cache
 
 from headwater.doors.wire import Handler, Request, Response, problem_response
 
-KNOWN_MAX = 100
+# No host is called by more; what is longer need not be looked at, nor remembered.
+NAME_LENGTH_MAX = 255
 
 
+@lru_cache(maxsize=1_024)
 def is_loopback(host: str) -> bool:
     """Whether a name or address means this machine and nobody else."""
     if host.lower() == "localhost":
@@ -31,17 +34,10 @@ def host_name(header: str) -> str:
 def for_this_machine(handler: Handler, names: Collection[str] = ()) -> Handler:
     """The same door, closed to requests that were sent to a name that is not this machine's; `names` are, too."""
     own = frozenset(name.lower() for name in names)
-    known: set[str] = set()
 
     async def answer(request: Request) -> Response:
-        host = request.headers.get("host", "localhost")
-        if host in known:
-            return await handler(request)
-        name = host_name(host).lower()
-        if name in own or is_loopback(name):
-            # Few are right and each comes again and again; reading an address takes longer than the rest of this.
-            if len(known) < KNOWN_MAX:
-                known.add(host)
+        name = host_name(request.headers.get("host", "localhost")).lower()
+        if name in own or (len(name) <= NAME_LENGTH_MAX and is_loopback(name)):
             return await handler(request)
         also = "".join(f", {name}" for name in sorted(own))
         detail = f"this server answers to localhost, 127.0.0.1, [::1]{also} only"

@@ -13,21 +13,31 @@ from headwater.doors.access.rates import Allowances
 from headwater.doors.access.reception import KNOWN_SECONDS, Reception
 from headwater.doors.access.tokens import TokenVerifier
 from headwater.doors.access.verifiers import Verified
+from headwater.log.tail import Tail
 from headwater.model.access_token import AccessToken
 from headwater.model.allowance import Rate
+from headwater.stores.contract import Store
 from tests.contracts.clock import FakeClock
 from tests.doors.access.visits import Hand, bearer, document, header, opened, say_who, visit
 from tests.waiting import expect_soon_async
 
 
 class CountingVerifier(TokenVerifier):
-    """The verifier of tokens, which counts."""
+    """The verifier of tokens, which counts, and can be made to keep its answer to itself for a while."""
 
-    count = 0
+    def __init__(self, store: Store, tail: Tail) -> None:
+        super().__init__(store, tail)
+        self.count = 0
+        self.found = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def verify(self, credential: str, now: Timestamp) -> Verified:
         self.count += 1
-        return await super().verify(credential, now)
+        verified = await super().verify(credential, now)
+        self.found.set()
+        await self.may_answer.wait()
+        return verified
 
 
 class House:
@@ -175,10 +185,12 @@ async def test_a_token_that_another_process_revokes_is_refused_as_soon_as_the_ta
 
 async def test_a_revocation_while_the_token_is_being_looked_up_is_not_missed(house: House) -> None:
     token, text = await house.create()
+    house.verifier.may_answer.clear()
     entering = asyncio.ensure_future(house.status(text))
-    await asyncio.sleep(0)
+    await house.verifier.found.wait()
     await house.hw.access_tokens("tenant").revoke(token.id)
-    await entering
+    house.verifier.may_answer.set()
+    assert await entering == 200, "it was good when it was looked up"
     assert await house.status(text) == 401
 
 

@@ -8,6 +8,7 @@ trace and costs no savepoint; only a transaction of several operations has one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import apsw
@@ -61,6 +62,8 @@ from headwater.stores.sqlite.segments import SegmentRow, Segments
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
+
+KIND_LENGTH_MAX = 200
 
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
@@ -338,7 +341,7 @@ class Writer:
                 return False
             kind, answer = _kind(first), None
         if kind != _kind(operation):
-            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another kind of operation")
+            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another operation or queue")
         else:
             results[index] = _SAME_KEY if answer is None else _recall(operation, answer)
         return True
@@ -371,10 +374,19 @@ _SAME_KEY = object()
 
 
 def _kind(operation: Operation) -> str:
-    """What an idempotency key stands for; a transaction is known by its steps."""
+    """What an idempotency key stands for: the operation and what it acts on. A transaction is known by its steps.
+
+    Without the queue, a key that somebody else used would bring the records of a queue that the caller may not read.
+    """
     if isinstance(operation, Transaction):
-        return f"Transaction({', '.join(type(step).__name__ for step in operation.operations)})"
-    return type(operation).__name__
+        return _short(f"Transaction({', '.join(map(_kind, operation.operations))})")
+    acts_on = getattr(operation, "queue", "") or getattr(operation, "partition_id", "")
+    return f"{type(operation).__name__}({acts_on})"
+
+
+def _short(kind: str) -> str:
+    """The same for the same, in few letters."""
+    return kind if len(kind) <= KIND_LENGTH_MAX else f"Transaction sha256 {sha256(kind.encode()).hexdigest()}"
 
 
 def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
