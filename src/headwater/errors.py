@@ -21,6 +21,8 @@
     │   ├── StoreNewer
     │   ├── StoreMissing
     │   └── EncryptionKeyMissing
+    ├── PipelineError         Spark, or what it was asked for
+    │   └── PipelineUnavailable
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -161,6 +163,18 @@ class EncryptionKeyMissing(StoreError):
     """The queue is encrypted and no key, or not the right key, was given."""
 
     code = "encryption_key"
+
+
+class PipelineError(HeadwaterError):
+    """The data pipeline cannot do what it was asked for."""
+
+    code = "pipeline_error"
+
+
+class PipelineUnavailable(PipelineError):
+    """Spark or its Java is missing or does not start; the message says what to install."""
+
+    code = "pipeline_unavailable"
 
 
 class Overloaded(HeadwaterError):
