@@ -168,6 +168,11 @@ class Answers:
         rows = self._connection.execute(sql.dead_letters, (row[0], after, limit)).fetchall()
         return [dead_letter_of(found, queue, self._codec) for found in rows]
 
+    def milestone(self, database: str, name: str) -> int | None:
+        """The last step that named work has reached."""
+        row = self._connection.execute(sql.find_milestone, (database, name)).fetchone()
+        return None if row is None else int(row[0])
+
     def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         rows = self._connection.execute(sql.traces, (database, partition_id, transaction_id)).fetchall()

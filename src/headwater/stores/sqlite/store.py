@@ -294,6 +294,10 @@ class SqliteStore:
         """Dead letters of a queue, oldest first."""
         return await self._answers.ask(self._answers.dead_letters, database, queue, limit, after)
 
+    async def milestone(self, database: str, name: str) -> int | None:
+        """The last step that named work has reached."""
+        return await self._answers.ask(self._answers.milestone, database, name)
+
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)

@@ -15,7 +15,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
@@ -30,6 +30,8 @@ from headwater.log.operations import (
     Purge,
     Push,
     Pushed,
+    Reach,
+    Reached,
     Reap,
     Requeue,
     Retain,
@@ -96,6 +98,7 @@ class Writer:
             Requeue: letters.requeue,
             Purge: lambda operation, _: letters.purge(operation),
             Trace: self._trace,
+            Reach: self._reach,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -203,6 +206,13 @@ class Writer:
         for name in names:
             self._connection.execute(sql.add_trace, (*about, name, operation.event, data, now))
         return Traced(len(names))
+
+    def _reach(self, operation: Reach, now: Timestamp) -> Reached:
+        row = self._connection.execute(sql.find_milestone, (operation.database, operation.name)).fetchone()
+        if row is not None and row[0] >= operation.number:
+            raise AlreadyReached(f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before")
+        self._connection.execute(sql.set_milestone, (operation.database, operation.name, operation.number, now))
+        return Reached(None if row is None else row[0])
 
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
