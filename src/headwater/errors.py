@@ -11,6 +11,7 @@
     │   ├── QueueFull
     │   ├── LeaseLost
     │   ├── UnknownRecord
+    │   ├── AlreadyReached
     │   └── ResyncRequired
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
@@ -19,6 +20,7 @@
     │   ├── StoreDamaged
     │   ├── StoreForeign
     │   ├── StoreNewer
+    │   ├── StoreOlder
     │   ├── StoreMissing
     │   └── EncryptionKeyMissing
     ├── AccessError           who asks is not known, or may not do this
@@ -26,6 +28,9 @@
     │   ├── NotAllowed
     │   ├── RateExceeded
     │   └── AccessTokenMissing
+    ├── PipelineError         Spark, or what it was asked for
+    │   ├── PipelineUnavailable
+    │   └── DataLost
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -105,6 +110,12 @@ class UnknownRecord(QueueError):
     code = "unknown_record"
 
 
+class AlreadyReached(QueueError):
+    """This step of named work was taken before, with everything that belongs to it; go on with the next."""
+
+    code = "already_reached"
+
+
 class ResyncRequired(QueueError):
     """Retention has dropped records after this position; read a fresh snapshot or seek, then go on."""
 
@@ -156,6 +167,12 @@ class StoreNewer(StoreError):
     code = "store_newer"
 
 
+class StoreOlder(StoreError):
+    """The file was written by an older Headwater and is opened for reading only; open it once for writing."""
+
+    code = "store_older"
+
+
 class StoreMissing(StoreError):
     """There is no store at this place, and this call does not make one."""
 
@@ -201,6 +218,24 @@ class AccessTokenMissing(AccessError):
     """No such access token in this database."""
 
     code = "not_found"
+
+
+class PipelineError(HeadwaterError):
+    """The data pipeline cannot do what it was asked for."""
+
+    code = "pipeline_error"
+
+
+class PipelineUnavailable(PipelineError):
+    """Spark or its Java is missing or does not start; the message says what to install."""
+
+    code = "pipeline_unavailable"
+
+
+class DataLost(PipelineError):
+    """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
+
+    code = "data_lost"
 
 
 class Overloaded(HeadwaterError):

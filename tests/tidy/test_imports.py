@@ -31,6 +31,7 @@ LAYERS = {
     "stores.contract": Layer(("stores.contract",), VALUES),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     "stores": Layer(("stores",), (*VALUES, "stores.contract")),
+    "stores.open": Layer(("stores.open",), (*VALUES, "stores.contract", "stores")),
     "wakeups": Layer(("wakeups",), (*VALUES, "wakeups.contract")),
     "log": Layer(("log",), (*VALUES, "stores.contract", "wakeups.contract")),
     "services": Layer(("services",), (*VALUES, "stores.contract", "log")),
@@ -38,7 +39,8 @@ LAYERS = {
     "doors": Layer(("doors",), SERVED),
     "worker": Layer(("worker",), SERVED),
     "client": Layer(("client",), SERVED),
-    "pipeline": Layer(("pipeline",), SERVED),
+    # Executors are processes of their own, which open the store by its address; which kind it is they do not learn.
+    "pipeline": Layer(("pipeline",), (*SERVED, "stores.open")),
 }
 # Join everything, so they may import everything.
 JOINERS = ("app", "cli", "sync", "outbox", "__main__")
@@ -153,7 +155,7 @@ def test_every_layer_named_below_another_exists() -> None:
         ("stores/contract.py", "from headwater.stores.sqlite import store", "stores"),
         ("log/committer.py", "from headwater.stores.sqlite.store import SqliteStore", "stores"),
         ("log/operations.py", "from headwater.log import committer", "log"),
-        ("services/queues.py", "def late():\n    from headwater.stores import open", "stores"),
+        ("services/queues.py", "def late():\n    from headwater.stores import open", "stores.open"),
         ("services/queues.py", "if TYPE_CHECKING:\n    from headwater.doors import wire", "doors"),
         ("doors/queues.py", "from headwater.worker import supervisor", "worker"),
     ],

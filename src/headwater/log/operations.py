@@ -177,13 +177,14 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Seek(Operation, frozen=True, kw_only=True):
-    """Move a group to the beginning or end of a queue, to a time, or to an offset of one partition."""
+    """Move a group to the beginning or end of a queue, to a time, behind an LSN, or to an offset of one partition."""
 
     queue: str
     group: str = GROUP_DEFAULT
     partition: str = ""
     to: str = "end"
     timestamp: Timestamp | None = None
+    lsn: Lsn | None = None
     offset: Offset | None = None
 
 
@@ -290,6 +291,23 @@ class RevokeAccessToken(Operation, frozen=True, kw_only=True):
     id: str
 
 
+# ── named work ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Reach(Operation, frozen=True, kw_only=True):
+    """Take step `number` of named work; refused when it, or a later one, was taken before. In a transaction with what
+    the step does, each step takes effect once, however often it is tried and however late."""
+
+    name: str
+    number: int
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """The step that was taken before this one, None when this is the first."""
+
+    before: int | None
+
+
 # ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -380,6 +398,7 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     AddAccessToken: AccessTokenAdded,
     RevokeAccessToken: Deleted,
     SetSwitch: Switched,
+    Reach: Reached,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.errors import ConfigError
-from headwater.stores.contract import Store
+from headwater.stores.contract import LogReader, Store
+from headwater.stores.sqlite.reading import SqliteLogReader
 from headwater.stores.sqlite.store import SqliteStore
 
 
@@ -14,6 +15,15 @@ def open_store(
     address: str | os.PathLike[str], config: Config, clock: Clock, *, adopt: bool = False, create: bool = True
 ) -> Store:
     """The store at this address, not yet opened."""
+    return SqliteStore(_path_of(address), config, clock=clock, adopt=adopt, create=create)
+
+
+def open_reader(address: str | os.PathLike[str], config: Config) -> LogReader:
+    """The log at this address for reading only, not yet opened."""
+    return SqliteLogReader(_path_of(address), config)
+
+
+def _path_of(address: str | os.PathLike[str]) -> str:
     known = isinstance(address, str | os.PathLike)
     if not known or "\x00" in str(address):
         raise ConfigError(f"store must be a path or sqlite:///path; got {address!r:.80}")
@@ -26,4 +36,4 @@ def open_store(
         raise ConfigError(
             f"store must be the path of a file: a log that is lost with the process is none; got {address!r}"
         )
-    return SqliteStore(path, config, clock=clock, adopt=adopt, create=create)
+    return path

@@ -210,6 +210,11 @@ class Answers:
         """The names of events."""
         return [TraceName(*row) for row in self._connection.execute(sql.trace_names, (database, limit))]
 
+    def milestone(self, database: str, name: str) -> int | None:
+        """The last step that named work has reached."""
+        row = self._connection.execute(sql.find_milestone, (database, name)).fetchone()
+        return None if row is None else int(row[0])
+
     def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         rows = self._connection.execute(sql.traces, (database, partition_id, transaction_id)).fetchall()

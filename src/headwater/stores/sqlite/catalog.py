@@ -142,6 +142,7 @@ class Catalog:
             sql.drop_queue_groups,
             sql.drop_queue_dead_letters,
             sql.drop_queue_traces,
+            sql.drop_queue_drops,
             sql.drop_queue_partitions,
             sql.drop_queue,
         ):

@@ -107,6 +107,16 @@ def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> apsw.Conn
     return connection
 
 
+def connect_to_read(path: str) -> apsw.Connection:
+    """A connection that cannot write, nor move the log into the file when it is the last to close."""
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(OPEN_WAIT_MS)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
 def set_journal(connection: apsw.Connection, *, wal_bytes_max: int) -> None:
     """Write-ahead log; commits are made durable by the barrier, and checkpoints are made off the commit path."""
     mode = connection.pragma("journal_mode", "wal")

@@ -130,8 +130,10 @@ class Reports:
         end = self._segments.end(partition_id)
         if operation.offset is not None:
             position = min(max(operation.offset, start), end)
-        elif operation.timestamp is not None:
-            lsn = read_lsn_at(self._connection, operation.timestamp, self._segments.last_lsn)
+        elif operation.lsn is not None or operation.timestamp is not None:
+            lsn = operation.lsn
+            if lsn is None:
+                lsn = read_lsn_at(self._connection, Timestamp(operation.timestamp or 0), self._segments.last_lsn)
             position = self._segments.first_after(partition_id, Offset(start), lsn)
         else:
             position = end if operation.to == "end" else start

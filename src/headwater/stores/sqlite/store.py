@@ -331,6 +331,10 @@ class SqliteStore:
         """The names that events were noted under."""
         return await self._answers.ask(self._answers.trace_names, database, limit)
 
+    async def milestone(self, database: str, name: str) -> int | None:
+        """The last step that named work has reached."""
+        return await self._answers.ask(self._answers.milestone, database, name)
+
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)

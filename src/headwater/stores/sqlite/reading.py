@@ -1,0 +1,161 @@
+"""Reading the log from another process: one connection that cannot write, and short looks at stretches of it.
+
+Executors of a data pipeline open one of these each. It takes no turn at the write lock, makes no checkpoints and keeps
+no transaction open between calls, so writers never wait for it and the write-ahead log can start over.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+
+import apsw
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.config import Config
+from headwater.errors import QueueMissing, StoreOlder
+from headwater.model.lane import Lane
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.stores.codec import Codec
+from headwater.stores.contract import Body, Drops, Stretch, Traits
+from headwater.stores.sqlite.connection import Connection, connect_to_read, note_open, translated
+from headwater.stores.sqlite.migrate import read_version
+from headwater.stores.sqlite.place import check_contents, check_place
+from headwater.stores.sqlite.segments import open_body, read_last_lsn, read_lsn_at
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+PARTITIONS_NAMED_MAX = 10
+
+
+class SqliteLogReader:
+    """A SQLite file, for reading only."""
+
+    def __init__(self, path: str, config: Config) -> None:
+        self._path = os.path.abspath(path)
+        self._codec = Codec(config.encryption_key)
+        self._lanes: dict[int, Lane] = {}
+        self.traits = Traits(
+            name="sqlite",
+            location=self._path,
+            engine=f"SQLite {apsw.sqlite_lib_version()}",
+            several_machines=False,
+            durable_by="",
+        )
+
+    async def open(self) -> None:
+        """Connect and check that the file is a store of this version."""
+        check_place(self._path, adopt=False, create=False)
+        with translated(f"opening {self._path}"):
+            self._file = connect_to_read(self._path)
+            self._connection: Connection = self._file
+            try:
+                check_contents(self._file, self._path, adopt=False)
+                self._refuse_older()
+            except BaseException:
+                self._file.close()
+                raise
+        note_open(self._path, 1)
+
+    def _refuse_older(self) -> None:
+        version, newest = read_version(self._connection)
+        if version < newest:
+            raise StoreOlder(
+                f"{self._path} has tables of version {version}, this Headwater reads version {newest}: "
+                "open it once for writing (any `headwater` command) to bring it up to date"
+            )
+
+    async def close(self) -> None:
+        """Let go."""
+        note_open(self._path, -1)
+        self._file.close()
+
+    async def span(self) -> tuple[Lsn, Lsn]:
+        """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
+        with translated("reading"):
+            last = read_last_lsn(self._connection)
+            (oldest,) = self._connection.execute(sql.oldest_lsn).fetchone()
+        return Lsn(oldest - 1 if oldest else last), last
+
+    async def lsn_at(self, time: Timestamp) -> Lsn:
+        """The LSN before the first segment written at or after `time`."""
+        with translated("reading"):
+            return read_lsn_at(self._connection, time, read_last_lsn(self._connection))
+
+    async def queue_names(self, database: str) -> list[str]:
+        """The names of a database's queues."""
+        with translated("reading"):
+            return [row[0] for row in self._connection.execute(sql.queue_names, (database,))]
+
+    async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
+        """The newest segment of these queues in a stretch of the log, None when it has none."""
+        with translated("reading"):
+            row = self._connection.execute(sql.newest_of_queues, (after, through, database, _names(queues))).fetchone()
+        return None if row is None else Lsn(row[0])
+
+    async def outline(
+        self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
+    ) -> list[Stretch]:
+        """Segments of these queues in LSN order, without their records."""
+        bounds = (after, through, database, _names(queues), limit)
+        with translated("reading"):
+            return [Stretch(*row) for row in self._connection.execute(sql.outline, bounds)]
+
+    async def bodies(
+        self, after: Lsn, through: Lsn, bytes_max: int, database: str, queues: Sequence[str]
+    ) -> list[Body]:
+        """Segments of these queues in LSN order, until their records come to `bytes_max`."""
+        found: list[Body] = []
+        size = 0
+        with translated("reading"), closing(self._file.cursor()) as cursor:
+            for row in cursor.execute(sql.bodies, (after, through, database, _names(queues))):
+                body = self._body(*row)
+                found.append(body)
+                size += len(body.records)
+                if size >= bytes_max:
+                    break
+        return found
+
+    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
+        """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
+        with translated("reading"):
+            row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
+            lost = self._connection.execute(sql.drops_after, (after, since, database, _names(queues))).fetchall()
+        return Drops(
+            row[0] if row else 0, len(lost), [f"{queue}/{name}" for queue, name in lost[:PARTITIONS_NAMED_MAX]]
+        )
+
+    def _body(
+        self,
+        lsn: int,
+        partition_id: int,
+        first: int,
+        count: int,
+        written_at: int,
+        codec: int,
+        checksum: int,
+        kept: bytes,
+    ) -> Body:
+        records = open_body(self._codec, lsn, codec, checksum, partition_id, first, kept)
+        return Body(
+            lsn=Lsn(lsn),
+            lane=self._lane(partition_id),
+            first_offset=Offset(first),
+            count=count,
+            written_at=Timestamp(written_at),
+            records=records,
+        )
+
+    def _lane(self, partition_id: int) -> Lane:
+        lane = self._lanes.get(partition_id)
+        if lane is None:
+            row = self._connection.execute(sql.find_lane, (PartitionId(partition_id),)).fetchone()
+            if row is None:
+                raise QueueMissing(f"partition {partition_id} was deleted while it was read")
+            lane = self._lanes[partition_id] = Lane(*row)
+        return lane
+
+
+def _names(queues: Sequence[str]) -> str:
+    return msgspec.json.encode(list(queues)).decode()

@@ -1,0 +1,60 @@
+-- name: oldest_lsn
+-- The oldest segment that is kept.
+SELECT min(lsn) FROM hw_segments;
+
+-- name: queue_names
+-- The names of a database's queues.
+SELECT name FROM hw_queues WHERE database = ? ORDER BY name;
+
+-- name: outline
+-- A stretch of the log of some queues, without the records. In LSN order without sorting.
+SELECT s.lsn, s.partition_id, s.first_offset, s.count, s.written_at FROM hw_segments s
+WHERE s.lsn > ?1 AND s.lsn <= ?2
+  AND +s.partition_id IN (SELECT p.id FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+                          WHERE q.database = ?3 AND q.name IN (SELECT value FROM json_each(?4)))
+ORDER BY s.lsn LIMIT ?5;
+
+-- name: newest_of_queues
+-- The newest segment of some queues in a stretch of the log, looked for from its end.
+SELECT s.lsn FROM hw_segments s
+WHERE s.lsn > ?1 AND s.lsn <= ?2
+  AND +s.partition_id IN (SELECT p.id FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+                          WHERE q.database = ?3 AND q.name IN (SELECT value FROM json_each(?4)))
+ORDER BY s.lsn DESC LIMIT 1;
+
+-- name: bodies
+-- A stretch of the log of some queues, with the records as they are kept. In LSN order without sorting.
+SELECT s.lsn, s.partition_id, s.first_offset, s.count, s.written_at, s.codec, s.checksum, s.records
+FROM hw_segments s
+WHERE s.lsn > ?1 AND s.lsn <= ?2
+  AND +s.partition_id IN (SELECT p.id FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+                          WHERE q.database = ?3 AND q.name IN (SELECT value FROM json_each(?4)))
+ORDER BY s.lsn;
+
+-- name: drops_after
+-- Partitions of some queues that lost records after an LSN in drops after a number.
+SELECT q.name, p.name FROM hw_drops d JOIN hw_partitions p ON p.id = d.partition_id JOIN hw_queues q ON q.id = p.queue_id
+WHERE d.lsn > ?1 AND d.number > ?2 AND q.database = ?3 AND q.name IN (SELECT value FROM json_each(?4))
+ORDER BY q.name, p.name;
+
+-- name: last_lsn_before
+-- The newest segment of a partition before an offset.
+SELECT max(lsn) FROM hw_segments WHERE partition_id = ? AND first_offset < ?;
+
+-- name: note_drop
+-- What a partition has lost, and in which drop.
+INSERT INTO hw_drops (partition_id, lsn, number) VALUES (?, ?, ?)
+ON CONFLICT (partition_id) DO UPDATE SET lsn = max(lsn, excluded.lsn), number = excluded.number;
+
+-- name: drop_queue_drops
+-- Forget what the partitions of a queue have lost.
+DELETE FROM hw_drops WHERE partition_id IN (SELECT id FROM hw_partitions WHERE queue_id = ?);
+
+-- name: find_milestone
+-- The last step of named work.
+SELECT number FROM hw_milestones WHERE database = ? AND name = ?;
+
+-- name: set_milestone
+-- A step of named work was taken.
+INSERT INTO hw_milestones (database, name, number, reached_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (database, name) DO UPDATE SET number = excluded.number, reached_at = excluded.reached_at;

