@@ -27,7 +27,7 @@ LAYERS = {
     "foundation": Layer(("errors", "clock", "config"), ()),
     "model": Layer(("model",), ("foundation",)),
     "filters": Layer(("filters",), ("foundation", "model")),
-    "operations": Layer(("log.operations",), ("foundation", "model", "filters")),
+    "operations": Layer(("log.operations", "log.job_operations"), ("foundation", "model", "filters")),
     "stores.contract": Layer(("stores.contract",), VALUES),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     "stores": Layer(("stores",), (*VALUES, "stores.contract")),

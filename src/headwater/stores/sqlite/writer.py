@@ -16,6 +16,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.log.job_operations import JOB_RESULT_TYPES
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
@@ -46,6 +47,7 @@ from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
+from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
@@ -81,6 +83,7 @@ class Writer:
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
+        self.jobs = Jobs(connection, self.catalog, self.segments)
         self._check_lease = reports.check_lease
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
@@ -98,6 +101,7 @@ class Writer:
             Retain: retention.retain,
             Reap: cursors.reap,
             Forget: lambda operation, _: retention.forget(operation),
+            **self.jobs.handlers(),
         }
 
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
@@ -105,6 +109,7 @@ class Writer:
         self.catch_up()
         changes = self._changes()
         self.segments.touched = []
+        self.jobs.books.clear()
         results: list[Any] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
         keyed = False
@@ -117,6 +122,7 @@ class Writer:
         self._each(phases[_FIRST] + phases[_REPORTS], operations, results, now)
         self._push_phase(phases[_PUSHES], operations, results, now)
         self._each(phases[_TRANSACTIONS] + phases[_POPS], operations, results, now)
+        self.jobs.books.close(now)
         repeated = keyed and any(type(result) is _Remembered for result in results)
         if keyed:
             self._remember_answers(operations, results, now)
@@ -134,6 +140,7 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
+        self.jobs.forget()
         names, newest, partition = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
         return self._touches(self.segments.catch_up(Lsn(newest)))
@@ -141,6 +148,11 @@ class Writer:
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
         return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
+
+    def jobs_are_ready(self, database: str, queues: Sequence[str], now: Timestamp) -> bool:
+        """Whether a claim on these queues could get something now."""
+        self.catch_up()
+        return self.jobs.are_ready(database, queues, now)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
         """Segments with their addresses; those of partitions that are gone are left out."""
@@ -160,6 +172,7 @@ class Writer:
         self._version = -1
         self.catalog.forget()
         self.segments.forget()
+        self.jobs.forget()
 
     # ── one after the other ──
 
@@ -190,6 +203,7 @@ class Writer:
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
         touched = len(self.segments.touched)
+        books = self.jobs.books.keep()
         self._connection.execute("SAVEPOINT hw_transaction")
         try:
             for lease in operation.leases:
@@ -201,6 +215,7 @@ class Writer:
             self.forget()
             self.catch_up()
             self.segments.touched = kept
+            self.jobs.books.go_back(books)
             raise
         finally:
             self._connection.execute("RELEASE hw_transaction")
@@ -349,7 +364,7 @@ def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=RESULT_TYPES[type(operation)])
+        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES)[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
 
