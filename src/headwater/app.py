@@ -11,6 +11,7 @@ from headwater.log.committer import Committer
 from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.database import Database
+from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 from headwater.stores.open import open_store
@@ -33,7 +34,8 @@ class Headwater(Database):
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
         self._running = False
-        super().__init__(Queues(store, self.committer, clock, config), database)
+        self.jobs_service = JobService(store, self.committer, clock, config)
+        super().__init__(Queues(store, self.committer, clock, config), self.jobs_service, database)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -50,6 +52,7 @@ class Headwater(Database):
         intentions = self.queues_service.intentions
         self.committer.start()
         self.tail.follow(intentions.touched)
+        self.tail.follow(self.jobs_service.waits.touched)
         self.tail.on_commit_elsewhere(intentions.committed_elsewhere)
         try:
             self.wakeup = make_wakeup(self.store, self.config)
@@ -68,13 +71,14 @@ class Headwater(Database):
         self._running = False
         await self.keeper.close()
         await self.queues_service.intentions.close()
+        await self.jobs_service.waits.close()
         await self.committer.close()
         await self.tail.close()
         await self.store.close()
 
     def database(self, name: str) -> Database:
-        """The queues of another tenant in the same store."""
-        return Database(self.queues_service, name)
+        """The queues and jobs of another tenant in the same store."""
+        return Database(self.queues_service, self.jobs_service, name)
 
 
 def open_headwater(

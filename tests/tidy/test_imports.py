@@ -41,7 +41,7 @@ LAYERS = {
     "pipeline": Layer(("pipeline",), SERVED),
 }
 # Join everything, so they may import everything.
-JOINERS = ("app", "cli", "sync", "outbox", "__main__")
+JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
 
 
