@@ -173,7 +173,7 @@ async def _show_workers(hw: "Headwater", settings: Settings) -> None:
         (
             worker.id,
             worker.about.host,
-            worker.about.pid,
+            str(worker.about.pid),
             ", ".join(worker.about.queues) or "all",
             worker.held,
             iso_time(worker.started_at),

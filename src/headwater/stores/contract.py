@@ -288,8 +288,11 @@ class Store(Protocol):
         """The noted events of one record, oldest first."""
         ...
 
-    def jobs_ready_now(self, database: str, queues: Sequence[str], now: Timestamp) -> bool:
-        """Whether a claim on these queues (none: all) could get something now. Cheap: asked whenever jobs change."""
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim on these queues (none: all) could get something: `now`, a later time, or None for nobody knows.
+
+        Cheap: it is asked whenever jobs change.
+        """
         ...
 
     async def job(self, database: str, id: str) -> JobStatus | None:

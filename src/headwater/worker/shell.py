@@ -27,7 +27,7 @@ class Ended(msgspec.Struct, frozen=True):
     output: str
     last_line: str
     duration_seconds: float
-    memory_bytes: int
+    memory_bytes: int | None
     stopped: str = ""
 
 
@@ -52,6 +52,8 @@ class Shell:
         """Start the command and wait for its end. OSError when it cannot be started."""
         loop = asyncio.get_running_loop()
         self.begun_at = time.monotonic()
+        # Linux counts what the process was before it became the command: no more than this says nothing.
+        self._own_size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         reading = self._spawn()
         descriptor = os.pidfd_open(self.process)
         ended = loop.create_future()
@@ -76,7 +78,7 @@ class Shell:
             self._capture.text(),
             self._capture.last_line(),
             seconds,
-            used.ru_maxrss * 1_024,
+            used.ru_maxrss * 1_024 if used.ru_maxrss > self._own_size else None,
             self._stopped,
         )
 

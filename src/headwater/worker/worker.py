@@ -199,9 +199,9 @@ class Worker:
             return
         elif not self._look:
             now = self._clock.now()
-            self._look = self._store.jobs_ready_now(self._options.database, self._options.queues, now)
-        if self._look:
-            self._news.set()
+            self._ready_at = self._store.jobs_ready_at(self._options.database, self._options.queues, now)
+            self._look = self._ready_at == now
+        self._news.set()
 
     # ── the store ──
 

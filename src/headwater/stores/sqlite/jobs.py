@@ -99,16 +99,14 @@ class Jobs:
         self._lanes.forget()
         self.intake.forget()
 
-    def are_ready(self, database: str, names: Sequence[str], now: Timestamp) -> bool:
-        """Whether a claim could get something now."""
-        if (next_at := self._schedules.next_at()) is not None and next_at <= now:
-            return True
-        if (lost_at := self._workers.next_lease_end()) is not None and lost_at <= now:
-            return True
-        for queue in self.queues.of(database, names):
-            if not queue.paused and self._connection.execute(sql.jobs_are_ready, (queue.id, now)).fetchone()[0]:
-                return True
-        return False
+    def ready_at(self, database: str, names: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim could get something: now, later, or nobody knows."""
+        queues = [queue.id for queue in self.queues.of(database, names) if not queue.paused]
+        for number in queues:
+            if self._connection.execute(sql.jobs_are_ready, (number, now)).fetchone()[0]:
+                return now
+        later = self._next_time(queues)
+        return None if later is None else Timestamp(max(later, now))
 
     # ── workers ask ──
 

@@ -319,11 +319,12 @@ class SqliteStore:
 
     # ── jobs ──
 
-    def jobs_ready_now(self, database: str, queues: Sequence[str], now: Timestamp) -> bool:
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
         """Asked on the loop: a few looks at indexes, and a worker waits for the answer."""
         self._check_open()
         with translated("looking for jobs"):
-            return self._writer.jobs_are_ready(database, queues, now)
+            self._data_version()  # Only a read makes the pager look whether its version is still the newest.
+            return self._writer.jobs_ready_at(database, queues, now)
 
     async def job(self, database: str, id: str) -> JobStatus | None:
         """One job."""

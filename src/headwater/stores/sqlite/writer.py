@@ -149,10 +149,10 @@ class Writer:
         """The segments after `after`, in LSN order."""
         return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
 
-    def jobs_are_ready(self, database: str, queues: Sequence[str], now: Timestamp) -> bool:
-        """Whether a claim on these queues could get something now."""
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim on these queues could get something."""
         self.catch_up()
-        return self.jobs.are_ready(database, queues, now)
+        return self.jobs.ready_at(database, queues, now)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
         """Segments with their addresses; those of partitions that are gone are left out."""
