@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.exits import ExitCode, Misuse
-from headwater.cli.jobs import Queue, print_changed, print_jobs, show_job
+from headwater.cli.job_views import Queue, print_jobs, show_job
+from headwater.cli.jobs import print_changed
 from headwater.cli.output import confirm, note, plural, print_json
 from headwater.cli.session import opened, run_async
 from headwater.cli.settings import Settings, settings_of

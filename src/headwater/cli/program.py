@@ -22,6 +22,7 @@ from headwater.cli import (
     job_config,
     job_dead,
     job_schedules,
+    job_views,
     jobs,
     messages,
     queues,
@@ -98,12 +99,12 @@ def build_jobs() -> typer.Typer:
     """The commands of `queuectl`, which are also those of `headwater jobs`."""
     app = _group(help=_unwrapped(jobs.__doc__ or ""))
     _add(app, "enqueue", jobs.enqueue, MESSAGES_OF_JOBS)
-    _add(app, "status", jobs.status, LOOKING)
-    _add(app, "list", jobs.list_jobs, LOOKING)
-    _add(app, "show", jobs.show, LOOKING)
-    _add(app, "logs", jobs.logs, LOOKING)
-    _add(app, "wait", jobs.wait, LOOKING)
-    _add(app, "stats", jobs.stats, LOOKING)
+    _add(app, "status", job_views.status, LOOKING)
+    _add(app, "list", job_views.list_jobs, LOOKING)
+    _add(app, "show", job_views.show, LOOKING)
+    _add(app, "logs", job_views.logs, LOOKING)
+    _add(app, "wait", job_views.wait, LOOKING)
+    _add(app, "stats", job_views.stats, LOOKING)
     _add(app, "cancel", jobs.cancel, MESSAGES_OF_JOBS)
     _add(app, "retry", jobs.retry, MESSAGES_OF_JOBS)
     app.add_typer(_dead_jobs(), name="dlq", rich_help_panel=MESSAGES_OF_JOBS)

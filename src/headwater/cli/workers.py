@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.exits import ExitCode
-from headwater.cli.jobs import Watch
+from headwater.cli.job_views import Watch
 from headwater.cli.output import iso_time, note, plural, print_json, print_line, print_table
 from headwater.cli.session import opened, run_async, run_fast
 from headwater.cli.settings import Settings, settings_of
