@@ -11,6 +11,7 @@ from headwater.app import Headwater, asgi
 from headwater.app import open_headwater as open
 from headwater.config import Config, Durability
 from headwater.errors import HeadwaterError, LeaseLost, QueueFull, ResyncRequired, StoreError
+from headwater.log.job_operations import NewJob
 from headwater.model.queue import QueueOptions
 from headwater.services.consumption import Consumption
 from headwater.services.database import Database
@@ -29,6 +30,7 @@ __all__ = [
     "HeadwaterError",
     "LeaseLost",
     "Message",
+    "NewJob",
     "Outgoing",
     "Queue",
     "QueueFull",

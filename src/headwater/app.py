@@ -14,6 +14,7 @@ from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
+from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 from headwater.stores.open import open_store
@@ -40,7 +41,9 @@ class Headwater(Database):
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
         self._running = False
-        super().__init__(Queues(store, self.committer, self.tail, clock, config), database)
+        self.jobs_service = JobService(store, self.committer, self.tail, clock, config)
+        queues = Queues(store, self.committer, self.tail, clock, config)
+        super().__init__(queues, self.jobs_service, database)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -72,13 +75,14 @@ class Headwater(Database):
         self._running = False
         await self.keeper.close()
         await self.queues_service.intentions.close()
+        await self.jobs_service.waits.close()
         await self.committer.close()
         await self.tail.close()
         await self.store.close()
 
     def database(self, name: str) -> Database:
-        """The queues of another tenant in the same store."""
-        return Database(self.queues_service, name)
+        """The queues and jobs of another tenant in the same store."""
+        return Database(self.queues_service, self.jobs_service, name)
 
     def access_tokens(self, database: str = "") -> AccessTokens:
         """The access tokens of a database, this one's unless another is named."""

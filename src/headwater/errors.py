@@ -13,6 +13,11 @@
     │   ├── UnknownRecord
     │   ├── AlreadyReached
     │   └── ResyncRequired
+    ├── JobError              the request was understood, the state of a job speaks against it
+    │   ├── JobMissing
+    │   ├── JobExists
+    │   ├── JobUnfit
+    │   └── JobUnsuccessful
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -120,6 +125,40 @@ class ResyncRequired(QueueError):
     """Retention has dropped records after this position; read a fresh snapshot or seek, then go on."""
 
     code = "resync-required"
+
+
+class JobError(HeadwaterError):
+    """The state of a job speaks against the request."""
+
+    code = "job_error"
+
+
+class JobMissing(JobError):
+    """No such job, schedule or worker in this database."""
+
+    code = "not_found"
+
+
+class JobExists(JobError):
+    """A job with this id is there already; choose another id, or leave it out."""
+
+    code = "job_exists"
+
+
+class JobUnfit(JobError):
+    """The job's state does not allow it; the message names the state."""
+
+    code = "job_state"
+
+
+class JobUnsuccessful(JobError):
+    """The job that was waited for ended without a result; `state` and the message say how."""
+
+    code = "job_unsuccessful"
+
+    def __init__(self, message: str, state: str = "") -> None:
+        super().__init__(message)
+        self.state = state
 
 
 class StoreError(HeadwaterError):

@@ -1,4 +1,4 @@
-"""A database (tenant) of an open store: its queues, by name and together."""
+"""A database (tenant) of an open store: its queues, by name and together, and its jobs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup, Pop, Push
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
+from headwater.services.jobs import Jobs, JobService
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queue import Queue, pop_options
 from headwater.services.queues import Queues
@@ -16,11 +17,12 @@ from headwater.stores.contract import GroupStatus, QueueStatus
 
 
 class Database:
-    """The queues of one tenant."""
+    """The queues and jobs of one tenant."""
 
-    def __init__(self, queues: Queues, name: str) -> None:
+    def __init__(self, queues: Queues, jobs: JobService, name: str) -> None:
         self.queues_service = queues
         self.name = check_name("database", name)
+        self.jobs = Jobs(jobs, self.name)
 
     def queue(self, name: str) -> Queue:
         """The queue of this name; it is made when it is first pushed to or configured."""
@@ -80,7 +82,7 @@ class Database:
 
     def transaction(self, *, idempotency_key: str = "") -> Together:
         """Pushes and reports that take effect together: `async with hw.transaction() as together: …`."""
-        return Together(self.queues_service, self.name, check_text("idempotency_key", idempotency_key))
+        return Together(self.queues_service, self.jobs, check_text("idempotency_key", idempotency_key))
 
     async def queues(self) -> list[QueueStatus]:
         """All queues with their sizes."""

@@ -44,7 +44,6 @@ class Queues:
         self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
         self._committer = committer
         self._tail = tail
-        self._following = False
         committer.on_orphan = self._take_back
         self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
 
@@ -118,8 +117,8 @@ class Queues:
         self.check_pop(operation)
         if type(wait_seconds) not in (int, float) or not 0 <= wait_seconds <= self.config.wait_seconds_max:
             raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r:.80}")
-        if wait_seconds and not self._following:
-            await self._follow()
+        if wait_seconds:
+            await self._tail.join(self.intentions.touched, self.intentions.committed_elsewhere)
         mark = self.intentions.mark()
         popped = await self.report_and_pop(reports, operation)
         if popped.batches or not wait_seconds:
@@ -204,14 +203,6 @@ class Queues:
         await self._all([extension_of(message, seconds) for message in batches.values()], self._standing)
 
     # ── waiting pops ──
-
-    async def _follow(self) -> None:
-        """Somebody is about to wait, for the first time: follow the log from now on."""
-        unfollow = await self._tail.follow(self.intentions.touched, self.intentions.committed_elsewhere)
-        if self._following:
-            # Another caller came first.
-            unfollow()
-        self._following = True
 
     def _pop_together(self, pops: Sequence[Pop]) -> list[Any]:
         return [_result(answer) for answer in self._committer.submit_all(pops, self._standing)]

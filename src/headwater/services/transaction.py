@@ -10,10 +10,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from headwater.errors import InvalidInput
+from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.services.checks import check_lane, check_messages, check_outgoing
+from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, reports_of
 from headwater.services.queues import Queues
 
@@ -21,9 +23,10 @@ from headwater.services.queues import Queues
 class Together:
     """Collects operations; leaving the block hands them in, an exception inside it drops them."""
 
-    def __init__(self, queues: Queues, database: str, idempotency_key: str = "") -> None:
+    def __init__(self, queues: Queues, jobs: Jobs, idempotency_key: str = "") -> None:
         self._queues = queues
-        self._database = database
+        self._jobs = jobs
+        self._database = jobs.database
         self._key = idempotency_key
         self._operations: list[Operation] = []
         self._leases: list[tuple[Any, str, int]] = []
@@ -45,6 +48,12 @@ class Together:
         push = Push(database=self._database, queue=queue, partition=lane, records=(record,))
         self._queues.check_push(push)
         self._operations.append(push)
+
+    def enqueue(self, *jobs: NewJob) -> None:
+        """Add jobs when the block ends: `together.enqueue(send_email.job(to="ada@example.org"))`."""
+        checked = self._jobs.check_all(jobs)
+        if checked:
+            self._operations.append(Enqueue(database=self._database, jobs=checked))
 
     def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done when the block ends; a lost lease undoes everything."""

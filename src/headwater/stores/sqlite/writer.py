@@ -17,6 +17,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.log.job_operations import JOB_RESULT_TYPES
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
@@ -57,6 +58,7 @@ from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
+from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
@@ -96,6 +98,7 @@ class Writer:
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
         self.access_tokens = AccessTokens(connection)
+        self.jobs = Jobs(connection, self.catalog, self.segments)
         self._check_lease = reports.check_lease
         self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
@@ -120,6 +123,7 @@ class Writer:
             Retain: retention.retain,
             Reap: cursors.reap,
             Forget: lambda operation, _: retention.forget(operation),
+            **self.jobs.handlers(),
         }
 
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
@@ -129,11 +133,13 @@ class Writer:
         self._clock.check(now)
         self.segments.touched = []
         self._pops.begin()
+        self.jobs.books.clear()
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
             repeated = False
         else:
             results, repeated = self._together(operations, now)
+        self.jobs.books.close(now)
         wrote = self._changes() != changes or repeated or any(map(_affirms, results))
         return Commit(results, self.segments.touched, wrote)
 
@@ -174,6 +180,7 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
+        self.jobs.forget()
         names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
@@ -183,6 +190,11 @@ class Writer:
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
         return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
+
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim on these queues could get something."""
+        self.catch_up()
+        return self.jobs.ready_at(database, queues, now)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
         """Segments with their addresses; those of partitions that are gone are left out."""
@@ -203,6 +215,7 @@ class Writer:
         self.catalog.forget()
         self.segments.forget()
         self._clock.forget()
+        self.jobs.forget()
 
     # ── one after the other ──
 
@@ -246,6 +259,7 @@ class Writer:
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
         touched = len(self.segments.touched)
+        books = self.jobs.books.keep()
         self._connection.execute("SAVEPOINT hw_transaction")
         try:
             for lease in operation.leases:
@@ -257,6 +271,7 @@ class Writer:
             self.forget()
             self.catch_up()
             self.segments.touched = kept
+            self.jobs.books.go_back(books)
             raise
         finally:
             self._connection.execute("RELEASE hw_transaction")
@@ -410,7 +425,7 @@ def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=RESULT_TYPES[type(operation)])
+        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES)[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
 
