@@ -1,7 +1,7 @@
 """Joins everything: settings, store, committer, tail, services and chores. The only file that sees them all."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +23,7 @@ from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
 
 if TYPE_CHECKING:
+    from headwater.doors.access.settings import AccessSettings
     from headwater.doors.asgi import AsgiApp
     from headwater.doors.wire import Handler
 
@@ -124,28 +125,42 @@ def make_wakeup(store: Store, config: Config) -> Wakeup:
     return DataVersionWakeup()
 
 
-def asgi(store: "str | Headwater" = "headwater.db", **options: Any) -> "AsgiApp":
+def asgi(
+    store: "str | Headwater" = "headwater.db", *, access: Mapping[str, Any] | None = None, **options: Any
+) -> "AsgiApp":
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
 
     `store` is a path or URL, opened with `options` as `headwater.open` takes them when the app starts up; or a
-    Headwater that is open already and stays its owner's to close.
+    Headwater that is open already and stays its owner's to close. Without `access` nobody is asked who they are: that
+    is left to the app around it. With it, the guards of `headwater serve` stand in front, set as docs/security.md says.
 
-    >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db"))])
+    >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db", access={"auth": "token"}))])
     """
+    from headwater.doors.access.settings import load_access
     from headwater.doors.asgi import AsgiApp
 
-    return AsgiApp(lambda: open_door(store, **options))
+    settings = None if access is None else load_access(**access)
+    return AsgiApp(lambda: open_door(store, settings, **options))
 
 
 @asynccontextmanager
-async def open_door(store: "str | Headwater", **options: Any) -> "AsyncIterator[Handler]":
-    """Everything that can be asked of a store over HTTP, for as long as it is open."""
+async def open_door(
+    store: "str | Headwater", access: "AccessSettings | None" = None, **options: Any
+) -> "AsyncIterator[Handler]":
+    """Everything that can be asked of a store over HTTP, for as long as it is open; guarded if `access` says how."""
+    if isinstance(store, Headwater):
+        yield make_guarded_door(store, access)
+        return
+    async with open_headwater(store, **options) as hw:
+        yield make_guarded_door(hw, access)
+
+
+def make_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handler":
+    """All routes over an open store, behind their guards if there are to be any."""
     from headwater import __version__
+    from headwater.doors.access.guard import guarded
     from headwater.doors.house import make_door
     from headwater.doors.site import Site
 
-    if isinstance(store, Headwater):
-        yield make_door(Site(store.queues_service, __version__))
-        return
-    async with open_headwater(store, **options) as hw:
-        yield make_door(Site(hw.queues_service, __version__))
+    door = make_door(Site(hw.queues_service, __version__))
+    return door if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)

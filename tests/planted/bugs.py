@@ -414,6 +414,12 @@ BUGS = [
         (RECEIVED,),
     ),
     Bug(
+        "revoked-while-waiting",
+        "a pop that waits gets messages although its token was revoked meanwhile",
+        (Edit(RECEPTION, "        if response.undelivered is None:\n", "        if True:\n"),),
+        (RECEIVED,),
+    ),
+    Bug(
         "guesses-counted-afterwards",
         "a thousand guesses at once are all looked up",
         (

@@ -62,11 +62,10 @@ def serve(
 async def _serve(settings: Settings, access: "AccessSettings", host: str, port: int) -> signal.Signals:
     from headwater import __version__
     from headwater.app import open_door
-    from headwater.doors.access.guard import guarded
     from headwater.doors.edge.server import Edge
 
-    async with opened(settings, create=True, housekeeping=None) as hw, open_door(hw) as door:
-        edge = Edge(guarded(door, access, hw.store, hw.tail, hw.clock))
+    async with opened(settings, create=True, housekeeping=None) as hw, open_door(hw, access) as door:
+        edge = Edge(door)
         signals = _listen_for_signals()
         await _start(edge, host, port)
         _say_ready(settings, hw, host, edge.port, __version__)
