@@ -1,6 +1,6 @@
 """What doors take and give, whatever carries it: a decoded request, a response, errors as problem JSON (RFC 9457)."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import unquote_plus
@@ -64,7 +64,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     body: bytes = b""
     headers: Headers = ()
-    chunks: AsyncIterator[bytes] | None = None
+    chunks: AsyncGenerator[bytes, None] | None = None
     undelivered: Callable[[], None] | None = None
 
 
