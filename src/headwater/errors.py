@@ -12,7 +12,8 @@
     │   ├── LeaseLost
     │   ├── UnknownRecord
     │   ├── AlreadyReached
-    │   └── ResyncRequired
+    │   ├── ResyncRequired
+    │   └── StreamMismatch
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -120,6 +121,12 @@ class ResyncRequired(QueueError):
     """Retention has dropped records after this position; read a fresh snapshot or seek, then go on."""
 
     code = "resync-required"
+
+
+class StreamMismatch(QueueError):
+    """A streaming query of this name has another shape; reset it, or choose another name."""
+
+    code = "stream_mismatch"
 
 
 class StoreError(HeadwaterError):

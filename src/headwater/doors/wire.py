@@ -21,6 +21,7 @@ from headwater.errors import (
     StoreBusy,
     StoreError,
     StoreFull,
+    StreamMismatch,
     TooLarge,
     UnknownRecord,
 )
@@ -139,6 +140,7 @@ _statuses: tuple[tuple[type[HeadwaterError], HTTPStatus], ...] = (
     (LeaseLost, HTTPStatus.CONFLICT),
     (UnknownRecord, HTTPStatus.CONFLICT),
     (ResyncRequired, HTTPStatus.CONFLICT),
+    (StreamMismatch, HTTPStatus.CONFLICT),
     (EncryptionKeyMissing, HTTPStatus.CONFLICT),
     (StoreFull, HTTPStatus.INSUFFICIENT_STORAGE),
     (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -21,6 +21,8 @@ from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
     AddAccessToken,
+    Advance,
+    ChangeState,
     Clear,
     Commit,
     Configure,
@@ -37,6 +39,7 @@ from headwater.log.operations import (
     Reach,
     Reached,
     Reap,
+    RegisterStream,
     Requeue,
     Retain,
     RevokeAccessToken,
@@ -61,6 +64,7 @@ from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
 from headwater.stores.sqlite.segments import SegmentRow, Segments
+from headwater.stores.sqlite.streams import Streams
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -70,6 +74,7 @@ KIND_LENGTH_MAX = 200
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
     Ack: _REPORTS,
+    Advance: _REPORTS,
     Extend: _REPORTS,
     Push: _PUSHES,
     Transaction: _TRANSACTIONS,
@@ -96,6 +101,7 @@ class Writer:
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
         self.access_tokens = AccessTokens(connection)
+        streams = Streams(connection)
         self._check_lease = reports.check_lease
         self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
@@ -106,6 +112,9 @@ class Writer:
             Clear: reports.clear,
             PassOver: reports.pass_over,
             Ack: reports.ack,
+            Advance: reports.advance,
+            RegisterStream: streams.register,
+            ChangeState: streams.change_state,
             Extend: reports.extend,
             Push: lambda operation, now: self._push([operation], now)[0],
             Pop: pops.pop,
