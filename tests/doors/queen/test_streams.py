@@ -8,7 +8,8 @@ import pytest
 from queen import Queen
 from queen.streams import Stream
 from queen.streams.helpers.rate_limiter import token_bucket_gate
-from queen.streams.runtime.register import StreamsConfigHashMismatch
+from queen.streams.runtime.register import StreamsConfigHashMismatch, register_query
+from queen.streams.runtime.streams_http_client import StreamsHttpClient
 
 from tests.doors.live_door import LiveDoor
 from tests.waiting import expect_soon_async
@@ -91,13 +92,14 @@ async def test_a_gate_holds_messages_back_in_their_order_and_loses_none(queen: Q
     assert (await queen.queue("calls").dlq().get())["total"] == 0
 
 
-async def test_a_stream_of_another_shape_is_refused_until_it_is_reset(queen: Queen, door: LiveDoor) -> None:
-    one = Stream.from_(queen.queue("numbers")).map(lambda value: value).to(queen.queue("out"))
-    other = Stream.from_(queen.queue("numbers")).filter(bool).to(queen.queue("out"))
-    async with running(one, "shape", door):
-        pass
-    with pytest.raises(StreamsConfigHashMismatch):
-        async with running(other, "shape", door):
-            pass
-    async with running(other, "shape", door, reset=True) as runner:
-        assert runner.metrics()["serverQueryId"]
+async def test_a_stream_of_another_shape_is_refused_until_it_is_reset(door: LiveDoor) -> None:
+    http = StreamsHttpClient(door.url)
+    try:
+        first = await register_query(http, "shape", "numbers", "one")
+        assert first["fresh"]
+        with pytest.raises(StreamsConfigHashMismatch, match="reset"):
+            await register_query(http, "shape", "numbers", "other")
+        again = await register_query(http, "shape", "numbers", "other", reset=True)
+        assert (again["queryId"], again["didReset"]) == (first["queryId"], True)
+    finally:
+        await http.close()
