@@ -12,7 +12,8 @@
     │   ├── LeaseLost
     │   ├── UnknownRecord
     │   ├── AlreadyReached
-    │   └── ResyncRequired
+    │   ├── ResyncRequired
+    │   └── StreamMismatch
     ├── JobError              the request was understood, the state of a job speaks against it
     │   ├── JobMissing
     │   ├── JobExists
@@ -125,6 +126,12 @@ class ResyncRequired(QueueError):
     """Retention has dropped records after this position; read a fresh snapshot or seek, then go on."""
 
     code = "resync-required"
+
+
+class StreamMismatch(QueueError):
+    """A streaming query of this name has another shape; reset it, or choose another name."""
+
+    code = "stream_mismatch"
 
 
 class JobError(HeadwaterError):

@@ -161,6 +161,19 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
     waiting: bool = False
 
 
+class Advance(Operation, frozen=True, kw_only=True):
+    """Report everything of a lease up to one record, by offset or transaction id, as done, and give the rest back.
+
+    Without `release` the rest stays away until the lease would have run out; no attempt is counted for it.
+    """
+
+    partition_id: PartitionId
+    group: str
+    token: int
+    through: int | str
+    release: bool = True
+
+
 class Extend(Operation, frozen=True, kw_only=True):
     """Keep a lease for `seconds` from now; None takes the queue's lease time."""
 
@@ -247,6 +260,38 @@ class Trace(Operation, frozen=True, kw_only=True):
 
 class Traced(msgspec.Struct, frozen=True):
     """How many rows the event took: one for each name, at least one."""
+
+    count: int
+
+
+class RegisterStream(Operation, frozen=True, kw_only=True):
+    """Make a streaming query known. `config_hash` stands for its shape; `reset` forgets what it remembers."""
+
+    name: str
+    source_queue: str
+    sink_queue: str = ""
+    config_hash: str
+    reset: bool = False
+
+
+class StreamRegistered(msgspec.Struct, frozen=True):
+    """The number of the query, whether it is new, and whether it forgot what it knew."""
+
+    query_id: int
+    fresh: bool = False
+    reset: bool = False
+
+
+class ChangeState(Operation, frozen=True, kw_only=True):
+    """Values that a streaming query remembers for a partition, by key; None forgets one."""
+
+    query_id: int
+    partition_id: PartitionId
+    changes: Sequence[tuple[str, msgspec.Raw | None]]
+
+
+class StateChanged(msgspec.Struct, frozen=True):
+    """How many values were changed."""
 
     count: int
 
@@ -389,6 +434,7 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Push: Pushed,
     Pop: Popped,
     Ack: Acked,
+    Advance: Acked,
     Extend: Extended,
     Seek: Sought,
     DeleteGroup: Deleted,
@@ -399,6 +445,8 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     RevokeAccessToken: Deleted,
     SetSwitch: Switched,
     Reach: Reached,
+    RegisterStream: StreamRegistered,
+    ChangeState: StateChanged,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

@@ -91,6 +91,32 @@ class TraceName(msgspec.Struct, frozen=True):
     last_at: Timestamp
 
 
+class StreamQuery(msgspec.Struct, frozen=True):
+    """A streaming query."""
+
+    name: str
+    source_queue: str
+    sink_queue: str
+
+
+class StateValue(msgspec.Struct, frozen=True):
+    """A value that a streaming query remembers."""
+
+    key: str
+    value: msgspec.Raw
+    updated_at: Timestamp
+
+
+class StateQuestion(msgspec.Struct, frozen=True):
+    """Which values: those of these keys, or of all that begin so; and only windows that ended by a time (ms)."""
+
+    query_id: int
+    partition_id: PartitionId
+    keys: Sequence[str] = ()
+    prefix: str = ""
+    ended_by: int | None = None
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A record that failed for good, with the reason."""
 
@@ -331,6 +357,14 @@ class Store(Protocol):
 
     async def traces_named(self, database: str, name: str, limit: int, skip: int = 0) -> list[TraceEvent]:
         """The events noted under a name, newest first."""
+        ...
+
+    async def stream(self, database: str, query_id: int) -> StreamQuery | None:
+        """A streaming query of a database."""
+        ...
+
+    async def stream_state(self, question: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
         ...
 
     async def switches(self) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ class Edge:
     """
 
     def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
-        self._handler = handler
+        self.handler = handler
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
@@ -70,13 +70,10 @@ class Edge:
         if not self._connections:
             self._empty.set()
 
-    async def respond(self, request: Request) -> Response:
-        """The handler's answer. What it raises is told here and nowhere else: a client gets a number to ask about."""
-        try:
-            return await self._handler(request)
-        except Exception:
-            log.exception("request %s failed: %s %s", request.id, request.method, request.path)
-            return problem_response(500, "internal", "this server failed to answer", request_id=request.id)
+    def failed(self, request: Request) -> Response:
+        """What the handler raises is told here and nowhere else: a client gets a number to ask about."""
+        log.exception("request %s failed: %s %s", request.id, request.method, request.path)
+        return problem_response(500, "internal", "this server failed to answer", request_id=request.id)
 
 
 def _listen(host: str, port: int) -> socket.socket:

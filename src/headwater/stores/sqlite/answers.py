@@ -28,6 +28,9 @@ from headwater.stores.contract import (
     PartitionStatus,
     QueueStatus,
     Segment,
+    StateQuestion,
+    StateValue,
+    StreamQuery,
     TraceEvent,
     TraceName,
 )
@@ -201,6 +204,23 @@ class Answers:
         """The events noted under a name."""
         rows = self._connection.execute(sql.traces_named, (database, name, limit, skip)).fetchall()
         return [TraceEvent(*row[:6], msgspec.Raw(row[6].encode())) for row in rows]  # type: ignore[call-arg]
+
+    def stream(self, database: str, query_id: int) -> StreamQuery | None:
+        """A streaming query."""
+        row = self._connection.execute(sql.find_stream_by_id, (query_id, database)).fetchone()
+        return None if row is None else StreamQuery(*row)
+
+    def stream_state(self, question: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
+        place = (question.query_id, question.partition_id)
+        rows: list[tuple[str, str, int]] = []
+        if question.keys:
+            for key in dict.fromkeys(question.keys):
+                rows += self._connection.execute(sql.get_stream_value, (*place, key)).fetchall()
+        else:
+            about = (*place, question.prefix, question.ended_by)
+            rows = self._connection.execute(sql.stream_values, about).fetchall()
+        return [StateValue(key, msgspec.Raw(value.encode()), Timestamp(at)) for key, value, at in rows]
 
     def switches(self) -> list[tuple[str, str]]:
         """What is turned on."""

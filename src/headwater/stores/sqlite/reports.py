@@ -4,7 +4,7 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
-from headwater.log.operations import Ack, Acked, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
+from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -46,6 +46,24 @@ class Reports:
         after = self._cursors.caught_up(settled.cursor, partition.id) if settled.released else settled.cursor
         self._cursors.write(group, partition.id, after)
         return Acked(settled.released, settled.buried, settled.released and after.ready_at is not None)
+
+    def advance(self, operation: Advance, now: Timestamp) -> Acked:
+        """Settle a live lease up to one record."""
+        partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
+        rules.check_lease(cursor, operation.token, now)
+        through = self._place(operation.through, partition, cursor)
+        settled = rules.advance(cursor, through, release=operation.release, now=now)
+        after = self._cursors.caught_up(settled.cursor, partition.id)
+        self._cursors.write(group, partition.id, after)
+        return Acked(True, (), after.ready_at is not None)
+
+    def _place(self, name: int | str, partition: Partition, cursor: Cursor) -> int:
+        if isinstance(name, int):
+            return name
+        for offset, record, _ in self._cursors.records_between(partition.id, cursor.position, cursor.leased_to):
+            if record.transaction_id == name:
+                return offset
+        raise UnknownRecord(f"no record with transaction id {name!r} is in this lease")
 
     def extend(self, operation: Extend, now: Timestamp) -> Extended:
         """Keep a live lease for longer."""

@@ -39,6 +39,9 @@ from headwater.stores.contract import (
     QueueStatus,
     ScheduleStatus,
     Segment,
+    StateQuestion,
+    StateValue,
+    StreamQuery,
     TraceEvent,
     TraceName,
     Traits,
@@ -334,6 +337,14 @@ class SqliteStore:
     async def traces_named(self, database: str, name: str, limit: int, skip: int = 0) -> list[TraceEvent]:
         """The events noted under a name, newest first."""
         return await self._answers.ask(self._answers.traces_named, database, name, limit, skip)
+
+    async def stream(self, database: str, query_id: int) -> StreamQuery | None:
+        """A streaming query of a database."""
+        return await self._answers.ask(self._answers.stream, database, query_id)
+
+    async def stream_state(self, question: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
+        return await self._answers.ask(self._answers.stream_state, question)
 
     async def switches(self) -> list[tuple[str, str]]:
         """What is turned on, as (database, name)."""

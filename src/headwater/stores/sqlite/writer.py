@@ -22,6 +22,8 @@ from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
     AddAccessToken,
+    Advance,
+    ChangeState,
     Clear,
     Commit,
     Configure,
@@ -38,6 +40,7 @@ from headwater.log.operations import (
     Reach,
     Reached,
     Reap,
+    RegisterStream,
     Requeue,
     Retain,
     RevokeAccessToken,
@@ -63,6 +66,7 @@ from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
 from headwater.stores.sqlite.segments import SegmentRow, Segments
+from headwater.stores.sqlite.streams import Streams
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -72,6 +76,7 @@ KIND_LENGTH_MAX = 200
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
     Ack: _REPORTS,
+    Advance: _REPORTS,
     Extend: _REPORTS,
     Push: _PUSHES,
     Transaction: _TRANSACTIONS,
@@ -99,6 +104,7 @@ class Writer:
         retention = Retention(connection, self.catalog, self.segments)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
+        streams = Streams(connection)
         self._check_lease = reports.check_lease
         self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
@@ -109,6 +115,9 @@ class Writer:
             Clear: reports.clear,
             PassOver: reports.pass_over,
             Ack: reports.ack,
+            Advance: reports.advance,
+            RegisterStream: streams.register,
+            ChangeState: streams.change_state,
             Extend: reports.extend,
             Push: lambda operation, now: self._push([operation], now)[0],
             Pop: pops.pop,
