@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import headwater.sync
 from headwater.pipeline import start_session
+from tests.pipeline.store import Store
 
 FOLDER = Path(__file__).parent
 
@@ -25,3 +27,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("local[2]", log=tmp_path_factory.mktemp("spark") / "spark.log")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store, open for pushes."""
+    with headwater.sync.open(str(tmp_path / "log.db"), housekeeping=False) as opened:
+        yield Store(opened, str(tmp_path / "log.db"))

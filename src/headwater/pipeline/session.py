@@ -26,6 +26,8 @@ try:
 except ImportError as error:
     raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
 
+from headwater.pipeline.source import register
+
 JAVA_VERSION_MIN = 17
 LOG_LINES_SHOWN = 3
 
@@ -39,7 +41,7 @@ def start_session(
     log: str | os.PathLike[str] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session on `master`; one that runs already is returned as it is.
+    """A session on `master` that knows the format `headwater`; one that runs already is used again.
 
     Spark's own log goes to the file `log` (a file in the temporary folder when none is named; `session_log` tells).
     `settings` are Spark's own and win over ours.
@@ -47,9 +49,10 @@ def start_session(
     >>> spark = start_session()
     """
     running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
-    return _launch(master, name, Path(log) if log is not None else session_log(), settings or {})
+    if running is None:
+        running = _launch(master, name, Path(log) if log is not None else session_log(), settings or {})
+    register(running)
+    return running
 
 
 def session_log() -> Path:

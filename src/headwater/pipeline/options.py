@@ -1,0 +1,204 @@
+"""What people write in `.option(…)`, checked at once and passed on as values.
+
+Names are those of Spark's Kafka source where it has them. Spark hands all options over in lower case, so an error
+names them as they are documented.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidOption, QueueMissing
+from headwater.model.names import DATABASE_DEFAULT, PARTITION_DEFAULT, Lsn, check_name
+
+QUEUES_NAMED_MAX = 20
+
+# What Spark itself puts among the options of a sink.
+_OF_SPARK = {"checkpointlocation"}
+
+PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place in the log as a user names it: an end of what is kept, an LSN, or a time."""
+
+    name: str = ""
+    lsn: Lsn | None = None
+    time: Timestamp | None = None
+
+
+EARLIEST, LATEST = Place("earliest"), Place("latest")
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to read, from where to where, in which shape."""
+
+    store: str
+    database: str = DATABASE_DEFAULT
+    queues: tuple[str, ...] = ()
+    pattern: str = ""
+    starting: Place = EARLIEST
+    ending: Place = LATEST
+    offsets_per_trigger_max: int | None = None
+    partitions_min: int = 1
+    fail_on_data_loss: bool = True
+    group: str = ""
+    schema: str = ""
+    mode: str = FAILFAST
+    value_type: str = "string"
+    shape: str = "records"
+
+    def choose(self, known: list[str]) -> tuple[str, ...]:
+        """The queues that are meant, among those that exist; one that is named must be there."""
+        if self.pattern:
+            return tuple(name for name in known if fnmatchcase(name, self.pattern))
+        for name in self.queues:
+            if name not in known:
+                raise QueueMissing(f"there is no queue {name!r} in {self.store}; there are {_listed(known)}")
+        return self.queues
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to push."""
+
+    store: str
+    database: str = DATABASE_DEFAULT
+    queue: str = ""
+    partition: str = PARTITION_DEFAULT
+    idempotency_key: str = ""
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """The options of a read, or an error that names what there is."""
+    options = ReadOptions(**_parse(given, _READ))
+    if bool(options.queues) == bool(options.pattern):
+        raise InvalidOption("a read names its queues by one of the options queue, queues or pattern")
+    if options.schema and options.value_type != "string":
+        raise InvalidOption("schema gives value its type; leave valueType out")
+    return options
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a write, or an error that names what there is."""
+    return WriteOptions(**_parse(given, _WRITE))
+
+
+def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, Any]:
+    by_lower_case = {name.lower(): name for name in known}
+    unknown = sorted(name for name in given if name not in by_lower_case and name not in _OF_SPARK)
+    if unknown:
+        raise InvalidOption(f"no such option: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    parsed: dict[str, Any] = {}
+    for lower, text in given.items():
+        if lower in by_lower_case:
+            option = known[by_lower_case[lower]]
+            if option.field in parsed:
+                raise InvalidOption(f"option {by_lower_case[lower]} says again what another option said")
+            parsed[option.field] = option.parse(by_lower_case[lower], text)
+    if not parsed.get("store"):
+        raise InvalidOption("option store is missing: the path or URL of the store, as `headwater serve` takes it")
+    return parsed
+
+
+class _Option(msgspec.Struct, frozen=True):
+    """The field that an option fills, and how its text becomes a value."""
+
+    field: str
+    parse: Callable[[str, str], Any]
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+def _queue(name: str, text: str) -> tuple[str, ...]:
+    return (check_name("queue", text),)
+
+
+def _queues(name: str, text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(check_name("queue", part.strip()) for part in text.split(",")))
+
+
+def _one_name(name: str, text: str) -> str:
+    return check_name(name, text)
+
+
+def _count(name: str, text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,17}", text):
+        raise InvalidOption(f"option {name} must be a whole number from 1; got {text!r:.80}")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidOption(f"option {name} must be true or false; got {text!r:.80}")
+    return text.lower() == "true"
+
+
+def _one_of(*values: str) -> Callable[[str, str], str]:
+    def parse(name: str, text: str) -> str:
+        found = [value for value in values if value.lower() == text.lower()]
+        if not found:
+            raise InvalidOption(f"option {name} must be {' or '.join(values)}; got {text!r:.80}")
+        return found[0]
+
+    return parse
+
+
+def _place(name: str, text: str) -> Place:
+    if text.lower() in ("earliest", "latest"):
+        return Place(text.lower())
+    if re.fullmatch(r"\d{1,18}", text):
+        return Place("lsn", lsn=Lsn(int(text)))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise InvalidOption(
+            f"option {name} must be earliest, latest, an LSN, or a time with its zone such as 2026-11-15T08:00:00Z; "
+            f"got {text!r:.80}"
+        )
+    return Place("time", time=Timestamp(int(time.timestamp() * SECOND)))
+
+
+_READ = {
+    "store": _Option("store", _text),
+    "path": _Option("store", _text),
+    "database": _Option("database", _one_name),
+    "queue": _Option("queues", _queue),
+    "queues": _Option("queues", _queues),
+    "pattern": _Option("pattern", _text),
+    "startingOffsets": _Option("starting", _place),
+    "endingOffsets": _Option("ending", _place),
+    "maxOffsetsPerTrigger": _Option("offsets_per_trigger_max", _count),
+    "minPartitions": _Option("partitions_min", _count),
+    "failOnDataLoss": _Option("fail_on_data_loss", _flag),
+    "group": _Option("group", _one_name),
+    "schema": _Option("schema", _text),
+    "mode": _Option("mode", _one_of(PERMISSIVE, FAILFAST)),
+    "valueType": _Option("value_type", _one_of("string", "variant")),
+    "shape": _Option("shape", _one_of("records", "segments")),
+}
+
+_WRITE = {
+    "store": _Option("store", _text),
+    "path": _Option("store", _text),
+    "database": _Option("database", _one_name),
+    "queue": _Option("queue", _one_name),
+    "partition": _Option("partition", _one_name),
+    "idempotencyKey": _Option("idempotency_key", _text),
+}
+
+READ_OPTION_NAMES = tuple(_READ)
+WRITE_OPTION_NAMES = tuple(_WRITE)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:QUEUES_NAMED_MAX]) or "none"
+    return shown if len(names) <= QUEUES_NAMED_MAX else f"{shown} and {len(names) - QUEUES_NAMED_MAX} more"

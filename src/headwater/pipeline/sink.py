@@ -1,0 +1,229 @@
+"""Rows become records: encoded on the executors, pushed by the driver in one transaction.
+
+    executors   Arrow batches → records by queue and partition, checked and encoded
+    driver      Reach(query, batch) + one Push a partition, together
+
+The step `Reach` makes it exactly once: Spark gives a micro-batch the same number however often it runs it, and a number
+that was reached is refused. So a driver that dies between this commit and Spark's own pushes nothing twice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StringType, StructType, VariantType, VariantVal
+
+from headwater.config import load_config
+from headwater.errors import AlreadyReached, InvalidInput, InvalidOption, PipelineError
+from headwater.log.operations import Operation, Push, Reach, Transaction
+from headwater.model.names import SYSTEM_PREFIX, check_name
+from headwater.model.record import Record, encode_payload, encode_records, split_records
+from headwater.pipeline.options import WriteOptions
+from headwater.pipeline.writing import run_once
+from headwater.services.checks import check_headers, check_text, check_timestamp
+
+SINK_COLUMNS = {
+    "value": "string",
+    "queue": "string",
+    "partition": "string",
+    "transaction_id": "string",
+    "trace_id": "string",
+    "type": "string",
+    "timestamp": "timestamp",
+    "headers": "map<string,string>",
+}
+# A row that was read may be written as it is: where it was before says nothing about where it goes.
+IGNORED_COLUMNS = ("offset", "lsn")
+CHUNK_RECORDS = 5_000
+
+QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Records of one partition, encoded."""
+
+    queue: str
+    partition: str
+    records: bytes
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task made of its rows, and for which query."""
+
+    query: str
+    chunks: tuple[Chunk, ...]
+
+
+def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) -> None:
+    """Raises when these rows cannot become records."""
+    if overwrite:
+        raise InvalidOption("a log is appended to, never overwritten: use mode('append') or outputMode('append')")
+    known = {**SINK_COLUMNS, **dict.fromkeys(IGNORED_COLUMNS, "")}
+    unknown = [name for name in schema.fieldNames() if name not in known]
+    if unknown or "value" not in schema.fieldNames():
+        raise InvalidOption(
+            f"a write takes the columns {', '.join(SINK_COLUMNS)}, of which value must be there; "
+            f"got {', '.join(schema.fieldNames())}. A row as a JSON payload: "
+            "select(to_json(struct('*')).alias('value'))"
+        )
+    for field in schema.fields:
+        kind = "variant" if isinstance(field.dataType, VariantType) else field.dataType.simpleString()
+        fits = kind == known[field.name] or (field.name == "value" and isinstance(field.dataType, VariantType))
+        if field.name not in IGNORED_COLUMNS and not fits:
+            raise InvalidOption(f"column {field.name} must be {known[field.name]}; got {kind}")
+    if "queue" not in schema.fieldNames() and not options.queue:
+        raise InvalidOption("a write needs a queue: the option queue, or a column queue")
+
+
+class Encoder:
+    """Rows of one task as chunks of records, in their order."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = [name for name in schema.fieldNames() if name not in IGNORED_COLUMNS]
+        self._variant = not isinstance(schema["value"].dataType, StringType)
+        self._bytes_max = load_config().record_bytes_max
+        self._lanes: dict[tuple[str, str], list[Record]] = {}
+        self._chunks: list[Chunk] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of a batch."""
+        columns = {name: self._column(name, batch.column(name)) for name in self._names}
+        values = columns.pop("value")
+        if not columns:
+            self._extend(self._options.queue, self._options.partition, map(self._plain, values))
+            return
+        for index, value in enumerate(values):
+            self._add_row(value, {name: column[index] for name, column in columns.items()})
+
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Everything that was taken."""
+        for lane in list(self._lanes):
+            self._flush(lane)
+        return tuple(self._chunks)
+
+    def _column(self, name: str, column: pa.Array) -> list[Any]:
+        if name == "timestamp":
+            return list(column.cast(pa.int64()).to_pylist())
+        if name == "value" and not self._variant:
+            return list(column.cast(pa.binary()).to_pylist())
+        return list(column.to_pylist())
+
+    def _plain(self, value: bytes | dict[str, bytes] | None) -> Record:
+        return Record(self._payload(value))
+
+    def _payload(self, value: Any) -> msgspec.Raw:
+        if value is None:
+            return msgspec.Raw(b"null")
+        if self._variant:
+            value = VariantVal(value["value"], value["metadata"]).toJson().encode()
+        return encode_payload(msgspec.Raw(value), self._bytes_max)
+
+    def _add_row(self, value: Any, row: dict[str, Any]) -> None:
+        headers = row.get("headers")
+        record = Record(
+            data=self._payload(value),
+            transaction_id=check_text("transaction_id", row.get("transaction_id") or ""),
+            trace_id=check_text("trace_id", row.get("trace_id") or ""),
+            type=check_text("type", row.get("type") or ""),
+            headers=check_headers(dict(headers)) if headers else None,
+            timestamp=check_timestamp(row.get("timestamp") or 0),
+        )
+        self._extend(row.get("queue") or self._options.queue, row.get("partition") or self._options.partition, [record])
+
+    def _extend(self, queue: str, partition: str, records: Any) -> None:
+        lane = (queue, partition)
+        if lane not in self._lanes:
+            check_name("queue", queue)
+            check_name("partition", partition)
+            if queue.startswith(SYSTEM_PREFIX):
+                raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+            self._lanes[lane] = []
+        waiting = self._lanes[lane]
+        waiting.extend(records)
+        if len(waiting) >= CHUNK_RECORDS:
+            self._flush(lane)
+
+    def _flush(self, lane: tuple[str, str]) -> None:
+        records = self._lanes[lane]
+        if records:
+            self._chunks.append(Chunk(*lane, encode_records(records)))
+            records.clear()
+
+
+def pushes(database: str, messages: "list[Written | None]") -> list[Operation]:
+    """One push for each partition, with the records of all tasks in the tasks' order."""
+    lanes: dict[tuple[str, str], list[Record]] = {}
+    for message in messages:
+        for chunk in message.chunks if message else ():
+            lanes.setdefault((chunk.queue, chunk.partition), []).extend(split_records(chunk.records))
+    return [
+        Push(database=database, queue=queue, partition=partition, records=records)
+        for (queue, partition), records in lanes.items()
+    ]
+
+
+def encode_task(options: WriteOptions, schema: StructType, batches: Iterator[pa.RecordBatch]) -> Written:
+    """What one task made of its rows; Spark tells a task for which query it runs."""
+    encoder = Encoder(options, schema)
+    for batch in batches:
+        encoder.add(batch)
+    context = TaskContext.get()
+    query = context.getLocalProperty(QUERY_ID) if context is not None else None
+    return Written(query or "", encoder.chunks())
+
+
+class BatchSink(DataSourceArrowWriter):
+    """The rows of one query, pushed together or not at all."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        check_columns(schema, options, overwrite)
+        self._options = options
+        self._schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """On an executor: rows as records."""
+        return encode_task(self._options, self._schema, iterator)
+
+    def commit(self, messages: "list[Any]") -> None:
+        """On the driver, when all tasks are done."""
+        operations = pushes(self._options.database, messages)
+        if operations:
+            key = self._options.idempotency_key
+            run_once(self._options.store, Transaction(database=self._options.database, key=key, operations=operations))
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """The rows of every micro-batch, pushed once."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        check_columns(schema, options, overwrite)
+        if options.idempotency_key:
+            raise InvalidOption("option idempotencyKey is for tables: a stream pushes each micro-batch once by itself")
+        self._options = options
+        self._schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """On an executor: rows as records."""
+        return encode_task(self._options, self._schema, iterator)
+
+    def commit(self, messages: "list[Any]", batchId: int) -> None:
+        """On the driver, when all tasks are done."""
+        operations = pushes(self._options.database, messages)
+        if not operations:
+            return
+        queries = {message.query for message in messages if message}
+        if len(queries) != 1 or not all(queries):
+            raise PipelineError(f"Spark did not say for which query batch {batchId} is; it was not pushed")
+        step = Reach(database=self._options.database, name=f"spark/{queries.pop()}", number=batchId)
+        try:
+            run_once(self._options.store, Transaction(database=self._options.database, operations=[step, *operations]))
+        except AlreadyReached:
+            # Spark died after our commit and before its own: this batch is there.
+            return

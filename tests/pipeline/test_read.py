@@ -1,0 +1,251 @@
+"""The log as a table: every record once, in the columns that the documents name."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.pipeline import HeadwaterDataSource, read, register
+from headwater.pipeline.source import PUSHDOWN
+from tests.pipeline.store import QUERY_ERRORS, Store, collect
+
+SCHEMA = "id BIGINT, name STRING, price DOUBLE, at TIMESTAMP, day DATE, tags ARRAY<STRING>, place STRUCT<city: STRING>"
+PAYLOADS = [
+    {"id": 1, "name": "a", "price": 1.5, "at": "2026-11-15T08:00:00Z", "day": "2026-11-15", "tags": ["x", "y"]},
+    {"id": 2, "name": None, "place": {"city": "Graz", "unknown": 1}, "more": [1, {"deep": True}]},
+    {"id": 3, "price": 2, "tags": [], "at": "2026-11-15T08:00:00.25+01:00"},
+    {},
+    None,
+]
+
+
+def test_every_record_is_a_row_with_all_its_columns(spark: SparkSession, store: Store) -> None:
+    store.push({"id": 1}, partition="eu", transaction_id="t-1", type="order", headers={"a": "b"}, timestamp=1_000_000)
+    store.push("text", 7, None, [1, 2])
+    first, *others = store.table(spark).orderBy("lsn", "offset").collect()
+    assert first.asDict() == {
+        "queue": "orders",
+        "partition": "eu",
+        "offset": 0,
+        "lsn": 1,
+        "transaction_id": "t-1",
+        "type": "order",
+        "timestamp": datetime(1970, 1, 1, 0, 0, 1),
+        "headers": {"a": "b"},
+        "value": '{"id":1}',
+    }
+    assert [(row.partition, row.offset, row.lsn, row.value) for row in others] == [
+        ("Default", 0, 2, '"text"'),
+        ("Default", 1, 2, "7"),
+        ("Default", 2, 2, "null"),
+        ("Default", 3, 2, "[1,2]"),
+    ]
+    assert {(row.transaction_id, row.type, row.headers) for row in others} == {(None, None, None)}
+
+
+def test_several_queues_are_read_by_name_or_pattern(spark: SparkSession, store: Store) -> None:
+    for number, queue in enumerate(["orders/eu", "orders/us", "bills"]):
+        store.push(number, queue=queue)
+    assert collect(store.table(spark, "", queues="orders/eu, bills"), "value") == [("0",), ("2",)]
+    assert collect(store.table(spark, "", pattern="orders/*"), "queue") == [("orders/eu",), ("orders/us",)]
+
+
+def test_a_stretch_is_read_by_lsn_or_time(spark: SparkSession, store: Store) -> None:
+    for number in range(5):
+        store.push(number)
+    store.push("other", queue="other")
+    assert collect(store.table(spark, startingOffsets="2", endingOffsets="4"), "value") == [("1",), ("2",)]
+    assert collect(store.table(spark, startingOffsets="latest"), "value") == []
+    assert collect(store.table(spark, endingOffsets="99"), "value") == [(str(number),) for number in range(5)]
+    past, future = "2020-01-01T00:00:00Z", "2040-01-01T00:00:00+00:00"
+    assert store.table(spark, startingOffsets=past, endingOffsets=future).count() == 5
+    assert store.table(spark, startingOffsets=future).count() == 0
+    assert store.table(spark, endingOffsets=past).count() == 0
+
+
+def test_many_segments_are_read_by_many_tasks_each_record_once(spark: SparkSession, store: Store) -> None:
+    for number in range(40):
+        store.push(*range(number * 5, number * 5 + 5), partition=f"p{number % 3}")
+    table = store.table(spark, minPartitions=7)
+    assert table.select(F.spark_partition_id()).distinct().count() == 7
+    assert collect(table, "queue", "partition", "offset", "value") == sorted(
+        (queue, partition, offset, str(payload)) for queue, partition, offset, payload in store.pushed
+    )
+
+
+def test_compressed_and_encrypted_queues_are_read(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.opened.queue("orders").configure(compress_bytes_min=1)
+    store.push({"text": "long " * 100}, {"text": "more"})
+    assert [row.text for row in read(spark, store=store.address, queue="orders", schema="text STRING")
+            .select("value.text").collect()] == ["long " * 100, "more"]  # fmt: skip
+    assert store.table(spark).count() == 2
+
+
+@pytest.mark.parametrize("way", ["format", "helper"])
+def test_a_schema_types_the_payload(spark: SparkSession, store: Store, way: str) -> None:
+    store.push(*PAYLOADS)
+    rows = typed(spark, store, way, SCHEMA).orderBy("offset").collect()
+    assert [None if row.value is None else row.value.asDict(recursive=True) for row in rows] == [
+        {
+            "id": 1,
+            "name": "a",
+            "price": 1.5,
+            "at": datetime(2026, 11, 15, 8),
+            "day": datetime(2026, 11, 15).date(),
+            "tags": ["x", "y"],
+            "place": None,
+        },
+        {"id": 2, "name": None, "price": None, "at": None, "day": None, "tags": None, "place": {"city": "Graz"}},
+        {
+            "id": 3,
+            "name": None,
+            "price": 2.0,
+            "at": datetime(2026, 11, 15, 7, 0, 0, 250_000),
+            "day": None,
+            "tags": [],
+            "place": None,
+        },
+        {"id": None, "name": None, "price": None, "at": None, "day": None, "tags": None, "place": None},
+        None,
+    ]
+
+
+def typed(spark: SparkSession, store: Store, way: str, schema: str, **options: str) -> DataFrame:
+    if way == "helper":
+        return read(spark, store=store.address, queue="orders", schema=schema, **options)
+    return store.table(spark, schema=schema, **options)
+
+
+@pytest.mark.parametrize("way", ["format", "helper"])
+def test_the_other_columns_are_the_same_with_a_schema(spark: SparkSession, store: Store, way: str) -> None:
+    store.push({"id": 1}, transaction_id="t", type="a", headers={"h": "1"}, timestamp=5_000_000)
+    store.push({"id": 2}, {"id": 3}, partition="p")
+    log = ("queue", "partition", "offset", "lsn", "transaction_id", "type", "timestamp")
+    assert typed(spark, store, way, "id BIGINT").columns == store.table(spark).columns
+    assert (
+        typed(spark, store, way, "id BIGINT").orderBy("lsn", "offset").select(*log, "headers").collect()
+        == store.table(spark).orderBy("lsn", "offset").select(*log, "headers").collect()
+    )
+
+
+@pytest.mark.parametrize("way", ["format", "helper"])
+def test_a_payload_that_does_not_fit_stops_the_query_unless_it_may_be_null(
+    spark: SparkSession, store: Store, way: str
+) -> None:
+    for poison in ("text", 7, [1], {"id": "abc"}):
+        store.push({"id": 1}, poison, {"id": 3})
+    for lsn in range(1, 5):
+        one = {"startingOffsets": str(lsn), "endingOffsets": str(lsn + 1)}
+        with pytest.raises(QUERY_ERRORS, match=r"does not fit the schema|MALFORMED_RECORD_IN_PARSING"):
+            typed(spark, store, way, "id BIGINT", **one).collect()
+    rows = typed(spark, store, way, "id BIGINT", mode="PERMISSIVE").orderBy("offset").select("offset", "value.id")
+    assert [tuple(row) for row in rows.collect()] == list(enumerate([1, None, 3] * 4))
+
+
+@pytest.mark.parametrize("way", ["format", "helper"])
+def test_a_value_may_be_a_variant(spark: SparkSession, store: Store, way: str) -> None:
+    store.push({"id": 1, "deep": {"list": [1, 2.5, "x", None]}}, "text", None)
+    options = {"store": store.address, "queue": "orders", "valueType": "variant"}
+    table = read(spark, **options) if way == "helper" else spark.read.format("headwater").options(**options).load()
+    values = [json.loads(row.value.toJson()) for row in table.orderBy("offset").collect()]
+    assert values == [{"id": 1, "deep": {"list": [1, 2.5, "x", None]}}, "text", None]
+    assert table.selectExpr("variant_get(value, '$.id', 'int') AS id").where("id IS NOT NULL").first() == (1,)
+
+
+CONDITIONS = {
+    "queue = 'orders'": 12,
+    "queue = 'none'": 0,
+    "partition = 'p1'": 4,
+    "partition IN ('p1', 'p2') AND partition <> 'p2'": 4,
+    "offset >= 1 AND offset < 3": 6,
+    "offset = 3": 3,
+    "offset > 100": 0,
+    "lsn <= 4 AND partition = 'p0'": 4,
+    "lsn BETWEEN 3 AND 4": 4,
+    "timestamp < '1970-01-01 00:01:00'": 6,
+    "timestamp >= '2000-01-01' AND offset = 0": 0,
+    "timestamp >= '2000-01-01' AND offset = 2": 3,
+    "type = 'late'": 6,
+    "offset = 0 OR lsn = 6": 5,
+}
+
+
+def test_filters_are_handed_down_and_change_nothing_else(spark: SparkSession, store: Store) -> None:
+    for number in range(3):
+        store.push(1, 2, partition=f"p{number}", timestamp=number + 1)
+    for number in range(3):
+        store.push(3, 4, partition=f"p{number}", type="late")
+    everything = store.table(spark).localCheckpoint()
+    for condition, expected in CONDITIONS.items():
+        filtered = collect(store.table(spark).where(condition), "partition", "offset", "value")
+        assert filtered == collect(everything.where(condition), "partition", "offset", "value"), condition
+        assert len(filtered) == expected, condition
+
+
+def test_a_filter_that_is_handed_down_is_not_done_again_by_spark(spark: SparkSession, store: Store) -> None:
+    store.push(1)
+    plan = store.table(spark).where("partition = 'p' AND offset > 3")._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" not in plan
+    plan = store.table(spark).where("type = 'a'")._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" in plan
+
+
+def test_the_plain_format_works_in_any_session(spark: SparkSession, store: Store) -> None:
+    store.push(1, 2)
+    spark.conf.set(PUSHDOWN, "false")
+    spark.dataSource.register(HeadwaterDataSource)
+    try:
+        assert collect(store.table(spark).where("offset = 1"), "value") == [("2",)]
+    finally:
+        register(spark)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"qeue": "orders"}, "no such option: qeue; there are .*queue, queues"),
+        ({}, "one of the options queue, queues or pattern"),
+        ({"queue": "orders", "pattern": "o*"}, "one of the options queue, queues or pattern"),
+        ({"queue": "oders"}, r"there is no queue 'oders' in .*; there are bills, orders"),
+        ({"queue": "a b"}, "queue name must be"),
+        ({"queue": "orders", "startingOffsets": "yesterday"}, "startingOffsets must be earliest, latest, an LSN"),
+        ({"queue": "orders", "startingOffsets": "2026-11-15T08:00:00"}, "a time with its zone"),
+        ({"queue": "orders", "endingOffsets": "earliest"}, "nothing ends at earliest"),
+        ({"queue": "orders", "minPartitions": "0"}, "minPartitions must be a whole number from 1"),
+        ({"queue": "orders", "failOnDataLoss": "no"}, "failOnDataLoss must be true or false"),
+        ({"queue": "orders", "mode": "DROPMALFORMED"}, "mode must be PERMISSIVE or FAILFAST"),
+        ({"queue": "orders", "group": "g"}, "group is for streams"),
+        ({"queue": "orders", "schema": "a INT", "valueType": "variant"}, "leave valueType out"),
+        ({"queue": "orders", "schema": "a MAP<STRING, INT>"}, r"headwater.pipeline.read\(spark"),
+    ],
+)
+def test_a_wrong_option_is_told_with_what_there_is(
+    spark: SparkSession, store: Store, options: dict[str, str], told: str
+) -> None:
+    store.push({"a": {"k": 1}})
+    store.push(1, queue="bills")
+    with pytest.raises(QUERY_ERRORS, match=told):
+        spark.read.format("headwater").options(store=store.address, **options).load().collect()
+
+
+def test_a_missing_store_is_told_and_not_made(spark: SparkSession, store: Store) -> None:
+    missing = store.address + ".missing"
+    with pytest.raises(QUERY_ERRORS, match="there is no store at"):
+        spark.read.format("headwater").options(store=missing, queue="orders").load().collect()
+    with pytest.raises(QUERY_ERRORS, match="option store is missing"):
+        spark.read.format("headwater").options(queue="orders").load()
+    with pytest.raises(QUERY_ERRORS, match=r"use .option\('schema'"):
+        spark.read.format("headwater").schema("id INT").options(store=store.address, queue="orders").load().collect()
+
+
+def test_a_time_of_its_own_wins_over_the_time_of_the_push(spark: SparkSession, store: Store) -> None:
+    before = datetime.now(UTC).replace(tzinfo=None)
+    store.push({"id": 1}, timestamp=1_000_000)
+    store.push({"id": 2})
+    first, second = store.table(spark).orderBy("lsn").select("timestamp").collect()
+    assert first.timestamp == datetime(1970, 1, 1, 0, 0, 1)
+    assert second.timestamp >= before

@@ -1,0 +1,132 @@
+"""The log as a sink: rows become records, a table all or none, a micro-batch once."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from headwater.pipeline import payload
+from tests.pipeline.store import QUERY_ERRORS, Store
+
+
+def test_a_table_is_pushed_with_all_that_its_columns_say(spark: SparkSession, store: Store) -> None:
+    rows = spark.createDataFrame(
+        [
+            ("a", "eu", "t-1", "order", datetime(2026, 11, 15, 8), {"k": "v"}, '{"id": 1}'),
+            ("b", None, None, None, None, None, "[1, 2]"),
+        ],
+        "queue STRING, partition STRING, transaction_id STRING, type STRING, timestamp TIMESTAMP, "
+        "headers MAP<STRING, STRING>, value STRING",
+    )
+    rows.write.format("headwater").mode("append").options(store=store.address, partition="rest").save()
+    (first,) = store.opened.queue("a").pop()
+    assert (first.partition, first.transaction_id, first.type, first.headers) == ("eu", "t-1", "order", {"k": "v"})
+    assert first.created_at.isoformat() == "2026-11-15T08:00:00+00:00"
+    assert first.payload == {"id": 1}
+    assert store.records("b") == [("rest", 0, [1, 2])]
+
+
+def test_rows_become_payloads_in_spark(spark: SparkSession, store: Store) -> None:
+    rows = spark.range(5).select(F.col("id"), (F.col("id") * 2).alias("double"))
+    writer = rows.select(payload()).write.format("headwater").mode("append")
+    writer.options(store=store.address, queue="numbers").save()
+    assert sorted(number["double"] for _, _, number in store.records("numbers")) == [0, 2, 4, 6, 8]
+
+
+def test_what_was_read_can_be_written_as_it_is(spark: SparkSession, store: Store) -> None:
+    store.push({"id": 1}, "text", partition="p", type="t")
+    table = store.table(spark).drop("queue")
+    table.write.format("headwater").mode("append").options(store=store.address, queue="copy").save()
+    variants = store.table(spark, valueType="variant").select("value")
+    variants.write.format("headwater").mode("append").options(store=store.address, queue="variants").save()
+    assert store.records("copy") == store.records("orders")
+    assert [value for _, _, value in store.records("variants")] == [{"id": 1}, "text"]
+
+
+def test_the_order_within_a_partition_is_the_order_of_the_rows(spark: SparkSession, store: Store) -> None:
+    rows = spark.range(0, 12_000, numPartitions=3).select(F.col("id").cast("string").alias("value"))
+    rows.write.format("headwater").mode("append").options(store=store.address, queue="numbers").save()
+    assert [value for _, _, value in store.records("numbers")] == list(range(12_000))
+
+
+def test_a_table_with_an_idempotency_key_is_pushed_once(spark: SparkSession, store: Store) -> None:
+    for _ in range(2):
+        writer = spark.range(3).selectExpr("string(id) AS value").coalesce(1).write.format("headwater").mode("append")
+        writer.options(store=store.address, queue="once", idempotencyKey="load-7").save()
+    assert [value for _, _, value in store.records("once")] == [0, 1, 2]
+
+
+def test_a_table_that_fails_pushes_nothing(spark: SparkSession, store: Store) -> None:
+    rows = spark.range(0, 100, numPartitions=4).selectExpr("if(id = 99, 'no json', string(id)) AS value")
+    with pytest.raises(QUERY_ERRORS, match="a payload must be a JSON value"):
+        rows.write.format("headwater").mode("append").options(store=store.address, queue="numbers").save()
+    assert store.opened.queues() == []
+
+
+def test_a_stream_is_pushed_micro_batch_by_micro_batch(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    for number in range(6):
+        store.push({"id": number})
+    doubled = store.stream(spark, maxOffsetsPerTrigger=2).selectExpr("value")
+    store.sink(doubled, tmp_path / "checkpoint")
+    store.push({"id": 6})
+    query = store.sink(doubled, tmp_path / "checkpoint")
+    assert [value["id"] for _, _, value in store.records("copies")] == list(range(7))
+    assert [json.loads(str(progress.json))["numInputRows"] for progress in query.recentProgress] == [1]
+
+
+def test_a_micro_batch_that_spark_forgot_to_note_is_not_pushed_again(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    store.push({"id": 1}, {"id": 2})
+    store.sink(store.stream(spark).select("value"), checkpoint)
+    # As if the driver had died between the sink's commit and its own.
+    for file in (checkpoint / "commits").iterdir():
+        file.unlink()
+    store.push({"id": 3})
+    store.sink(store.stream(spark).select("value"), checkpoint)
+    assert [value["id"] for _, _, value in store.records("copies")] == [1, 2, 3]
+
+
+def test_the_same_batch_of_another_query_is_another_one(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    store.push({"id": 1})
+    for name in ("one", "two"):
+        store.sink(store.stream(spark).select("value"), tmp_path / name)
+    assert [value["id"] for _, _, value in store.records("copies")] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "told"),
+    [
+        ("string(id) AS value", {}, "a write needs a queue"),
+        ("id AS number", {"queue": "q"}, "a write takes the columns value, .*to_json"),
+        ("id AS value", {"queue": "q"}, "column value must be string; got bigint"),
+        ("string(id) AS value, id AS type", {"queue": "q"}, "column type must be string"),
+        ("string(id) AS value", {"queue": "q", "qeue": "x"}, "no such option: qeue; there are"),
+        ("string(id) AS value", {"queue": "headwater/own"}, "are Headwater's own"),
+        ("string(id) AS value, 'a b' AS partition", {"queue": "q"}, "partition name must be"),
+        ("to_json(struct(repeat('x', 300000))) AS value", {"queue": "q"}, "a payload may have 262,144 bytes"),
+    ],
+)
+def test_rows_that_cannot_be_records_are_told(
+    spark: SparkSession, store: Store, rows: str, options: dict[str, str], told: str
+) -> None:
+    writer = spark.range(1).selectExpr(*split_columns(rows)).write.format("headwater").mode("append")
+    with pytest.raises(QUERY_ERRORS, match=told):
+        writer.options(store=store.address, **options).save()
+    assert store.opened.queues() == []
+
+
+def split_columns(rows: str) -> list[str]:
+    return rows.split(", ") if rows.count(" AS ") > 1 else [rows]
+
+
+def test_a_log_is_never_overwritten_and_a_missing_one_never_made(spark: SparkSession, store: Store) -> None:
+    rows = spark.range(1).selectExpr("string(id) AS value")
+    with pytest.raises(QUERY_ERRORS, match="never overwritten"):
+        rows.write.format("headwater").mode("overwrite").options(store=store.address, queue="q").save()
+    with pytest.raises(QUERY_ERRORS, match="there is no store at"):
+        rows.write.format("headwater").mode("append").options(store=store.address + ".none", queue="q").save()
