@@ -18,7 +18,9 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
 
     rate: float | None = None  # messages a second
     p50_ms: float | None = None
+    p95_ms: float | None = None
     p99_ms: float | None = None
+    cpu_us: float | None = None  # CPU of the server for a request
     memory_mb: float | None = None
     note: str = ""
     error: str = ""

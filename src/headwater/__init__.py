@@ -7,7 +7,7 @@
 
 from msgspec import Raw
 
-from headwater.app import Headwater
+from headwater.app import Headwater, asgi
 from headwater.app import open_headwater as open
 from headwater.config import Config, Durability
 from headwater.errors import HeadwaterError, LeaseLost, QueueFull, ResyncRequired, StoreError
@@ -39,5 +39,6 @@ __all__ = [
     "StoreError",
     "Together",
     "__version__",
+    "asgi",
     "open",
 ]

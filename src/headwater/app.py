@@ -1,8 +1,10 @@
 """Joins everything: settings, store, committer, tail, services and chores. The only file that sees them all."""
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headwater.clock import Clock, SystemClock
 from headwater.config import Config, load_config
@@ -10,6 +12,7 @@ from headwater.housekeeping.keeper import Keeper
 from headwater.log.committer import Committer
 from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
@@ -17,6 +20,10 @@ from headwater.stores.open import open_store
 from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
+
+if TYPE_CHECKING:
+    from headwater.doors.asgi import AsgiApp
+    from headwater.doors.wire import Handler
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +80,10 @@ class Headwater(Database):
         """The queues of another tenant in the same store."""
         return Database(self.queues_service, name)
 
+    def access_tokens(self, database: str = "") -> AccessTokens:
+        """The access tokens of a database, this one's unless another is named."""
+        return AccessTokens(self.store, self.committer, self.clock, database or self.name)
+
 
 def open_headwater(
     store: str = "headwater.db",
@@ -107,3 +118,30 @@ def make_wakeup(store: Store, config: Config) -> Wakeup:
         except OSError as error:
             log.warning("waking by asking instead: %s", error)
     return DataVersionWakeup()
+
+
+def asgi(store: "str | Headwater" = "headwater.db", **options: Any) -> "AsgiApp":
+    """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
+
+    `store` is a path or URL, opened with `options` as `headwater.open` takes them when the app starts up; or a
+    Headwater that is open already and stays its owner's to close.
+
+    >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db"))])
+    """
+    from headwater.doors.asgi import AsgiApp
+
+    return AsgiApp(lambda: open_door(store, **options))
+
+
+@asynccontextmanager
+async def open_door(store: "str | Headwater", **options: Any) -> "AsyncIterator[Handler]":
+    """Everything that can be asked of a store over HTTP, for as long as it is open."""
+    from headwater import __version__
+    from headwater.doors.house import make_door
+    from headwater.doors.site import Site
+
+    if isinstance(store, Headwater):
+        yield make_door(Site(store.queues_service, __version__))
+        return
+    async with open_headwater(store, **options) as hw:
+        yield make_door(Site(hw.queues_service, __version__))

@@ -26,6 +26,11 @@
     ├── PipelineError         Spark, or what it was asked for
     │   ├── PipelineUnavailable
     │   └── DataLost
+    ├── AccessError           who asks is not known, or may not do this
+    │   ├── Unauthenticated
+    │   ├── NotAllowed
+    │   ├── RateExceeded
+    │   └── AccessTokenMissing
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -196,6 +201,41 @@ class DataLost(PipelineError):
     """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
 
     code = "data_lost"
+
+
+class AccessError(HeadwaterError):
+    """Who asks is not known, or may not do what was asked."""
+
+    code = "access"
+
+
+class Unauthenticated(AccessError):
+    """No credential was given, or it is not valid (any more); get another one."""
+
+    code = "unauthenticated"
+
+
+class NotAllowed(AccessError):
+    """The credential is valid and does not allow this; the message names the scope that is missing."""
+
+    code = "not_allowed"
+
+
+class RateExceeded(AccessError):
+    """More requests, or more wrong credentials, than are allowed; come back after `retry_seconds`."""
+
+    code = "rate_exceeded"
+    retryable = True
+
+    def __init__(self, message: str, retry_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
+
+class AccessTokenMissing(AccessError):
+    """No such access token in this database."""
+
+    code = "not_found"
 
 
 class Overloaded(HeadwaterError):

@@ -14,7 +14,8 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from headwater.cli import bench, dead_letters, doctor, groups, messages, queues, serve, version
+from headwater.cli import bench, dead_letters, doctor, groups, messages, queues, serve, tokens, version
+from headwater.cli.access import ServeCommand
 from headwater.cli.exits import ExitCode, exit_code_of
 from headwater.cli.output import print_error
 from headwater.cli.settings import Choices, Command, Group
@@ -43,7 +44,8 @@ def build() -> typer.Typer:
     app.add_typer(_groups(), name="groups", rich_help_panel=UPKEEP)
     _add(app, "seek", groups.seek, UPKEEP)
     app.add_typer(_dead_letters(), name="dlq", rich_help_panel=UPKEEP)
-    _add(app, "serve", serve.serve, SERVER)
+    _add(app, "serve", serve.serve, SERVER, ServeCommand)
+    app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
     _add(app, "bench", bench.bench, SERVER)
     _add(app, "version", version.version, SERVER)
@@ -77,12 +79,26 @@ def _dead_letters() -> typer.Typer:
     return app
 
 
+def _tokens() -> typer.Typer:
+    app = _group(help=_unwrapped(tokens.__doc__ or ""))
+    _add(app, "create", tokens.create_token)
+    _add(app, "list", tokens.list_tokens)
+    _add(app, "revoke", tokens.revoke_token)
+    return app
+
+
 def _group(**about: Any) -> typer.Typer:
     return typer.Typer(cls=Group, add_completion=False, rich_markup_mode="rich", **about)
 
 
-def _add(app: typer.Typer, name: str, function: Callable[..., None], panel: str | None = None) -> None:
-    app.command(name, cls=Command, help=_unwrapped(function.__doc__ or ""), rich_help_panel=panel)(function)
+def _add(
+    app: typer.Typer,
+    name: str,
+    function: Callable[..., None],
+    panel: str | None = None,
+    command: type[Command] = Command,
+) -> None:
+    app.command(name, cls=command, help=_unwrapped(function.__doc__ or ""), rich_help_panel=panel)(function)
 
 
 def _unwrapped(doc: str) -> str:

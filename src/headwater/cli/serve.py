@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from headwater.cli.access import access_of, check_bind
 from headwater.cli.exits import ExitCode
 from headwater.cli.output import iso_time, print_json
 from headwater.cli.session import opened, run_fast
 from headwater.cli.settings import Settings, settings_of
-from headwater.errors import ConfigError, HeadwaterError
+from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
+    from headwater.doors.access.settings import AccessSettings
     from headwater.doors.edge.server import Edge
 
 PORT_DEFAULT = 6632
@@ -28,15 +30,11 @@ class PortTaken(HeadwaterError):
     code: ClassVar[str] = "port_taken"
 
 
-class NotLoopback(ConfigError):
-    """Others could connect, and nothing would ask them who they are."""
-
-    code: ClassVar[str] = "not_loopback"
-
-
 def serve(
     ctx: typer.Context,
-    host: Annotated[str, typer.Option(help="The address to listen at: this machine's own only.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; others than this machine's own need --auth.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")] = PORT_DEFAULT,
 ) -> None:
     """Serve a store over HTTP and do its chores, until Ctrl-C or SIGTERM.
@@ -44,37 +42,36 @@ def serve(
     The store is made when it is missing. One line says when the server is ready and where. Requests under way are
     finished before it ends; a second signal ends it at once. With --json the log is JSON too.
 
+    Each option about access is also a variable: --jwt-issuer is HEADWATER_JWT_ISSUER. The secret of HS256 comes from
+    HEADWATER_JWT_SECRET or from a file, never from an option.
+
     Examples:
       headwater serve
       headwater serve --store orders.db --port 7000
+      headwater serve --host 0.0.0.0 --auth token
       curl http://127.0.0.1:6632/health
     """
-    from headwater.doors.hosts import is_loopback
-
-    settings = settings_of(ctx)
-    if not is_loopback(host):
-        raise NotLoopback(
-            f"refusing to listen at {host}: there is no authentication yet, so others must not be able to connect; "
-            "use 127.0.0.1"
-        )
+    settings, access = settings_of(ctx), access_of(ctx)
+    check_bind(host, access)
     set_logging(as_json=settings.json)
-    ended_by = run_fast(_serve(settings, host, port))
+    ended_by = run_fast(_serve(settings, access, host, port))
     if ended_by is signal.SIGINT:
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-async def _serve(settings: Settings, host: str, port: int) -> signal.Signals:
+async def _serve(settings: Settings, access: "AccessSettings", host: str, port: int) -> signal.Signals:
     from headwater import __version__
+    from headwater.app import open_door
+    from headwater.doors.access.guard import guarded
     from headwater.doors.edge.server import Edge
-    from headwater.doors.health import health_door
-    from headwater.doors.hosts import for_this_machine
 
-    async with opened(settings, create=True, housekeeping=None) as hw:
-        edge = Edge(for_this_machine(health_door(hw.store, __version__)))
+    async with opened(settings, create=True, housekeeping=None) as hw, open_door(hw) as door:
+        edge = Edge(guarded(door, access, hw.store, hw.tail, hw.clock))
         signals = _listen_for_signals()
         await _start(edge, host, port)
         _say_ready(settings, hw, host, edge.port, __version__)
         ended_by = await signals.get()
+        hw.queues_service.intentions.drain()
         await _stop(edge, signals)
         return ended_by
 

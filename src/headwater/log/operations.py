@@ -15,6 +15,7 @@ from headwater.errors import HeadwaterError
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
+from headwater.model.principal import Scope
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
 
@@ -51,6 +52,13 @@ class DeleteQueue(Operation, frozen=True, kw_only=True):
     """Remove a queue with its records, groups and dead letters."""
 
     queue: str
+
+
+class Clear(Operation, frozen=True, kw_only=True):
+    """Drop all records of a queue, or of one partition; groups go on with what is pushed next."""
+
+    queue: str
+    partition: str = ""
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -132,11 +140,14 @@ class Popped(msgspec.Struct, frozen=True):
 
 
 class Ack(Operation, frozen=True, kw_only=True):
-    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed."""
+    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed.
+
+    Without a token the report counts for whichever lease is alive: a caller who kept none is not fenced off.
+    """
 
     partition_id: PartitionId
     group: str = GROUP_DEFAULT
-    token: int
+    token: int | None
     offsets: Sequence[int] = ()
     outcomes: dict[int | str, Outcome] | None = None
     errors: dict[int | str, str] | None = None
@@ -188,6 +199,14 @@ class DeleteGroup(Operation, frozen=True, kw_only=True):
 
     group: str
     queue: str = ""
+
+
+class PassOver(Operation, frozen=True, kw_only=True):
+    """Have all groups of a queue pass a record that none of them works on; `bury` puts it among the dead letters."""
+
+    partition_id: PartitionId
+    offset: Offset
+    bury: bool = False
 
 
 # ── dead letters, traces ────────────────────────────────────────────────────────────────────────────────────────────
@@ -247,6 +266,46 @@ class Reached(msgspec.Struct, frozen=True):
     """The step that was taken before this one, None when this is the first."""
 
     before: int | None
+
+
+class SetSwitch(Operation, frozen=True, kw_only=True):
+    """Turn something on or off for a database, for every server on the store."""
+
+    name: str
+    is_on: bool
+
+
+class Switched(msgspec.Struct, frozen=True):
+    """How it stands now."""
+
+    is_on: bool
+
+
+# ── access ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AddAccessToken(Operation, frozen=True, kw_only=True):
+    """Keep a new access token of the database: its id and digest, never its text."""
+
+    id: str
+    digest: str
+    name: str
+    scopes: tuple[Scope, ...]
+    queues: tuple[str, ...]
+    expires_at: Timestamp | None = None
+
+
+class AccessTokenAdded(msgspec.Struct, frozen=True):
+    """The token, as it is kept now."""
+
+    id: str
+    created_at: Timestamp
+
+
+class RevokeAccessToken(Operation, frozen=True, kw_only=True):
+    """Make an access token of the database worthless, for good; one that is not there or was revoked counts 0."""
+
+    id: str
 
 
 # ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -325,6 +384,8 @@ class Commit(msgspec.Struct, frozen=True):
 RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Configure: Configured,
     DeleteQueue: Deleted,
+    Clear: Deleted,
+    PassOver: Deleted,
     Push: Pushed,
     Pop: Popped,
     Ack: Acked,
@@ -335,6 +396,9 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Purge: Deleted,
     Trace: Traced,
     Reach: Reached,
+    AddAccessToken: AccessTokenAdded,
+    RevokeAccessToken: Deleted,
+    SetSwitch: Switched,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

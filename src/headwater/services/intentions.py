@@ -24,7 +24,10 @@ from headwater.stores.contract import Store
 log = logging.getLogger(__name__)
 
 ELSEWHERE_SECONDS = 0.02
-POPS_AT_ONCE = 256
+# Pops of one line that go into a commit together: few at first, because most wakes bring a few records, then more.
+POPS_FIRST = 4
+POPS_GROWTH = 4
+POPS_AT_ONCE = 1_024
 DEADLINES_SPARE = 1_000
 
 
@@ -88,6 +91,7 @@ class Intentions:
         self._numbers = itertools.count(1)
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = False
         self.count = 0
 
     def mark(self) -> int:
@@ -100,6 +104,8 @@ class Intentions:
         `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is
         no need to ask again before waiting.
         """
+        if self._draining:
+            return Popped()
         if self.count >= self._waiters_max:
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
         loop = asyncio.get_running_loop()
@@ -190,9 +196,11 @@ class Intentions:
 
     async def _serve_line(self, key: Key, line: _Line) -> None:
         try:
+            size = POPS_FIRST
             while line.waiting:
                 line.again = False
-                chosen = list(itertools.islice(line.waiting.items(), POPS_AT_ONCE))
+                chosen = list(itertools.islice(line.waiting.items(), size))
+                size = min(size * POPS_GROWTH, POPS_AT_ONCE)
                 served, ready_at = await self._pop_for(chosen, key)
                 if served < len(chosen) and not line.again:
                     self._look_later(key, line, ready_at)
@@ -325,18 +333,20 @@ class Intentions:
         if not task.cancelled() and task.exception() is not None:
             log.error("serving waiting pops failed", exc_info=task.exception())
 
+    def drain(self) -> None:
+        """End all waits with nothing; from now on nobody waits."""
+        self._draining = True
+        for key, line in list(self._lines.items()):
+            for number, intention in list(line.waiting.items()):
+                if self._leave(number, key) and not intention.answer.done():
+                    intention.answer.set_result(Popped())
+
     async def close(self) -> None:
         """End all waits with nothing, and wait for what is under way."""
+        self.drain()
         for timer in (self._deadline_timer, self._elsewhere_timer):
             if timer is not None:
                 timer.cancel()
-        for line in list(self._lines.values()):
-            if line.timer is not None:
-                line.timer.cancel()
-            for intention in line.waiting.values():
-                if not intention.answer.done():
-                    intention.answer.set_result(Popped())
-            line.waiting.clear()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 

@@ -103,7 +103,7 @@ class Queue:
         pushes = [
             Push(
                 database=self.database,
-                key=_key(idempotency_key, position),
+                key=lane_key(idempotency_key, position),
                 queue=self.name,
                 partition=lane,
                 records=records if len(lanes) == 1 else [records[index] for index in members],
@@ -260,7 +260,7 @@ class Queue:
         return await self._queues.store.traces(self.database, message.partition_id, identity)
 
 
-def _key(key: str, position: int) -> str:
+def lane_key(key: str, position: int) -> str:
     """A key of its own for each partition of a push: \x00 cannot be in a key that somebody gives."""
     return f"{key}\x00{position}" if key and position else key
 

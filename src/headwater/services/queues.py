@@ -6,7 +6,7 @@
 import asyncio
 import logging
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -81,6 +81,12 @@ class Queues:
             self.check_push(push)
         return await self._all(pushes, durability or self.config.durability)
 
+    async def push_each(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer | HeadwaterError]:
+        """Append to several partitions in one commit; a partition that refuses is answered with its error."""
+        for push in pushes:
+            self.check_push(push)
+        return await _outcomes(self._committer.submit_all(pushes, durability or self.config.durability))
+
     def check_push(self, push: Push) -> None:
         check_name("queue", push.queue)
         check_name("partition", push.partition)
@@ -98,16 +104,28 @@ class Queues:
 
     async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
         """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
+        popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
+        return messages_of(popped.batches, operation.database)
+
+    async def pop_batches(
+        self,
+        operation: Pop,
+        wait_seconds: float = 0,
+        reports: Sequence[Ack] = (),
+        parked: Callable[[], None] = lambda: None,
+    ) -> Popped:
+        """The same as the log answers it. `parked` is called when there is nothing yet and the wait begins."""
         self.check_pop(operation)
         if type(wait_seconds) not in (int, float) or not 0 <= wait_seconds <= self.config.wait_seconds_max:
             raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r:.80}")
         if wait_seconds and not self._following:
             await self._follow()
         mark = self.intentions.mark()
-        popped = await self.report_and_pop(reports_of(done, Outcome.COMPLETED), operation)
-        if wait_seconds and not popped.batches:
-            popped = await self.intentions.wait(operation, wait_seconds, (mark, popped))
-        return messages_of(popped.batches, operation.database)
+        popped = await self.report_and_pop(reports, operation)
+        if popped.batches or not wait_seconds:
+            return popped
+        parked()
+        return await self.intentions.wait(operation, wait_seconds, (mark, popped))
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
@@ -149,18 +167,28 @@ class Queues:
         """Hand reports in and wake whoever waits for what they set free."""
         await self._settled(reports, self._committer.submit_all(reports, self._standing))
 
+    async def settle_each(self, reports: Sequence[Ack]) -> list[Acked | HeadwaterError]:
+        """The same, with what each report came to."""
+        return await self._each_settled(reports, self._committer.submit_all(reports, self._standing))
+
     async def _settled(self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[Answer]]) -> None:
-        lost: BaseException | None = None
+        for outcome in await self._each_settled(reports, settling):
+            if isinstance(outcome, HeadwaterError):
+                raise outcome
+
+    async def _each_settled(
+        self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[Answer]]
+    ) -> list[Acked | HeadwaterError]:
+        found: list[Acked | HeadwaterError] = []
         for report, answer in zip(reports, settling, strict=True):
             try:
-                acked = (await answer).result
+                acked: Acked = (await answer).result
             except HeadwaterError as error:
-                lost = lost or error
+                found.append(error)
             else:
-                if acked is not None:
-                    await self._note_release(report, acked)
-        if lost is not None:
-            raise lost
+                found.append(acked)
+                await self._note_release(report, acked)
+        return found
 
     async def _note_release(self, report: Ack, acked: Acked) -> None:
         if acked.waiting and self.intentions.count:
@@ -227,6 +255,21 @@ class Queues:
             if isinstance(answer, BaseException):
                 raise answer
         return [answer for answer in answers if isinstance(answer, Answer)]
+
+
+async def _outcomes(submitted: Sequence[asyncio.Future[Answer]]) -> list[Answer | HeadwaterError]:
+    """What each operation came to: its answer, or the error that it failed with."""
+    if len(submitted) == 1:
+        try:
+            return [await submitted[0]]
+        except HeadwaterError as error:
+            return [error]
+    found: list[Answer | HeadwaterError] = []
+    for outcome in await asyncio.gather(*submitted, return_exceptions=True):
+        if not isinstance(outcome, Answer | HeadwaterError):
+            raise outcome
+        found.append(outcome)
+    return found
 
 
 async def _result(answer: asyncio.Future[Answer]) -> Popped:

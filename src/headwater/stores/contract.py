@@ -13,6 +13,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.access_token import AccessToken
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
@@ -56,6 +57,36 @@ class GroupStatus(msgspec.Struct, frozen=True):
     oldest_waiting_at: Timestamp | None
     leased: int
     lost: int
+
+
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """A partition: its records are those from `start` up to `end`."""
+
+    queue: str
+    partition: str
+    partition_id: PartitionId
+    start: Offset
+    end: Offset
+    created_at: Timestamp
+
+
+class CursorStatus(msgspec.Struct, frozen=True):
+    """Where a group stands in one partition."""
+
+    queue: str
+    partition: str
+    partition_id: PartitionId
+    position: Offset
+    lag: int
+    leased: bool
+
+
+class TraceName(msgspec.Struct, frozen=True):
+    """A name that events were noted under."""
+
+    name: str
+    count: int
+    last_at: Timestamp
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -253,8 +284,49 @@ class Store(Protocol):
         """The last step that named work has reached (`Reach`), None when it has not begun."""
         ...
 
+    async def partitions(
+        self, database: str, queue: str = "", limit: int = 1_000, after: int = 0
+    ) -> list[PartitionStatus]:
+        """Partitions of a database, or of one queue, in the order they were made, after the number `after`."""
+        ...
+
+    async def cursors(self, database: str, group: str, limit: int) -> list[CursorStatus]:
+        """Where a group stands, in each partition it has met."""
+        ...
+
+    async def read_partition(self, partition_id: PartitionId, first: Offset, limit: int) -> list[Segment]:
+        """Segments of one partition with their records, from the one that holds the offset `first` on."""
+        ...
+
+    async def traces_named(self, database: str, name: str, limit: int, skip: int = 0) -> list[TraceEvent]:
+        """The events noted under a name, newest first."""
+        ...
+
+    async def switches(self) -> list[tuple[str, str]]:
+        """What is turned on, as (database, name)."""
+        ...
+
+    async def trace_names(self, database: str, limit: int) -> list[TraceName]:
+        """The names that events were noted under, the last used first."""
+        ...
+
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record, oldest first."""
+        ...
+
+    def access_version(self) -> int:
+        """A number that changes when access tokens may have changed, here or elsewhere. Costs nothing.
+
+        It follows other processes' commits as quickly as this one is woken by them.
+        """
+        ...
+
+    async def access_token(self, token_id: str) -> AccessToken | None:
+        """The access token with this id, whatever its database; None when there is none."""
+        ...
+
+    async def access_tokens(self, database: str = "") -> list[AccessToken]:
+        """The access tokens of a database, or of all, oldest first."""
         ...
 
     async def grown(self) -> None:

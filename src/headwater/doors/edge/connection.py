@@ -12,12 +12,13 @@ still sends would make its system throw the answer away unread.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Protocol, cast
 
 from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
-from headwater.doors.edge.writing import CONTINUE, encode_response
+from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
 from headwater.doors.wire import Request, Response, problem_response
 
 log = logging.getLogger(__name__)
@@ -51,16 +52,17 @@ class Connection(asyncio.Protocol):
         self._house = house
         self._limits = house.limits
         self._loop = asyncio.get_running_loop()
-        self._reader = RequestReader(house.limits)
         self._arrivals: deque[Arrival | Refusal] = deque()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
         self._timed: tuple[Phase, int, bool] | None = None
         self._sendable = asyncio.Event()
         self._sendable.set()
         self._paused = False
         self._input_ended = False
         self._lingering = False
+        self._parked = False
 
     # ── what the event loop calls ──
 
@@ -68,6 +70,7 @@ class Connection(asyncio.Protocol):
         # The event loop promises a stream here; uvloop's is none of asyncio's classes.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._reader = RequestReader(self._limits, _address(self._transport), self._park)
         if self._house.enter(self):
             self._watch_time()
             return
@@ -83,9 +86,12 @@ class Connection(asyncio.Protocol):
             self._transport.write(CONTINUE)
 
     def eof_received(self) -> bool:
-        """The client sends no more. It gets what is ready soon; a client that left and one that waits look the same."""
+        """The client sends no more. It gets what is ready soon; a client that left and one that waits look the same.
+
+        One whose request is parked has left: whatever came for it later would be lost on the way.
+        """
         self._input_ended = True
-        if self._lingering or not self._is_busy():
+        if self._lingering or self._parked or not self._is_busy():
             return False
         self._set_timer(self._limits.half_closed_seconds)
         return True
@@ -97,9 +103,11 @@ class Connection(asyncio.Protocol):
         self._sendable.set()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._set_timer(None)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+        self._arrivals.clear()
         self._house.leave(self)
 
     # ── requests ──
@@ -127,6 +135,7 @@ class Connection(asyncio.Protocol):
                 return
             self._read_on()
         self._task = None
+        self._parked = False
         if not goes_on:
             self._linger()
         elif self._input_ended or (self._house.stopping and self._reader.phase is not Phase.BODY):
@@ -141,10 +150,56 @@ class Connection(asyncio.Protocol):
             self._transport.write(encode_response(response, keep_alive=False))
             return False
         response = await self._house.respond(arrival.request)
+        self._parked = False
+        try:
+            goes_on = await self._send(arrival, response)
+        except asyncio.CancelledError:
+            _not_delivered(response)
+            raise
+        return goes_on
+
+    async def _send(self, arrival: Arrival, response: Response) -> bool:
+        """Send an answer; whether the connection goes on. One that cannot be sent whole is told to whoever made it."""
         keep_alive = arrival.keep_alive and not self._house.stopping
         with_body = arrival.request.method != "HEAD"
+        if self._transport.is_closing():
+            _not_delivered(response)
+            return False
+        if response.chunks is not None and with_body:
+            return await self._stream(response, response.chunks, keep_alive, arrival.takes_chunks)
         self._transport.write(encode_response(response, keep_alive=keep_alive, with_body=with_body))
-        return await self._is_taken() and keep_alive
+        if self._sendable.is_set():
+            return keep_alive
+        is_taken = await self._is_taken()
+        if not is_taken:
+            _not_delivered(response)
+        return is_taken and keep_alive
+
+    async def _stream(
+        self, response: Response, chunks: AsyncIterator[bytes], keep_alive: bool, takes_chunks: bool
+    ) -> bool:
+        """Send an answer that has no length: in chunks, or to a client of old until the connection ends."""
+        self._transport.write(encode_stream_head(response, keep_alive=keep_alive, takes_chunks=takes_chunks))
+        wrap = encode_chunk if takes_chunks else bytes
+        if response.body:
+            self._transport.write(wrap(response.body))
+        # From here on a client that sends no more has left, as one that is parked.
+        self._parked = True
+        async for chunk in chunks:
+            if chunk:
+                self._transport.write(wrap(chunk))
+            if self._input_ended or not await self._is_taken():
+                return False
+        self._parked = False
+        if takes_chunks:
+            self._transport.write(LAST_CHUNK)
+        return keep_alive and takes_chunks
+
+    def _park(self) -> None:
+        """The request under way may wait for long; the client may be gone already."""
+        self._parked = True
+        if self._input_ended:
+            self._transport.abort()
 
     async def _is_taken(self) -> bool:
         """Wait until the client has taken enough of what was sent; a client that takes nothing is dropped."""
@@ -183,12 +238,32 @@ class Connection(asyncio.Protocol):
             self._set_timer(self._limits.keep_alive_seconds if number else self._limits.head_seconds)
 
     def _set_timer(self, seconds: float | None) -> None:
+        """Time runs out after so many seconds, or not at all.
+
+        A clock that runs already is left to run if it does not strike too late: that costs nothing, and most of what
+        is waited for comes long before.
+        """
+        if seconds is None:
+            self._deadline = None
+            return
+        self._deadline = self._loop.time() + seconds
         if self._timer is not None:
+            if self._timer.when() <= self._deadline:
+                return
             self._timer.cancel()
-        self._timer = None if seconds is None else self._loop.call_later(seconds, self._out_of_time)
+        self._timer = self._loop.call_at(self._deadline, self._strike)
+
+    def _strike(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._strike)
+        else:
+            self._deadline = None
+            self._out_of_time()
 
     def _out_of_time(self) -> None:
-        self._timer = None
         if self._transport.is_closing() or self._input_ended:
             self._transport.abort()
         elif self._lingering:
@@ -236,3 +311,14 @@ class Connection(asyncio.Protocol):
             self._set_timer(self._limits.linger_seconds)
         else:
             self._transport.abort()
+
+
+def _address(transport: asyncio.Transport) -> str:
+    """Where the client is; a socket of this machine's own has no address."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+def _not_delivered(response: Response) -> None:
+    if response.undelivered is not None:
+        response.undelivered()

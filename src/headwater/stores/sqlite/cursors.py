@@ -53,6 +53,10 @@ class Cursors:
 
     def write(self, group: Group, partition_id: PartitionId, cursor: Cursor) -> None:
         """Keep a group's new position."""
+        self.write_numbered(group.id, partition_id, cursor)
+
+    def write_numbered(self, group_id: int, partition_id: PartitionId, cursor: Cursor) -> None:
+        """The same for a group that is known by its number only."""
         if cursor.ready_at is None:
             self._segments.idle(partition_id)
         self._connection.execute(
@@ -68,7 +72,7 @@ class Cursors:
                 cursor.retry_to,
                 cursor.cautious,
                 cursor.ready_at,
-                group.id,
+                group_id,
                 partition_id,
             ),
         )

@@ -20,10 +20,21 @@ from headwater.clock import Clock, SystemClock, Timestamp
 from headwater.config import Config
 from headwater.errors import Closed, StoreBusy
 from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.access_token import AccessToken
 from headwater.model.lane import Lane
-from headwater.model.names import Lsn, PartitionId
+from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, Segment, TraceEvent, Traits
+from headwater.stores.contract import (
+    CursorStatus,
+    DeadLetter,
+    GroupStatus,
+    PartitionStatus,
+    QueueStatus,
+    Segment,
+    TraceEvent,
+    TraceName,
+    Traits,
+)
 from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
@@ -298,9 +309,49 @@ class SqliteStore:
         """The last step that named work has reached."""
         return await self._answers.ask(self._answers.milestone, database, name)
 
+    async def partitions(
+        self, database: str, queue: str = "", limit: int = 1_000, after: int = 0
+    ) -> list[PartitionStatus]:
+        """Partitions with where their records begin and end."""
+        return await self._answers.ask(self._answers.partitions, database, queue, limit, after)
+
+    async def cursors(self, database: str, group: str, limit: int) -> list[CursorStatus]:
+        """Where a group stands, in each partition it has met."""
+        return await self._answers.ask(self._answers.cursors, database, group, limit, self._clock.now())
+
+    async def read_partition(self, partition_id: PartitionId, first: Offset, limit: int) -> list[Segment]:
+        """A stretch of one partition with its records."""
+        return await self._answers.ask(self._answers.read_partition, partition_id, first, limit)
+
+    async def traces_named(self, database: str, name: str, limit: int, skip: int = 0) -> list[TraceEvent]:
+        """The events noted under a name, newest first."""
+        return await self._answers.ask(self._answers.traces_named, database, name, limit, skip)
+
+    async def switches(self) -> list[tuple[str, str]]:
+        """What is turned on, as (database, name)."""
+        return await self._answers.ask(self._answers.switches)
+
+    async def trace_names(self, database: str, limit: int) -> list[TraceName]:
+        """The names that events were noted under."""
+        return await self._answers.ask(self._answers.trace_names, database, limit)
+
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)
+
+    # ── access ──
+
+    def access_version(self) -> int:
+        """A number that changes when access tokens may have changed."""
+        return self._writer.access_tokens.version
+
+    async def access_token(self, token_id: str) -> AccessToken | None:
+        """The access token with this id."""
+        return await self._answers.ask(self._answers.access_token, token_id)
+
+    async def access_tokens(self, database: str = "") -> list[AccessToken]:
+        """The access tokens of a database, or of all."""
+        return await self._answers.ask(self._answers.access_tokens, database)
 
     # ── upkeep ──
 

@@ -8,6 +8,7 @@ trace and costs no savepoint; only a transaction of several operations has one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import apsw
@@ -19,6 +20,8 @@ from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, Queu
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
+    AddAccessToken,
+    Clear,
     Commit,
     Configure,
     DeleteGroup,
@@ -26,6 +29,7 @@ from headwater.log.operations import (
     Extend,
     Forget,
     Operation,
+    PassOver,
     Pop,
     Purge,
     Push,
@@ -35,7 +39,10 @@ from headwater.log.operations import (
     Reap,
     Requeue,
     Retain,
+    RevokeAccessToken,
     Seek,
+    SetSwitch,
+    Switched,
     Touch,
     Trace,
     Traced,
@@ -44,6 +51,7 @@ from headwater.log.operations import (
 )
 from headwater.model.names import Lsn, Offset
 from headwater.stores.codec import Codec
+from headwater.stores.sqlite.access_tokens import AccessTokens
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
 from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
@@ -56,6 +64,8 @@ from headwater.stores.sqlite.segments import SegmentRow, Segments
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
+
+KIND_LENGTH_MAX = 200
 
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
@@ -85,12 +95,16 @@ class Writer:
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
+        self.access_tokens = AccessTokens(connection)
         self._check_lease = reports.check_lease
+        self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
             DeleteQueue: self._delete_queue,
             DeleteGroup: lambda operation, _: self.catalog.delete_group(operation),
             Seek: reports.seek,
+            Clear: reports.clear,
+            PassOver: reports.pass_over,
             Ack: reports.ack,
             Extend: reports.extend,
             Push: lambda operation, now: self._push([operation], now)[0],
@@ -99,6 +113,9 @@ class Writer:
             Purge: lambda operation, _: letters.purge(operation),
             Trace: self._trace,
             Reach: self._reach,
+            AddAccessToken: self.access_tokens.add,
+            RevokeAccessToken: self.access_tokens.revoke,
+            SetSwitch: self._set_switch,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -111,6 +128,7 @@ class Writer:
         changes = self._changes()
         self._clock.check(now)
         self.segments.touched = []
+        self._pops.begin()
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
             repeated = False
@@ -135,7 +153,10 @@ class Writer:
         pushes: list[Any] = [operations[index] for index in phases[_PUSHES]]
         for index, result in zip(phases[_PUSHES], self._push(pushes, now), strict=True):
             results[index] = result
-        for index in phases[_TRANSACTIONS] + phases[_POPS]:
+        for index in phases[_TRANSACTIONS]:
+            results[index] = self._try(operations[index], now)
+        self._pops.begin()
+        for index in phases[_POPS]:
             results[index] = self._try(operations[index], now)
         if not keyed:
             return results, False
@@ -153,9 +174,10 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
-        names, newest, partition, jump, written_at = self._connection.execute(sql.look).fetchone()
+        names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
+        self.access_tokens.catch_up(access)
         return self._touches(self.segments.catch_up(Lsn(newest)))
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
@@ -214,6 +236,13 @@ class Writer:
         self._connection.execute(sql.set_milestone, (operation.database, operation.name, operation.number, now))
         return Reached(None if row is None else row[0])
 
+    def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
+        if operation.is_on:
+            self._connection.execute(sql.turn_on, (operation.database, operation.name, now))
+        else:
+            self._connection.execute(sql.turn_off, (operation.database, operation.name))
+        return Switched(operation.is_on)
+
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
         touched = len(self.segments.touched)
@@ -234,8 +263,11 @@ class Writer:
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> Any:
+        self._pops.begin()
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
+        # The step before may have pushed what a pop before it did not find.
+        self._pops.begin()
         result = self._handlers[type(step)](step, now)
         if isinstance(result, HeadwaterError):
             raise result
@@ -319,7 +351,7 @@ class Writer:
                 return False
             kind, answer = _kind(first), None
         if kind != _kind(operation):
-            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another kind of operation")
+            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another operation or queue")
         else:
             results[index] = _SAME_KEY if answer is None else _recall(operation, answer)
         return True
@@ -352,10 +384,19 @@ _SAME_KEY = object()
 
 
 def _kind(operation: Operation) -> str:
-    """What an idempotency key stands for; a transaction is known by its steps."""
+    """What an idempotency key stands for: the operation and what it acts on. A transaction is known by its steps.
+
+    Without the queue, a key that somebody else used would bring the records of a queue that the caller may not read.
+    """
     if isinstance(operation, Transaction):
-        return f"Transaction({', '.join(type(step).__name__ for step in operation.operations)})"
-    return type(operation).__name__
+        return _short(f"Transaction({', '.join(map(_kind, operation.operations))})")
+    acts_on = getattr(operation, "queue", "") or getattr(operation, "partition_id", "")
+    return f"{type(operation).__name__}({acts_on})"
+
+
+def _short(kind: str) -> str:
+    """The same for the same, in few letters."""
+    return kind if len(kind) <= KIND_LENGTH_MAX else f"Transaction sha256 {sha256(kind.encode()).hexdigest()}"
 
 
 def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
