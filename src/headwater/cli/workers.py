@@ -127,6 +127,7 @@ def run_worker(
         modules=tuple(modules or ()),
         supervisor=supervisor,
         drain=drain,
+        sweeps=True,
     )
     code = run_fast(_work(settings, options))
     if code:

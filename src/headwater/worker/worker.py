@@ -53,7 +53,7 @@ NOTE_PAUSE_SECONDS = 0.2
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker is started."""
+    """How a worker is started. One that is alone in its process kills whatever its commands leave behind (`sweeps`)."""
 
     id: str
     database: str
@@ -63,6 +63,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[str, ...] = ()
     supervisor: str = ""
     drain: bool = False
+    sweeps: bool = False
 
 
 class Worker:
@@ -238,7 +239,7 @@ class Worker:
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted:
             self._look = True
-        if claimed.stopping:
+        if claimed.stopping and not self._stopping:
             self.stop()
 
     def _hand_in(self, reports: list[Report]) -> None:
@@ -383,6 +384,8 @@ class Worker:
 
     def _kill_strays(self) -> None:
         """Nothing that a command started outlives it, not even in a session of its own."""
+        if not self._options.sweeps:
+            return
         known = {shell.process for _, shell in self._shells.values()} | {self.functions.process}
         spare = tuple(mark_of(job) for job, _ in self._shells.values()) if len(self._shells) > 1 else ()
         killed = kill_strays(known, spare)
