@@ -93,7 +93,7 @@ class Worker:
         self.functions = Functions(options.app, options.modules, options.concurrency, settings.grace)
         self.functions.on_report = self._report
         self.functions.on_progress = self._note_progress
-        self.functions.on_unloadable = self.stop
+        self.functions.on_unloadable = self.stop_once
 
     # ── life ──
 
@@ -121,6 +121,11 @@ class Worker:
             self._killed = True
         self._stopping = True
         self._news.set()
+
+    def stop_once(self) -> None:
+        """Finish what runs and end; asked again, go on finishing."""
+        if not self._stopping:
+            self.stop()
 
     async def _work(self) -> None:
         while not self._is_done():
@@ -239,8 +244,8 @@ class Worker:
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted:
             self._look = True
-        if claimed.stopping and not self._stopping:
-            self.stop()
+        if claimed.stopping:
+            self.stop_once()
 
     def _hand_in(self, reports: list[Report]) -> None:
         """Hand reports in now, so that they go with the next claim, and look after them in a task."""
@@ -327,8 +332,8 @@ class Worker:
             self._lost()
         for number in beat.cancelled:
             self._cancel(number)
-        if beat.stopping and not self._stopping:
-            self.stop()
+        if beat.stopping:
+            self.stop_once()
 
     def _about(self) -> WorkerAbout:
         return WorkerAbout(
