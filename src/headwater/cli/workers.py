@@ -116,7 +116,8 @@ def run_worker(
     settings = settings_of(ctx)
     set_logging(as_json=settings.json)
     parent = int(supervisor.rpartition(":")[2])
-    end_with_parent(signal.SIGTERM, parent)
+    # Sent once for each thread of the parent that ends, so it must not be one that means more the second time.
+    end_with_parent(signal.SIGUSR1, parent)
     adopt_orphans()
     options = WorkerOptions(
         id=worker,
@@ -127,6 +128,7 @@ def run_worker(
         modules=tuple(modules or ()),
         supervisor=supervisor,
         drain=drain,
+        sweeps=True,
     )
     code = run_fast(_work(settings, options))
     if code:
@@ -145,6 +147,7 @@ async def _work(settings: Settings, options: object) -> int:
         worker = Worker(hw.jobs_service, hw.tail, options, chosen)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, worker.stop_once)
         return await worker.run()
 
 

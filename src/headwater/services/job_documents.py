@@ -185,9 +185,8 @@ def worker_document(worker: WorkerStatus) -> dict[str, object]:
 
 def schedule_document(schedule: ScheduleStatus) -> dict[str, object]:
     """A schedule for programs."""
-    kept = msgspec.to_builtins(schedule.job)
-    plain = msgspec.to_builtins(NewJob())
-    job = {name: value for name, value in kept.items() if value != plain[name] and name != "arguments"}
+    plain = NewJob()
+    job = {name: value for name, value in msgspec.structs.asdict(schedule.job).items() if value != getattr(plain, name)}
     return {
         "name": schedule.name,
         "cron": schedule.cron or None,

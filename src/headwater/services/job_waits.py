@@ -64,17 +64,18 @@ class JobWaits:
                 database = self._again.pop()
                 names = list(self._waiting.get(database, ()))
                 if names:
-                    self._settle(database, await self._store.job_states(database, names))
+                    self._settle(database, names, await self._store.job_states(database, names))
         except Exception:
             log.exception("those who wait for jobs could not be answered; the next change of a job tries again")
         finally:
             self._asking = None
 
-    def _settle(self, database: str, states: dict[str, JobState]) -> None:
+    def _settle(self, database: str, asked: list[str], states: dict[str, JobState]) -> None:
+        """Answer those who were asked for; whoever came meanwhile has a look of their own."""
         waiting = self._waiting.get(database, {})
-        for name in list(waiting):
+        for name in asked:
             state = states.get(name)
-            for future in waiting[name]:
+            for future in waiting.get(name, ()):
                 if future.done():
                     continue
                 if state is None:

@@ -295,10 +295,11 @@ class Functions:
             if call.begun_at:
                 self.on_report(_blame(call, how))
         self._take_back([])
-        if not self.unloadable:
-            for call in calls:
-                if not call.begun_at:
-                    self.run(call.job)
+        for call in calls:
+            if not call.begun_at and self.unloadable:
+                self.on_report(_release(call.job))
+            elif not call.begun_at:
+                self.run(call.job)
 
 
 def _blame(call: _Call, how: str) -> Report:

@@ -53,7 +53,7 @@ NOTE_PAUSE_SECONDS = 0.2
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker is started."""
+    """How a worker is started. One that is alone in its process kills whatever its commands leave behind (`sweeps`)."""
 
     id: str
     database: str
@@ -63,6 +63,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[str, ...] = ()
     supervisor: str = ""
     drain: bool = False
+    sweeps: bool = False
 
 
 class Worker:
@@ -92,7 +93,7 @@ class Worker:
         self.functions = Functions(options.app, options.modules, options.concurrency, settings.grace)
         self.functions.on_report = self._report
         self.functions.on_progress = self._note_progress
-        self.functions.on_unloadable = self.stop
+        self.functions.on_unloadable = self.stop_once
 
     # ── life ──
 
@@ -120,6 +121,11 @@ class Worker:
             self._killed = True
         self._stopping = True
         self._news.set()
+
+    def stop_once(self) -> None:
+        """Finish what runs and end; asked again, go on finishing."""
+        if not self._stopping:
+            self.stop()
 
     async def _work(self) -> None:
         while not self._is_done():
@@ -239,7 +245,7 @@ class Worker:
         if len(claimed.jobs) == wanted:
             self._look = True
         if claimed.stopping:
-            self.stop()
+            self.stop_once()
 
     def _hand_in(self, reports: list[Report]) -> None:
         """Hand reports in now, so that they go with the next claim, and look after them in a task."""
@@ -326,8 +332,8 @@ class Worker:
             self._lost()
         for number in beat.cancelled:
             self._cancel(number)
-        if beat.stopping and not self._stopping:
-            self.stop()
+        if beat.stopping:
+            self.stop_once()
 
     def _about(self) -> WorkerAbout:
         return WorkerAbout(
@@ -383,6 +389,8 @@ class Worker:
 
     def _kill_strays(self) -> None:
         """Nothing that a command started outlives it, not even in a session of its own."""
+        if not self._options.sweeps:
+            return
         known = {shell.process for _, shell in self._shells.values()} | {self.functions.process}
         spare = tuple(mark_of(job) for job, _ in self._shells.values()) if len(self._shells) > 1 else ()
         killed = kill_strays(known, spare)
