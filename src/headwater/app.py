@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 class Headwater(Database):
     """An open store and everything that drinks from it; itself the default database. Made by `headwater.open`."""
 
+    queues_service: Queues
+
     def __init__(self, store: Store, config: Config, clock: Clock, database: str) -> None:
         self.store = store
         self.config = config

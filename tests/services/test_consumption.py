@@ -406,3 +406,15 @@ async def test_a_loop_over_a_closed_headwater_ends_with_the_reason(path: Path) -
             await asyncio.sleep(0.001)
     with pytest.raises(Closed):
         await asyncio.wait_for(consumer, SOON)
+
+
+async def test_a_consumer_that_waits_hears_of_a_push_by_another_process(
+    hw: headwater.Headwater, path: Path, clock: FakeClock
+) -> None:
+    async with headwater.open(str(path), clock=clock, housekeeping=False) as elsewhere:
+        waiting = asyncio.ensure_future(anext(aiter(hw.queue("orders").consume())))
+        while not hw.queues_service.intentions.count:
+            await asyncio.sleep(0)
+        await elsewhere.queue("orders").push(7)
+        message = await asyncio.wait_for(waiting, 10)
+    assert message.payload == 7

@@ -10,15 +10,15 @@ from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queue import Queue, pop_options
-from headwater.services.queues import Queues
 from headwater.services.transaction import Together
+from headwater.services.verbs import Verbs
 from headwater.stores.contract import GroupStatus, QueueStatus
 
 
 class Database:
     """The queues of one tenant."""
 
-    def __init__(self, queues: Queues, name: str) -> None:
+    def __init__(self, queues: Verbs, name: str) -> None:
         self.queues_service = queues
         self.name = check_name("database", name)
 

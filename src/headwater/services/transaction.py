@@ -15,13 +15,13 @@ from headwater.model.cursor import Outcome
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.services.checks import check_lane, check_messages, check_outgoing
 from headwater.services.messages import Message, reports_of
-from headwater.services.queues import Queues
+from headwater.services.verbs import Verbs
 
 
 class Together:
     """Collects operations; leaving the block hands them in, an exception inside it drops them."""
 
-    def __init__(self, queues: Queues, database: str, idempotency_key: str = "") -> None:
+    def __init__(self, queues: Verbs, database: str, idempotency_key: str = "") -> None:
         self._queues = queues
         self._database = database
         self._key = idempotency_key
