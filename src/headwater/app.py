@@ -21,6 +21,7 @@ from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
 
 if TYPE_CHECKING:
+    from headwater.client.client import Client
     from headwater.doors.asgi import AsgiApp
     from headwater.doors.wire import Handler
 
@@ -102,6 +103,19 @@ def open_headwater(
     config = load_config(**settings)
     clock = clock or SystemClock()
     return Headwater(open_store(store, config, clock, adopt=adopt, create=create), config, clock, database)
+
+
+def connect(url: str, *, token: str = "", **options: Any) -> "Client":
+    """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
+
+    `options` may name tls (an `ssl.SSLContext`), connections_max, connect_seconds, answer_seconds, retry_seconds.
+
+    >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
+    ...     await hw.queue("orders").push({"id": 7})
+    """
+    from headwater.client.client import connect
+
+    return connect(url, token=token, **options)
 
 
 def make_wakeup(store: Store, config: Config) -> Wakeup:

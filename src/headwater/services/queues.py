@@ -12,11 +12,12 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
 from headwater.log.committer import Answer, Committer
-from headwater.log.operations import Ack, Acked, Extend, Operation, Pop, Popped, Push, Seek, Transaction
+from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
 from headwater.log.tail import Tail
+from headwater.model.names import Lsn
 from headwater.services.intentions import Intentions, release
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import Store
+from headwater.stores.contract import Segment, Store
 
 log = logging.getLogger(__name__)
 
@@ -132,9 +133,9 @@ class Queues(Verbs):
             if lane is not None:
                 self.intentions.released(lane.database, lane.queue)
 
-    async def extend_leases(self, extensions: Sequence[Extend]) -> None:
-        """Keep leases for longer."""
-        await self._all(extensions, self._standing)
+    async def extend_leases(self, extensions: Sequence[Extend]) -> list[Extended]:
+        """Keep leases for longer; until when each holds now."""
+        return [answer.result for answer in await self._all(extensions, self._standing)]
 
     # ── waiting pops ──
 
@@ -169,6 +170,44 @@ class Queues(Verbs):
             self.give_back(result, operation.database)
         except Closed:
             log.warning("a pop was left while Headwater was closed; its lease runs out by itself")
+
+    # ── reading without a group ──
+
+    async def read_on(
+        self,
+        queue: tuple[str, str],
+        after: Lsn,
+        *,
+        limit: int,
+        wait_seconds: float = 0,
+        parked: Callable[[], None] = lambda: None,
+    ) -> tuple[Lsn, list[Segment]]:
+        """Segments of a (database, queue) after an LSN, and how far they reach; waits for some when there are none."""
+        if not wait_seconds:
+            return await self._read(queue, after, limit)
+        news = asyncio.Event()
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        unfollow = await self._tail.follow(lambda touches: news.set())
+        self.intentions.on_drain.add(news.set)
+        try:
+            while True:
+                news.clear()
+                after, segments = await self._read(queue, after, limit)
+                if segments or self.intentions.is_draining:
+                    return after, segments
+                parked()
+                async with asyncio.timeout_at(deadline):
+                    await news.wait()
+        except TimeoutError:
+            return after, []
+        finally:
+            self.intentions.on_drain.discard(news.set)
+            unfollow()
+
+    async def _read(self, queue: tuple[str, str], after: Lsn, limit: int) -> tuple[Lsn, list[Segment]]:
+        through = max(await self.store.last_lsn(), after)
+        segments = await self.store.read(after, through, limit, queue)
+        return (segments[-1].lsn if len(segments) >= limit else through), segments
 
     # ── the rest ──
 

@@ -15,7 +15,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import InvalidInput, InvalidOption, TooLarge
 from headwater.log.committer import Answer
-from headwater.log.operations import Ack, Extend, Operation, Pop, Popped, Push
+from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, PartitionId, check_name
 from headwater.model.record import Record, encode_payload, encode_payloads
@@ -72,8 +72,8 @@ class Verbs(ABC):
         """Hand reports in. Every lease is reported on; the first that is lost is raised at the end."""
 
     @abstractmethod
-    async def extend_leases(self, extensions: Sequence[Extend]) -> None:
-        """Keep leases for longer."""
+    async def extend_leases(self, extensions: Sequence[Extend]) -> list[Extended]:
+        """Keep leases for longer; until when each holds now."""
 
     @abstractmethod
     async def run(self, operation: Operation) -> Any:
