@@ -23,6 +23,7 @@ from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
 
 if TYPE_CHECKING:
+    from headwater.client.client import Client
     from headwater.doors.access.settings import AccessSettings
     from headwater.doors.asgi import AsgiApp
     from headwater.doors.wire import Handler
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 class Headwater(Database):
     """An open store and everything that drinks from it; itself the default database. Made by `headwater.open`."""
+
+    queues_service: Queues
 
     def __init__(self, store: Store, config: Config, clock: Clock, database: str) -> None:
         self.store = store
@@ -44,7 +47,7 @@ class Headwater(Database):
         self._running = False
         self.jobs_service = JobService(store, self.committer, self.tail, clock, config)
         queues = Queues(store, self.committer, self.tail, clock, config)
-        super().__init__(queues, self.jobs_service, database)
+        super().__init__(queues, database, self.jobs_service)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -83,7 +86,7 @@ class Headwater(Database):
 
     def database(self, name: str) -> Database:
         """The queues and jobs of another tenant in the same store."""
-        return Database(self.queues_service, self.jobs_service, name)
+        return Database(self.queues_service, name, self.jobs_service)
 
     def access_tokens(self, database: str = "") -> AccessTokens:
         """The access tokens of a database, this one's unless another is named."""
@@ -110,6 +113,19 @@ def open_headwater(
     config = load_config(**settings)
     clock = clock or SystemClock()
     return Headwater(open_store(store, config, clock, adopt=adopt, create=create), config, clock, database)
+
+
+def connect(url: str, *, token: str = "", **options: Any) -> "Client":
+    """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
+
+    `options` may name tls (an `ssl.SSLContext`), connections_max, connect_seconds, answer_seconds, retry_seconds.
+
+    >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
+    ...     await hw.queue("orders").push({"id": 7})
+    """
+    from headwater.client.client import connect
+
+    return connect(url, token=token, **options)
 
 
 def make_wakeup(store: Store, config: Config) -> Wakeup:

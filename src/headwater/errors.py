@@ -37,6 +37,10 @@
     ├── PipelineError         Spark, or what it was asked for
     │   ├── PipelineUnavailable
     │   └── DataLost
+    ├── ServerError           a server that is spoken to over HTTP did not do it
+    │   ├── ServerUnreachable
+    │   ├── ServerRefused
+    │   └── ServerUnreadable
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -282,6 +286,31 @@ class DataLost(PipelineError):
     """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
 
     code = "data_lost"
+
+
+class ServerError(HeadwaterError):
+    """A server that is spoken to over HTTP did not do what was asked."""
+
+    code = "server_error"
+
+
+class ServerUnreachable(ServerError):
+    """No answer came, also not to repeated requests; whether the last one took effect is not known."""
+
+    code = "server_unreachable"
+    retryable = True
+
+
+class ServerRefused(ServerError):
+    """The server refused the request for a reason that is none of the queues'; the message has its status and code."""
+
+    code = "server_refused"
+
+
+class ServerUnreadable(ServerError):
+    """What came is no answer of a Headwater server: check the address and what stands between."""
+
+    code = "server_unreadable"
 
 
 class Overloaded(HeadwaterError):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from headwater import app
 from headwater.errors import Closed
@@ -25,6 +25,9 @@ from headwater.services import queue as async_queue
 from headwater.services.consumption import Consumption
 from headwater.services.messages import Message
 from headwater.services.transaction import Together
+
+if TYPE_CHECKING:
+    from headwater.client.client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -226,7 +229,15 @@ class Headwater(Database):
 
 def open(store: str = "headwater.db", **settings: Any) -> Headwater:
     """A Headwater over the store at `store`, for use from any thread; settings are those of `headwater.open`."""
-    inner = app.open_headwater(store, **settings)
+    return _started(app.open_headwater(store, **settings))
+
+
+def connect(url: str, *, token: str = "", **options: Any) -> Headwater:
+    """The queues of the server at `url`, for use from any thread; options are those of `headwater.connect`."""
+    return _started(app.connect(url, token=token, **options))
+
+
+def _started(inner: "app.Headwater | Client") -> Headwater:
     bridge = Bridge()
     try:
         bridge.run(inner.start())

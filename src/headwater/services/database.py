@@ -11,18 +11,25 @@ from headwater.services.checks import check_durability, check_list, check_option
 from headwater.services.jobs import Jobs, JobService
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queue import Queue, pop_options
-from headwater.services.queues import Queues
 from headwater.services.transaction import Together
+from headwater.services.verbs import Verbs
 from headwater.stores.contract import GroupStatus, QueueStatus
 
 
 class Database:
     """The queues and jobs of one tenant."""
 
-    def __init__(self, queues: Queues, jobs: JobService, name: str) -> None:
+    def __init__(self, queues: Verbs, name: str, jobs: JobService | None = None) -> None:
         self.queues_service = queues
         self.name = check_name("database", name)
-        self.jobs = Jobs(jobs, self.name)
+        self._jobs = None if jobs is None else Jobs(jobs, self.name)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of this database."""
+        if self._jobs is None:
+            raise InvalidOption("jobs are not served over this connection; open the store itself")
+        return self._jobs
 
     def queue(self, name: str) -> Queue:
         """The queue of this name; it is made when it is first pushed to or configured."""
@@ -82,7 +89,7 @@ class Database:
 
     def transaction(self, *, idempotency_key: str = "") -> Together:
         """Pushes and reports that take effect together: `async with hw.transaction() as together: …`."""
-        return Together(self.queues_service, self.jobs, check_text("idempotency_key", idempotency_key))
+        return Together(self.queues_service, self.name, self._jobs, check_text("idempotency_key", idempotency_key))
 
     async def queues(self) -> list[QueueStatus]:
         """All queues with their sizes."""

@@ -92,6 +92,8 @@ class Intentions:
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
+        # Others who wait, and are called when nobody may wait any more.
+        self.on_drain: set[Callable[[], None]] = set()
         self.count = 0
 
     def mark(self) -> int:
@@ -333,9 +335,16 @@ class Intentions:
         if not task.cancelled() and task.exception() is not None:
             log.error("serving waiting pops failed", exc_info=task.exception())
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether nobody may wait any more."""
+        return self._draining
+
     def drain(self) -> None:
         """End all waits with nothing; from now on nobody waits."""
         self._draining = True
+        for call in self.on_drain:
+            call()
         for key, line in list(self._lines.items()):
             for number, intention in list(line.waiting.items()):
                 if self._leave(number, key) and not intention.answer.done():

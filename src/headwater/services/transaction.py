@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from headwater.errors import InvalidInput
+from headwater.errors import InvalidInput, InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
@@ -17,16 +17,16 @@ from headwater.model.names import PARTITION_DEFAULT
 from headwater.services.checks import check_lane, check_messages, check_outgoing
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, reports_of
-from headwater.services.queues import Queues
+from headwater.services.verbs import Verbs
 
 
 class Together:
     """Collects operations; leaving the block hands them in, an exception inside it drops them."""
 
-    def __init__(self, queues: Queues, jobs: Jobs, idempotency_key: str = "") -> None:
+    def __init__(self, queues: Verbs, database: str, jobs: Jobs | None, idempotency_key: str = "") -> None:
         self._queues = queues
         self._jobs = jobs
-        self._database = jobs.database
+        self._database = database
         self._key = idempotency_key
         self._operations: list[Operation] = []
         self._leases: list[tuple[Any, str, int]] = []
@@ -51,6 +51,8 @@ class Together:
 
     def enqueue(self, *jobs: NewJob) -> None:
         """Add jobs when the block ends: `together.enqueue(send_email.job(to="ada@example.org"))`."""
+        if self._jobs is None:
+            raise InvalidOption("jobs are not served over this connection; open the store itself")
         checked = self._jobs.check_all(jobs)
         if checked:
             self._operations.append(Enqueue(database=self._database, jobs=checked))
