@@ -164,13 +164,14 @@ class DeleteQueueRequest(Asked, frozen=True, kw_only=True):
 
 
 class SeekRequest(Asked, frozen=True, kw_only=True):
-    """Where a group goes: the beginning or end of a queue, a time, or an offset of one partition."""
+    """Where a group goes: the beginning or end of a queue, a time, behind an LSN, or an offset of one partition."""
 
     queue: str
     group: str = GROUP_DEFAULT
     partition: str = ""
     to: Literal["beginning", "end"] = "end"
     timestamp: Number | None = None
+    lsn: Number | None = None
     offset: Number | None = None
 
 

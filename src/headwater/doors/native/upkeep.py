@@ -5,9 +5,9 @@ from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Refused, Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Purge, Requeue, Seek, Trace
-from headwater.model.names import Offset, check_name
+from headwater.model.names import Lsn, Offset, check_name
 from headwater.model.record import check_ready_json
-from headwater.services.checks import check_ids, check_optional_name, check_text, check_timestamp
+from headwater.services.checks import check_ids, check_number, check_optional_name, check_text, check_timestamp
 from headwater.services.requests import (
     ConfigureRequest,
     DeadLettersRequest,
@@ -52,8 +52,8 @@ async def delete_queue(site: Site, request: Request, body: DeleteQueueRequest) -
 
 async def seek(site: Site, request: Request, body: SeekRequest) -> Response:
     """Move a group."""
-    if body.timestamp is not None and body.offset is not None:
-        raise InvalidOption("a group goes to a timestamp or to an offset, not to both")
+    if sum(target is not None for target in (body.timestamp, body.lsn, body.offset)) > 1:
+        raise InvalidOption("a group goes to a timestamp, behind an LSN or to an offset, not to several")
     operation = Seek(
         database=request.principal.database,
         key=check_text("key", body.key),
@@ -62,6 +62,7 @@ async def seek(site: Site, request: Request, body: SeekRequest) -> Response:
         partition=check_optional_name("partition", body.partition),
         to=body.to,
         timestamp=None if body.timestamp is None else check_timestamp(body.timestamp),
+        lsn=None if body.lsn is None else Lsn(check_number("lsn", body.lsn)),
         offset=None if body.offset is None else Offset(body.offset),
     )
     return json_response(await site.queues.run(operation))
