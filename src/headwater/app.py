@@ -23,7 +23,7 @@ from headwater.wakeups.inotify import InotifyWakeup, is_available
 
 if TYPE_CHECKING:
     from headwater.doors.asgi import AsgiApp
-    from headwater.doors.wire import Handler
+    from headwater.doors.routes import Router
 
 log = logging.getLogger(__name__)
 
@@ -134,14 +134,14 @@ def asgi(store: "str | Headwater" = "headwater.db", **options: Any) -> "AsgiApp"
 
 
 @asynccontextmanager
-async def open_door(store: "str | Headwater", **options: Any) -> "AsyncIterator[Handler]":
+async def open_door(store: "str | Headwater", **options: Any) -> "AsyncIterator[Router]":
     """Everything that can be asked of a store over HTTP, for as long as it is open."""
     from headwater import __version__
     from headwater.doors.house import make_door
     from headwater.doors.site import Site
 
     if isinstance(store, Headwater):
-        yield make_door(Site(store.queues_service, __version__))
+        yield make_door(Site(store.queues_service, store.tail, store.committer, __version__))
         return
-    async with open_headwater(store, **options) as hw:
-        yield make_door(Site(hw.queues_service, __version__))
+    async with open_headwater(store, **options) as hw, open_door(hw) as door:
+        yield door

@@ -17,6 +17,7 @@ from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
+from headwater.model.histogram import Histogram
 from headwater.model.lane import Lane
 from headwater.services.messages import ack_of
 from headwater.stores.contract import Store
@@ -93,6 +94,22 @@ class Intentions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
         self.count = 0
+        self.wakes = 0
+        self.useful_wakes = 0
+        self.pops = 0
+        self.served = 0
+        self.timeouts = 0
+        self.overflows = 0
+        self.delivery = Histogram()
+
+    @property
+    def draining(self) -> bool:
+        """Whether nobody may wait any more."""
+        return self._draining
+
+    def keys(self) -> int:
+        """How many selections are waited for."""
+        return len(self._lines)
 
     def mark(self) -> int:
         """A number that stays the same while nothing happens that a waiting pop would be woken for."""
@@ -107,6 +124,7 @@ class Intentions:
         if self._draining:
             return Popped()
         if self.count >= self._waiters_max:
+            self.overflows += 1
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
         loop = asyncio.get_running_loop()
         key = Key(
@@ -191,10 +209,12 @@ class Intentions:
             line.again = True
             return
         if line.waiting:
+            self.wakes += 1
             line.busy = True
             self._start(self._serve_line(key, line))
 
     async def _serve_line(self, key: Key, line: _Line) -> None:
+        before = self.served
         try:
             size = POPS_FIRST
             while line.waiting:
@@ -207,6 +227,7 @@ class Intentions:
                     return
         finally:
             line.busy = False
+            self.useful_wakes += self.served > before
             if not line.waiting:
                 self._drop_line(key, line)
 
@@ -214,6 +235,7 @@ class Intentions:
         """One pop for each of these intentions, in one commit. How many got something, and when more may be free."""
         served = 0
         ready_at: int | None = None
+        self.pops += len(chosen)
         try:
             answers = self._pop([intention.operation for _, intention in chosen])
         except HeadwaterError as error:
@@ -232,6 +254,8 @@ class Intentions:
                 continue
             served += 1
             if self._leave(number, key) and not intention.answer.done():
+                self.served += 1
+                self.delivery.observe(max(self._clock.now() - popped.batches[0].written_at[-1], 0) / SECOND)
                 intention.answer.set_result(popped)
             else:
                 self._return(popped.batches, key)
@@ -319,6 +343,7 @@ class Intentions:
             line = self._lines.get(key)
             intention = line.waiting.get(number) if line is not None else None
             if intention is not None and self._leave(number, key) and not intention.answer.done():
+                self.timeouts += 1
                 intention.answer.set_result(Popped())
         if self._deadlines:
             self._set_deadline_timer()

@@ -111,7 +111,8 @@ class Connection(asyncio.Protocol):
         One whose request is parked has left: whatever came for it later would be lost on the way.
         """
         self._input_ended = True
-        if self._lingering or self._parked or not self._is_busy():
+        if self._lingering or self._parked or not self._is_busy() or not self._transport.can_write_eof():
+            # Where one end cannot stay open alone (TLS), the other has left.
             return False
         self._set_timer(self._limits.half_closed_seconds)
         return True
@@ -332,7 +333,7 @@ class Connection(asyncio.Protocol):
     def _linger(self) -> None:
         if self._transport.is_closing():
             return
-        if self._input_ended or self._house.stopping:
+        if self._input_ended or self._house.stopping or not self._transport.can_write_eof():
             self._close()
             return
         self._lingering = True
