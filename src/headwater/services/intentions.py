@@ -88,6 +88,7 @@ class Intentions:
         self._by_queue: dict[tuple[str, str], set[Key]] = {}
         self._deadlines: list[tuple[float, int, Key]] = []
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._deadline_timer_at = 0.0
         self._elsewhere_timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
         self._happened = 0
@@ -330,9 +331,11 @@ class Intentions:
         loop = asyncio.get_running_loop()
         first = self._deadlines[0][0]
         if self._deadline_timer is not None:
-            if self._deadline_timer.when() <= first:
+            if self._deadline_timer_at <= first:
                 return
             self._deadline_timer.cancel()
+        # Remembered here: for a moment that has come, uvloop gives a handle that does not know its time.
+        self._deadline_timer_at = first
         self._deadline_timer = loop.call_at(first, self._end_waits)
 
     def _end_waits(self) -> None:
