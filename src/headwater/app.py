@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwater.client.client import Client
     from headwater.doors.access.settings import AccessSettings
     from headwater.doors.asgi import AsgiApp
+    from headwater.doors.routes import Router
     from headwater.doors.wire import Handler
 
 log = logging.getLogger(__name__)
@@ -173,10 +174,16 @@ async def open_door(
 
 def make_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handler":
     """All routes over an open store, behind their guards if there are to be any."""
-    from headwater import __version__
     from headwater.doors.access.guard import guarded
+
+    door = make_router(hw)
+    return door if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)
+
+
+def make_router(hw: Headwater) -> "Router":
+    """All routes over an open store."""
+    from headwater import __version__
     from headwater.doors.house import make_door
     from headwater.doors.site import Site
 
-    door = make_door(Site(hw.queues_service, __version__))
-    return door if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)
+    return make_door(Site(hw.queues_service, hw.tail, hw.committer, __version__))

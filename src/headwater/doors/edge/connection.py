@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_reader",
         "_sendable",
+        "_strikes_at",
         "_task",
         "_timed",
         "_timer",
@@ -76,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
+        self._strikes_at = 0.0
         self._timed: tuple[Phase, int, bool] | None = None
         # None while the client takes what is sent; otherwise done when it does again.
         self._sendable: asyncio.Future[None] | None = None
@@ -111,7 +113,8 @@ class Connection(asyncio.Protocol):
         One whose request is parked has left: whatever came for it later would be lost on the way.
         """
         self._input_ended = True
-        if self._lingering or self._parked or not self._is_busy():
+        if self._lingering or self._parked or not self._is_busy() or not self._transport.can_write_eof():
+            # Where one end cannot stay open alone (TLS), the other has left.
             return False
         self._set_timer(self._limits.half_closed_seconds)
         return True
@@ -283,17 +286,22 @@ class Connection(asyncio.Protocol):
             return
         self._deadline = self._loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= self._deadline:
+            if self._strikes_at <= self._deadline:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._deadline, self._strike)
+        self._strike_at(self._deadline)
+
+    def _strike_at(self, moment: float) -> None:
+        # Remembered here: for a moment that has come, uvloop gives a handle that does not know its time.
+        self._strikes_at = moment
+        self._timer = self._loop.call_at(moment, self._strike)
 
     def _strike(self) -> None:
         self._timer = None
         if self._deadline is None:
             return
         if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._strike)
+            self._strike_at(self._deadline)
         else:
             self._deadline = None
             self._out_of_time()
@@ -332,7 +340,7 @@ class Connection(asyncio.Protocol):
     def _linger(self) -> None:
         if self._transport.is_closing():
             return
-        if self._input_ended or self._house.stopping:
+        if self._input_ended or self._house.stopping or not self._transport.can_write_eof():
             self._close()
             return
         self._lingering = True
