@@ -8,7 +8,7 @@ import msgspec
 
 from benchmarks.timing import Sample
 
-Metric = Literal["rate", "p50_ms", "p95_ms", "p99_ms", "cpu_us", "memory_mb"]
+Metric = Literal["rate", "p50_ms", "p95_ms", "p99_ms", "cpu_us", "memory_mb", "lock_waits", "wal_mb"]
 Results = Mapping[str, Sequence[Sample]]  # by contestant, one sample a round
 
 
@@ -75,7 +75,7 @@ def overall(samples: Sequence[Sample], metric: Metric) -> float | None:
     values: list[float] = [value for sample in samples if (value := getattr(sample, metric)) is not None]
     if not values:
         return None
-    return max(values) if metric == "memory_mb" else statistics.median(values)
+    return max(values) if metric in ("memory_mb", "lock_waits", "wal_mb") else statistics.median(values)
 
 
 def ratio(results: Results, subject: str, against: str) -> float | None:
