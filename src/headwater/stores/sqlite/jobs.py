@@ -99,6 +99,13 @@ class Jobs:
         self._lanes.forget()
         self.intake.forget()
 
+    def clock_set_back(self, now: Timestamp, by: int) -> None:
+        """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
+        for statement in (sql.take_retries_back, sql.take_workers_back, sql.take_lanes_back):
+            self._connection.execute(statement, (now, by))
+        self._schedules.clock_set_back(now)
+        self._lanes.forget()
+
     def ready_at(self, database: str, names: Sequence[str], now: Timestamp) -> Timestamp | None:
         """When a claim could get something: now, later, or nobody knows."""
         queues = [queue.id for queue in self.queues.of(database, names) if not queue.paused]

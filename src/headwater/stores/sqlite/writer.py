@@ -96,7 +96,6 @@ class Writer:
         self._placed: dict[int, int] = {}
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
-        self._clock = ClockJumps(connection, self.segments)
         letters = DeadLetters(connection, codec, self.catalog, self.segments)
         cursors = Cursors(connection, self.catalog, self.segments, letters)
         pops = Pops(connection, self.catalog, self.segments, cursors)
@@ -104,6 +103,7 @@ class Writer:
         retention = Retention(connection, self.catalog, self.segments)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
+        self._clock = ClockJumps(connection, self.segments, self.jobs.clock_set_back)
         streams = Streams(connection)
         self._check_lease = reports.check_lease
         self._pops = pops

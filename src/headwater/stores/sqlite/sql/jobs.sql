@@ -234,3 +234,17 @@ UPDATE hw_workers SET stopping = 1 WHERE database = ? AND id = ? RETURNING id;
 SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND lane = 0 AND state = 'pending')
     OR EXISTS (SELECT 1 FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at <= ?2)
     OR EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND state IN ('scheduled', 'failed') AND run_at <= ?2);
+
+-- name: take_retries_back
+-- The clock was set back to ?1 by ?2: jobs that wait for another attempt wait no longer than they were to.
+UPDATE hw_jobs SET run_at = max(?1, run_at - ?2) WHERE state = 'failed' AND run_at > ?1;
+
+-- name: take_workers_back
+-- The same for the leases of workers.
+UPDATE hw_workers SET lease_until = lease_until - ?2, seen_at = min(seen_at, ?1) WHERE lease_until > ?1;
+
+-- name: take_lanes_back
+-- The same for the limits of types and keys.
+UPDATE hw_job_lanes SET free_at = CASE WHEN free_at > ?1 THEN max(?1, free_at - ?2) ELSE free_at END,
+    ready_at = CASE WHEN ready_at > ?1 THEN max(?1, ready_at - ?2) ELSE ready_at END
+WHERE free_at > ?1 OR ready_at > ?1;
