@@ -138,16 +138,40 @@ class Jobs:
         held = {(row.number, row.token): row for row in rows}
         states: list[JobState | None] = []
         moves: list[Move] = []
+        plain: list[JobRow] = []
         for report in operation.reports:
             row = held.pop((report.number, report.token), None)
             if row is None:
                 states.append(None)
-                continue
-            verdict = _judge(row, report, now)
-            states.append(verdict.state)
-            moves.append((row, verdict, report))
+            elif _is_plain(report):
+                states.append(JobState.COMPLETED)
+                plain.append(row)
+            else:
+                verdict = _judge(row, report, now)
+                states.append(verdict.state)
+                moves.append((row, verdict, report))
+        self._complete(operation.database, plain, now)
         self._move(moves, now)
         return Settled(states)
+
+    def _complete(self, database: str, rows: Sequence[JobRow], now: Timestamp) -> None:
+        """Jobs that are done and left nothing to keep: the way that most go, so it is one of few steps."""
+        if not rows:
+            return
+        self._connection.execute(sql.complete_jobs, (now, numbers_of(rows)))
+        self._lanes.left((row.lane for row in rows), now)
+        ran: dict[int, list[int]] = {}
+        changes = []
+        for row in rows:
+            queue = self.queues.by_id(row.queue_id)
+            changes.append(JobChange(row.id, queue.name, row.type, "completed", row.attempts, row.worker or ""))
+            ran.setdefault(row.queue_id, []).append(now - (row.started_at or now))
+        self.books.tell_all(database, changes)
+        for number, times in ran.items():
+            queue = self.queues.by_id(number)
+            self.books.moved(queue, "processing", "completed", len(times))
+            self.books.ran(queue, sum(times))
+        self._settle_dependents(dict.fromkeys((row.number for row in rows), JobState.COMPLETED), now)
 
     def heartbeat(self, operation: Heartbeat, now: Timestamp) -> Beat:
         """Keep a worker's lease and take its notes."""
@@ -295,12 +319,7 @@ class Jobs:
         """Jobs go to other states, with everything that follows from it."""
         if not moves:
             return
-        plain = [row for row, verdict, report in moves if _is_plain(verdict, report)]
-        if plain:
-            self._connection.execute(sql.complete_jobs, (now, numbers_of(plain)))
-        rest = [_update(*move, now) for move in moves if not _is_plain(move[1], move[2])]
-        if rest:
-            self._connection.executemany(sql.move_job, rest)
+        self._connection.executemany(sql.move_job, [_update(*move, now) for move in moves])
         attempts = [_attempt(row, verdict, report, now) for row, verdict, report in moves if _is_told(row, report)]
         if attempts:
             self._connection.executemany(sql.put_attempt, attempts)
@@ -309,7 +328,8 @@ class Jobs:
         self._lanes.entered((row.lane for row, verdict, _ in moves if verdict.state is pending), now)
         for row, verdict, report in moves:
             self._book(row, verdict, report, now)
-        self._settle_dependents(moves, now)
+        ended = {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
+        self._settle_dependents(ended, now)
 
     def _book(self, row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> None:
         queue = self.queues.by_id(row.queue_id)
@@ -320,9 +340,8 @@ class Jobs:
         if row.state == JobState.PROCESSING and row.started_at is not None:
             self.books.ran(queue, now - row.started_at)
 
-    def _settle_dependents(self, moves: Sequence[Move], now: Timestamp) -> None:
+    def _settle_dependents(self, ended: dict[int, JobState], now: Timestamp) -> None:
         """Whoever waited for jobs that have ended goes on, or is cancelled with them."""
-        ended = {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
         if not ended:
             return
         free, lost = self._dependents.settle(ended, now)
@@ -360,9 +379,10 @@ def _judge(row: JobRow, report: Report, now: Timestamp) -> Verdict:
         return Verdict(JobState.DEAD, row.attempts)
 
 
-def _is_plain(verdict: Verdict, report: Report | None) -> bool:
-    """A completion without a result: all of these are one statement."""
-    return verdict.state is JobState.COMPLETED and report is not None and report.result is None
+def _is_plain(report: Report) -> bool:
+    """A completion with nothing to keep: all of these are one statement."""
+    kept = report.result is not None or report.output or report.exit_code is not None
+    return report.outcome is Outcome.COMPLETED and not kept
 
 
 def _is_told(row: JobRow, report: Report | None) -> bool:

@@ -94,9 +94,9 @@ UPDATE hw_jobs SET state = 'pending', changed_at = ?1 WHERE number IN (SELECT va
 
 -- name: move_job
 -- A job goes from one state to another.
-UPDATE hw_jobs SET state = ?, attempts = ?, run_at = ?, worker = NULL, cancelling = 0, changed_at = ?, finished_at = ?,
-    error = coalesce(?, error), result = ?, expires_at = ?
-WHERE number = ?;
+UPDATE hw_jobs SET state = ?1, attempts = ?2, run_at = ?3, worker = NULL, cancelling = 0, changed_at = ?4, finished_at = ?5,
+    error = CASE ?1 WHEN 'completed' THEN NULL ELSE coalesce(?6, error) END, result = ?7, expires_at = ?8
+WHERE number = ?9;
 
 -- name: complete_jobs
 -- These jobs are done and left no result.
