@@ -91,6 +91,8 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
 
     def offsets(self) -> list[Offset]:
         """The offset of every record of the push, in its order."""
+        if not self.duplicates:
+            return list(map(Offset, range(self.first_offset, self.first_offset + self.count)))
         fresh = iter(range(self.first_offset, self.first_offset + self.count))
         total = self.count + len(self.duplicates)
         return [self.duplicates[index] if index in self.duplicates else Offset(next(fresh)) for index in range(total)]
