@@ -57,6 +57,8 @@ LEASES = "tests/contracts/test_leases.py"
 RECEIVED = "tests/doors/access/test_reception.py"
 FORGED = "tests/doors/access/test_forgeries.py"
 TENANTS = "tests/doors/access/test_tenants.py"
+MILESTONES = "tests/contracts/test_milestones.py"
+READING = "tests/contracts/test_reading.py"
 
 BUGS = [
     Bug(
@@ -483,5 +485,17 @@ BUGS = [
         "a foreign page takes messages with an image whose address is a pop",
         (Edit(BROWSER, 'site in ("none", "same-origin") or (', 'request.method == "GET" or ('),),
         ("tests/doors/access/test_browser.py",),
+    ),
+    Bug(
+        "step-taken-twice",
+        "a step of named work is refused only when a later one was taken: a micro-batch is pushed again",
+        (Edit(WRITER, "row[0] >= operation.number:", "row[0] > operation.number:"),),
+        (MILESTONES,),
+    ),
+    Bug(
+        "silent-drop",
+        "retention does not note what it took: readers by LSN pass the gap without a word",
+        (Edit(SEGMENTS, "        self._note_drop(partition_id, offset)\n", ""),),
+        (READING,),
     ),
 ]

@@ -343,10 +343,12 @@ class RevokeAccessToken(Operation, frozen=True, kw_only=True):
 
 class Reach(Operation, frozen=True, kw_only=True):
     """Take step `number` of named work; refused when it, or a later one, was taken before. In a transaction with what
-    the step does, each step takes effect once, however often it is tried and however late."""
+    the step does, each step takes effect once, however often it is tried and however late. `note` says of the last
+    step what is needed to know it again."""
 
     name: str
     number: int
+    note: str = ""
 
 
 class Reached(msgspec.Struct, frozen=True):

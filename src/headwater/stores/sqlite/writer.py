@@ -261,8 +261,10 @@ class Writer:
     def _reach(self, operation: Reach, now: Timestamp) -> Reached:
         row = self._connection.execute(sql.find_milestone, (operation.database, operation.name)).fetchone()
         if row is not None and row[0] >= operation.number:
-            raise AlreadyReached(f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before")
-        self._connection.execute(sql.set_milestone, (operation.database, operation.name, operation.number, now))
+            message = f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before"
+            raise AlreadyReached(message, *row)
+        step = (operation.database, operation.name, operation.number, operation.note, now)
+        self._connection.execute(sql.set_milestone, step)
         return Reached(None if row is None else row[0])
 
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
