@@ -8,7 +8,7 @@ from msgspec import Meta, Raw, Struct
 from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
 from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.push import lanes_of, records_of
-from headwater.doors.queen.reports import lane_of, outcome_of
+from headwater.doors.queen.reports import lane_of, status_outcome
 from headwater.doors.queen.shapes import PushItem, Text
 from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
@@ -201,7 +201,7 @@ def _report(database: str, partition_id: PartitionId, body: CycleBody, ack: Cycl
     if lease_partition != partition_id or group != body.consumer_group:
         raise InvalidOption("the lease is of another partition or group than the cycle says")
     name = parse_record(ack.transaction_id)
-    outcome = outcome_of(ack.status)
+    outcome = status_outcome(ack.status)
     if outcome is Outcome.COMPLETED:
         return Advance(
             database=database,
