@@ -170,7 +170,8 @@ class Writer:
             results[index] = result
         for index in phases[_TRANSACTIONS]:
             results[index] = self._try(operations[index], now)
-        self._pops.begin()
+        alike: list[Any] = [operations[index] for index in phases[_POPS]]
+        self._pops.begin(alike)
         for index in phases[_POPS]:
             results[index] = self._try(operations[index], now)
         if not keyed:
@@ -289,7 +290,6 @@ class Writer:
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> Any:
-        self._pops.begin()
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
         # The step before may have pushed what a pop before it did not find.
