@@ -11,7 +11,7 @@ from benchmarks.timing import Sample
 
 Workload = Callable[[str, Context], Coroutine[Any, Any, Sample]]
 
-SUITES = ("queues", "http")
+SUITES = ("queues", "http", "jobs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,13 @@ MODULES = {
     "redis-always": "redis_streams",
     "redis-always-asyncio": "redis_streams",
     "nats": "nats",
+    "headwater-jobs": "job_sides",
+    "headwater-commands": "job_sides",
+    "huey-jobs": "job_sides",
+    "dramatiq": "job_sides",
+    "rq": "job_sides",
+    "procrastinate": "job_sides",
+    "pgqueuer": "job_sides",
 }
 
 

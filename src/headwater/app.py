@@ -178,5 +178,5 @@ def make_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handle
     from headwater.doors.house import make_door
     from headwater.doors.site import Site
 
-    door = make_door(Site(hw.queues_service, __version__))
+    door = make_door(Site(hw.queues_service, hw.jobs_service, __version__))
     return door if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)

@@ -10,6 +10,7 @@ from headwater.doors.house import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request
 from headwater.errors import StoreFailed
+from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store, Traits
 
@@ -36,7 +37,7 @@ class OneStore:
 
 
 async def ask(path: str, method: str = "GET", lsn: int | None = 12, **headers: str) -> tuple[int, str]:
-    door = for_this_machine(make_door(Site(cast(Queues, OneStore(lsn)), "1.2.3")))
+    door = for_this_machine(make_door(Site(cast(Queues, OneStore(lsn)), cast(JobService, None), "1.2.3")))
     response = await door(Request(method=method, path=path, headers=headers))
     return response.status, response.body.decode()
 

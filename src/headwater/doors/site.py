@@ -12,6 +12,7 @@ from headwater.errors import HeadwaterError
 from headwater.log.committer import Answer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.model.principal import Scope, require, require_queue
+from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 
@@ -58,8 +59,9 @@ class Switches:
 class Site:
     """Handed to every route. One for each open store that is served."""
 
-    def __init__(self, queues: Queues, version: str) -> None:
+    def __init__(self, queues: Queues, jobs: JobService, version: str) -> None:
         self.queues = queues
+        self.jobs = jobs
         self.version = version
         self.pushed_records = 0
         self.duplicate_records = 0

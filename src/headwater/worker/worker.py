@@ -34,7 +34,6 @@ from headwater.log.job_operations import (
     WorkerAbout,
 )
 from headwater.log.operations import Touch
-from headwater.log.tail import Tail
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, SHELL, JobNumber, Outcome, WorkerSettings
 from headwater.services.jobs import JobService
 from headwater.worker.function import Functions
@@ -69,11 +68,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """Runs jobs of one database until it is asked to stop, or, with `drain`, until there are none."""
 
-    def __init__(self, service: JobService, tail: Tail, options: WorkerOptions, settings: WorkerSettings) -> None:
+    def __init__(self, service: JobService, options: WorkerOptions, settings: WorkerSettings) -> None:
         self._committer: Committer = service.committer
         self._store = service.store
         self._clock: Clock = service.clock
-        self._tail = tail
+        self._tail = service.tail
         self._options = options
         self._settings = settings
         self._buffer: deque[ClaimedJob] = deque()
