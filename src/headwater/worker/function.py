@@ -69,6 +69,7 @@ class Functions:
         self._ready = False
         self._recalled: asyncio.Future[list[ClaimedJob]] | None = None
         self._gone: asyncio.Future[None] | None = None
+        self._warm: asyncio.Future[None] | None = None
         self.unloadable = ""
         self.on_report: Callable[[Report], None] = lambda report: None
         self.on_progress: Callable[[ClaimedJob, str], None] = lambda job, value: None
@@ -91,6 +92,14 @@ class Functions:
     def waiting(self) -> int:
         """How many calls the runner has not begun."""
         return sum(not call.begun_at for call in self._calls.values())
+
+    async def warm_up(self) -> None:
+        """Start the process and wait until it has loaded its app, so that no job has to wait for that."""
+        if self._process is None:
+            self._start()
+        self._warm = asyncio.get_running_loop().create_future()
+        if not self._ready and not self.unloadable:
+            await self._warm
 
     # ── asking ──
 
@@ -221,9 +230,15 @@ class Functions:
             self._take_back(message.numbers)
         elif message.error:
             self.unloadable = message.error
+            self._warmed()
             self.on_unloadable()
         else:
             self._ready = True
+            self._warmed()
+
+    def _warmed(self) -> None:
+        if self._warm is not None and not self._warm.done():
+            self._warm.set_result(None)
 
     def _begun(self, message: Begun) -> None:
         call = self._calls.get(message.number)
@@ -285,6 +300,7 @@ class Functions:
         kill_group(self._process.pid, signal.SIGKILL)
         how = describe_end(self._process.wait())
         self._process = None
+        self._warmed()
         self._unsent.clear()
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)

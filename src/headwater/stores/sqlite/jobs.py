@@ -280,6 +280,7 @@ class Jobs:
         self._cancel_rows(orphans, "a job that it depends on was dropped", now)
         for row in rows:
             self.books.moved(self.queues.by_id(row.queue_id), JobState(row.state), None)
+        self._connection.execute(sql.raise_meta, ("last_job", max(row.number for row in rows)))
         for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
             self._connection.execute(statement, (numbers,))
         self._connection.execute(sql.drop_unique, (numbers, now))
