@@ -13,6 +13,11 @@
     │   ├── UnknownRecord
     │   ├── AlreadyReached
     │   └── ResyncRequired
+    ├── FlowError             a flow of the pipeline cannot go on
+    │   ├── FlowOvertaken
+    │   ├── ArchiveDamaged
+    │   ├── ArchiveFull
+    │   └── SourceUnfit
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -115,6 +120,38 @@ class ResyncRequired(QueueError):
     """Retention has dropped records after this position; read a fresh snapshot or seek, then go on."""
 
     code = "resync-required"
+
+
+class FlowError(HeadwaterError):
+    """A flow of the pipeline cannot go on; what it finished stays, and running it again goes on from there."""
+
+    code = "flow_error"
+
+
+class FlowOvertaken(FlowError):
+    """Another run of the same flow was faster; nothing of this step was kept."""
+
+    code = "flow_overtaken"
+    retryable = True
+
+
+class ArchiveDamaged(FlowError):
+    """A file of an archive is missing or not what its manifest says. Nothing was restored from it."""
+
+    code = "archive_damaged"
+
+
+class ArchiveFull(FlowError):
+    """No space is left where a flow writes its files; nothing half-written is visible."""
+
+    code = "archive_full"
+    retryable = True
+
+
+class SourceUnfit(FlowError):
+    """What a flow should read is missing, changed on the way, or has other columns than expected."""
+
+    code = "source_unfit"
 
 
 class StoreError(HeadwaterError):

@@ -17,6 +17,7 @@ from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
+from headwater.model.rollup import Rollup
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -303,6 +304,60 @@ class Forget(Operation, frozen=True, kw_only=True):
     limit: int = 5_000
 
 
+# ── what flows of the pipeline keep with the log ────────────────────────────────────────────────────────────────────
+
+
+class Load(Operation, frozen=True, kw_only=True):
+    """Append records of a foreign source once. `positions` (rising) say where in the source each record stands.
+
+    The whole stretch from `begin` up to `end` is covered afterwards; a record whose position was covered before is left
+    out. The source is named by whoever loads; a partition knows how much it has of it, for ever.
+    """
+
+    queue: str
+    partition: str = PARTITION_DEFAULT
+    source: str
+    begin: int
+    end: int
+    positions: Sequence[int]
+    records: Sequence[Record]
+
+
+class Loaded(msgspec.Struct, frozen=True, gc=False):
+    """How many records were appended, and how many were there before."""
+
+    count: int
+    skipped: int
+    lsn: Lsn
+
+
+class MarkArchived(Operation, frozen=True, kw_only=True):
+    """Everything of the queue up to this LSN is in an archive: retention may drop it."""
+
+    queue: str
+    lsn: Lsn
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """Up to which LSN the queue is archived now."""
+
+    lsn: Lsn
+
+
+class AddRollups(Operation, frozen=True, kw_only=True):
+    """Add rows to the rollups and move their state on, if it still has this number; else nothing changes."""
+
+    number: int
+    state: str
+    rows: Sequence[Rollup]
+
+
+class RollupsAdded(msgspec.Struct, frozen=True):
+    """The number of the state now."""
+
+    number: int
+
+
 class Touch(msgspec.Struct, frozen=True, gc=False):
     """One segment that a commit added: enough to know whom to wake, without its records."""
 
@@ -339,4 +394,7 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Retain: Retained,
     Reap: Reaped,
     Forget: Deleted,
+    Load: Loaded,
+    MarkArchived: Archived,
+    AddRollups: RollupsAdded,
 }

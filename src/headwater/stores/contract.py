@@ -17,6 +17,7 @@ from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
+from headwater.model.rollup import Rollup
 
 
 class Traits(msgspec.Struct, frozen=True):
@@ -56,6 +57,36 @@ class GroupStatus(msgspec.Struct, frozen=True):
     oldest_waiting_at: Timestamp | None
     leased: int
     lost: int
+    retried: int = 0
+    buried: int = 0
+
+
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """A partition with its bounds: records from `start` up to `end` are kept; number and age tell it from others."""
+
+    id: PartitionId
+    partition: str
+    start: Offset
+    end: Offset
+    created_at: Timestamp
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a group stands in a partition."""
+
+    queue: str
+    group: str
+    partition_id: PartitionId
+    position: Offset
+
+
+class RollupQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rollups are wanted: of one queue or of all, `until` left out."""
+
+    resolution: str = "minute"
+    since: Timestamp = Timestamp(0)
+    until: Timestamp = Timestamp(2**62)
+    queue: str = ""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -255,6 +286,26 @@ class Store(Protocol):
 
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record, oldest first."""
+        ...
+
+    async def partitions(self, database: str, queue: str) -> list[PartitionStatus]:
+        """The partitions of a queue with their bounds."""
+        ...
+
+    async def positions(self, database: str) -> list[Position]:
+        """Where every group of a database stands, in the partitions it has met."""
+        ...
+
+    async def archived(self, database: str, queue: str) -> Lsn:
+        """Up to which LSN a queue is archived; 0 when it never was."""
+        ...
+
+    async def rollups(self, database: str, wanted: RollupQuery) -> list[Rollup]:
+        """Rollups of a stretch of time, by bucket, queue, group and type."""
+        ...
+
+    async def rollup_state(self, database: str) -> tuple[int, str]:
+        """The number and the state that the last rollup left; 0 and '' before the first."""
         ...
 
     async def grown(self) -> None:

@@ -22,8 +22,19 @@ from headwater.errors import Closed, StoreBusy
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, PartitionId
+from headwater.model.rollup import Rollup
 from headwater.stores.codec import Codec
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, Segment, TraceEvent, Traits
+from headwater.stores.contract import (
+    DeadLetter,
+    GroupStatus,
+    PartitionStatus,
+    Position,
+    QueueStatus,
+    RollupQuery,
+    Segment,
+    TraceEvent,
+    Traits,
+)
 from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
@@ -301,6 +312,26 @@ class SqliteStore:
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)
+
+    async def partitions(self, database: str, queue: str) -> list[PartitionStatus]:
+        """The partitions of a queue with their bounds."""
+        return await self._answers.ask(self._answers.partitions, database, queue)
+
+    async def positions(self, database: str) -> list[Position]:
+        """Where every group of a database stands."""
+        return await self._answers.ask(self._answers.positions, database)
+
+    async def archived(self, database: str, queue: str) -> Lsn:
+        """Up to which LSN a queue is archived."""
+        return await self._answers.ask(self._answers.archived, database, queue)
+
+    async def rollups(self, database: str, wanted: RollupQuery) -> list[Rollup]:
+        """Rollups of a stretch of time."""
+        return await self._answers.ask(self._answers.rollups, database, wanted)
+
+    async def rollup_state(self, database: str) -> tuple[int, str]:
+        """Where the last rollup stood."""
+        return await self._answers.ask(self._answers.rollup_state, database)
 
     # ── upkeep ──
 

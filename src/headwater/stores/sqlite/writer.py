@@ -19,12 +19,15 @@ from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, Queu
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
+    AddRollups,
     Commit,
     Configure,
     DeleteGroup,
     DeleteQueue,
     Extend,
     Forget,
+    Load,
+    MarkArchived,
     Operation,
     Pop,
     Purge,
@@ -49,6 +52,7 @@ from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
+from headwater.stores.sqlite.flows import Flows
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
@@ -85,6 +89,7 @@ class Writer:
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
+        flows = Flows(connection, self.catalog, self.segments, self._place)
         self._check_lease = reports.check_lease
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
@@ -103,6 +108,9 @@ class Writer:
             Retain: retention.retain,
             Reap: cursors.reap,
             Forget: lambda operation, _: retention.forget(operation),
+            Load: flows.load,
+            MarkArchived: flows.mark_archived,
+            AddRollups: lambda operation, _: flows.add_rollups(operation),
         }
 
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
@@ -258,7 +266,7 @@ class Writer:
             self._append(partition, members, pushes, results, now)
         return results
 
-    def _place(self, push: Push, now: Timestamp) -> Partition:
+    def _place(self, push: Push | Load, now: Timestamp) -> Partition:
         queue = self.catalog.make_queue(push.database, push.queue, now)
         if queue.options.size_max:
             self._need_room(queue, len(push.records))
