@@ -13,11 +13,6 @@
     │   ├── UnknownRecord
     │   ├── AlreadyReached
     │   └── ResyncRequired
-    ├── FlowError             a flow of the pipeline cannot go on
-    │   ├── FlowOvertaken
-    │   ├── ArchiveDamaged
-    │   ├── ArchiveFull
-    │   └── SourceUnfit
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -30,7 +25,12 @@
     │   └── EncryptionKeyMissing
     ├── PipelineError         Spark, or what it was asked for
     │   ├── PipelineUnavailable
-    │   └── DataLost
+    │   ├── DataLost
+    │   └── FlowError         a flow cannot go on
+    │       ├── FlowOvertaken
+    │       ├── ArchiveDamaged
+    │       ├── ArchiveFull
+    │       └── SourceUnfit
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -122,38 +122,6 @@ class ResyncRequired(QueueError):
     code = "resync-required"
 
 
-class FlowError(HeadwaterError):
-    """A flow of the pipeline cannot go on; what it finished stays, and running it again goes on from there."""
-
-    code = "flow_error"
-
-
-class FlowOvertaken(FlowError):
-    """Another run of the same flow was faster; nothing of this step was kept."""
-
-    code = "flow_overtaken"
-    retryable = True
-
-
-class ArchiveDamaged(FlowError):
-    """A file of an archive is missing or not what its manifest says. Nothing was restored from it."""
-
-    code = "archive_damaged"
-
-
-class ArchiveFull(FlowError):
-    """No space is left where a flow writes its files; nothing half-written is visible."""
-
-    code = "archive_full"
-    retryable = True
-
-
-class SourceUnfit(FlowError):
-    """What a flow should read is missing, changed on the way, or has other columns than expected."""
-
-    code = "source_unfit"
-
-
 class StoreError(HeadwaterError):
     """The database did not take the operation."""
 
@@ -233,6 +201,38 @@ class DataLost(PipelineError):
     """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
 
     code = "data_lost"
+
+
+class FlowError(PipelineError):
+    """A flow of the pipeline cannot go on; what it finished stays, and running it again goes on from there."""
+
+    code = "flow_error"
+
+
+class FlowOvertaken(FlowError):
+    """Another run of the same flow was faster; nothing of this step was kept."""
+
+    code = "flow_overtaken"
+    retryable = True
+
+
+class ArchiveDamaged(FlowError):
+    """A file of an archive is missing or not what its manifest says. Nothing was restored from it."""
+
+    code = "archive_damaged"
+
+
+class ArchiveFull(FlowError):
+    """No space is left where a flow writes its files; nothing half-written is visible."""
+
+    code = "archive_full"
+    retryable = True
+
+
+class SourceUnfit(FlowError):
+    """What a flow should read is missing, changed on the way, or has other columns than expected."""
+
+    code = "source_unfit"
 
 
 class Overloaded(HeadwaterError):

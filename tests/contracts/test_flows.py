@@ -16,7 +16,7 @@ def load(begin: int, end: int, source: str = "file", **more: str) -> Load:
     """A stretch of a source whose records are their positions."""
     positions = range(begin, end)
     records = [record(position) for position in positions]
-    return Load(queue=QUEUE, source=source, begin=begin, end=end, positions=positions, records=records, **more)
+    return Load(queue=QUEUE, source=source, covers=((begin, end),), positions=positions, records=records, **more)
 
 
 async def kept(log: Log) -> list[int]:
@@ -41,10 +41,12 @@ async def test_only_the_new_part_of_a_stretch_is_loaded(log: Log, other: Log) ->
     assert await kept(log) == [0, 1, 2, 6, 7, 3, 4, 5, 8]
 
 
-async def test_positions_that_were_left_out_are_covered_too(log: Log) -> None:
-    sparse = Load(queue=QUEUE, source="file", begin=0, end=10, positions=[2, 5], records=[record(2), record(5)])
+async def test_positions_that_were_left_out_are_covered_as_the_load_says(log: Log) -> None:
+    covers = ((0, 6), (8, 10))
+    sparse = Load(queue=QUEUE, source="file", covers=covers, positions=[2, 5], records=[record(2), record(5)])
     assert (await log.run(sparse)).count == 2
-    assert (await log.run(load(0, 10))).count == 0
+    assert (await log.run(load(0, 10))).count == 2
+    assert await kept(log) == [2, 5, 6, 7]
 
 
 async def test_sources_and_partitions_are_counted_apart(log: Log) -> None:

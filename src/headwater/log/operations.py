@@ -12,6 +12,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError
+from headwater.model.coverage import Ranges
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
@@ -310,15 +311,14 @@ class Forget(Operation, frozen=True, kw_only=True):
 class Load(Operation, frozen=True, kw_only=True):
     """Append records of a foreign source once. `positions` (rising) say where in the source each record stands.
 
-    The whole stretch from `begin` up to `end` is covered afterwards; a record whose position was covered before is left
-    out. The source is named by whoever loads; a partition knows how much it has of it, for ever.
+    The ranges in `covers` are covered afterwards; a record whose position was covered before is left out. The source is
+    named by whoever loads; a partition knows how much it has of it, for ever.
     """
 
     queue: str
     partition: str = PARTITION_DEFAULT
     source: str
-    begin: int
-    end: int
+    covers: Ranges
     positions: Sequence[int]
     records: Sequence[Record]
 
