@@ -7,31 +7,46 @@ A plan looks at segments without their records. It also finds what retention dro
 dense, so a gap is seen, counted and told.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headwater.config import load_config
 from headwater.errors import QueueMissing
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn
+from headwater.model.record import Record, split_records
 from headwater.pipeline.handle import Handle
+from headwater.stores.open import open_reader
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from headwater.stores.contract import Segment
+    from headwater.stores.contract import Body
 
-SEGMENTS_PER_READ = 500
+BYTES_PER_LOOK = 4 * 1_048_576
 TOUCHES_PER_LOOK = 50_000
 RECORDS_PER_TASK = 250_000
 RECORDS_PER_STEP = 2_000_000
-SCHEMA = (
-    "queue STRING, partition_id BIGINT, partition STRING, offset BIGINT, lsn BIGINT, written_at BIGINT, "
-    "timestamp BIGINT, transaction_id STRING, trace_id STRING, type STRING, headers MAP<STRING, STRING>, "
-    "producer_sub STRING, value STRING"
-)
+COLUMNS = {
+    "queue": "STRING",
+    "partition_id": "BIGINT",
+    "partition": "STRING",
+    "offset": "BIGINT",
+    "lsn": "BIGINT",
+    "written_at": "BIGINT",
+    "timestamp": "BIGINT",
+    "transaction_id": "STRING",
+    "trace_id": "STRING",
+    "type": "STRING",
+    "headers": "MAP",
+    "producer_sub": "STRING",
+    "value": "STRING",
+}
+SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()).replace("MAP", "MAP<STRING, STRING>")
 
 
 class Place(NamedTuple):
@@ -155,64 +170,62 @@ def _touches(log: Handle, after: int, last: int) -> Iterator[Touch]:
 
 def read_step(spark: SparkSession, place: Place, marks: Mapping[str, int], step: Step) -> DataFrame:
     """The records of one step: those of each queue that come after its mark."""
-    only = next(iter(marks)) if len(marks) == 1 else None
+    spans, queues = step.spans, sorted(marks)
 
     def run(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                yield from _read_span(place, only, spans[number])
+                yield from _read_span(place, queues, spans[number])
 
-    spans = step.spans
     messages = spark.range(0, len(spans), 1, len(spans)).mapInArrow(run, SCHEMA)
+    if len(set(marks.values())) == 1:
+        return messages
     wanted = f.lit(False)
     for queue, mark in marks.items():
         wanted = wanted | ((f.col("queue") == queue) & (f.col("lsn") > mark))
     return messages.where(wanted)
 
 
-def _read_span(place: Place, queue: str | None, span: Span) -> "Iterator[pyarrow.RecordBatch]":
-    """Short reads one after the other: none of them holds the write-ahead log back."""
-    after = span.after
-    only = None if queue is None else (place.database, queue)
-    with Handle(place.store) as log:
-        while found := log.ask(log.store.read(Lsn(after), Lsn(span.through), SEGMENTS_PER_READ, only)):
-            after = found[-1].lsn
-            yield _batch([segment for segment in found if segment.lane.database == place.database])
+def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pyarrow.RecordBatch]":
+    """Short looks one after the other: none of them holds the write-ahead log back."""
+    reader = open_reader(place.store, load_config())
+    after = Lsn(span.after)
+    with asyncio.Runner() as runner:
+        runner.run(reader.open())
+        try:
+            while found := runner.run(reader.bodies(after, Lsn(span.through), BYTES_PER_LOOK, place.database, queues)):
+                after = found[-1].lsn
+                yield make_batch(found)
+        finally:
+            runner.run(reader.close())
 
 
-def _batch(segments: "Sequence[Segment]") -> "pyarrow.RecordBatch":
-    import pyarrow
-
-    rows = [_row(segment, index) for segment in segments for index in range(len(segment.records))]
-    columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in _types()]
-    types = _types()
-    arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
-    return pyarrow.RecordBatch.from_arrays(arrays, names=list(types))
-
-
-def _row(segment: "Segment", index: int) -> tuple[Any, ...]:
-    record = segment.records[index]
-    return (
-        segment.lane.queue,
-        segment.partition_id,
-        segment.lane.partition,
-        segment.first_offset + index,
-        segment.lsn,
-        segment.written_at,
-        record.timestamp or segment.written_at,
-        record.transaction_id,
-        record.trace_id,
-        record.type,
-        list(record.headers.items()) if record.headers else None,
-        record.producer_sub,
-        bytes(record.data).decode(),
-    )
-
-
-def _types() -> "dict[str, Any]":
+def make_batch(bodies: "Sequence[Body]") -> "pyarrow.RecordBatch":
+    """Segments as rows, column by column."""
     import pyarrow
 
     text, number = pyarrow.string(), pyarrow.int64()
-    kinds = {"STRING": text, "BIGINT": number, "MAP<STRING, STRING>": pyarrow.map_(text, text)}
-    pairs = [column.strip().split(" ", 1) for column in SCHEMA.replace("STRING, STRING", "STRING; STRING").split(", ")]
-    return {name: kinds[kind.replace(";", ",")] for name, kind in pairs}
+    kinds = {"BIGINT": number, "STRING": text, "MAP": pyarrow.map_(text, text)}
+    split = [(body, split_records(body.records)) for body in bodies]
+    columns = [
+        _each(split, lambda body: body.lane.queue),
+        _each(split, lambda body: body.partition_id),
+        _each(split, lambda body: body.lane.partition),
+        [offset for body, records in split for offset in range(body.first_offset, body.first_offset + len(records))],
+        _each(split, lambda body: body.lsn),
+        _each(split, lambda body: body.written_at),
+        [record.timestamp or body.written_at for body, records in split for record in records],
+        [record.transaction_id for _, records in split for record in records],
+        [record.trace_id for _, records in split for record in records],
+        [record.type for _, records in split for record in records],
+        [list(record.headers.items()) if record.headers else None for _, records in split for record in records],
+        [record.producer_sub for _, records in split for record in records],
+        [bytes(record.data).decode() for _, records in split for record in records],
+    ]
+    arrays = [pyarrow.array(column, kinds[kind]) for column, kind in zip(columns, COLUMNS.values(), strict=True)]
+    return pyarrow.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
+
+
+def _each(split: "list[tuple[Body, list[Record]]]", value: "Callable[[Body], Any]") -> list[Any]:
+    """What holds for a whole segment, once for each of its records."""
+    return [shared for body, records in split for shared in [value(body)] * len(records)]
