@@ -177,7 +177,7 @@ async def test_positions_of_groups_are_told(log: Log) -> None:
     await log.push(1, 2, 3)
     await log.ack(await log.take(2, group="billing"))
     (position,) = await log.store.positions("main")
-    assert (position.queue, position.group, position.position) == (QUEUE, "billing", 2)
+    assert (position.queue, position.group, position.position, position.since) == (QUEUE, "billing", 2, 0)
 
 
 async def test_retries_and_dead_letters_of_a_group_are_counted(log: Log, clock: FakeClock) -> None:

@@ -7,7 +7,7 @@ Nothing is dropped here: in = out + quarantined.
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -41,19 +41,24 @@ def parse_schema(text: str) -> spark_types.StructType:
     return found
 
 
-def make_judge(schema: spark_types.StructType | None, bytes_max: int, *, strict: bool = False) -> Judge:
-    """What says of one payload (JSON text) why it may not pass; None when it may.
+class Rules(NamedTuple):
+    """What a payload must keep to. Fields that the schema does not name pass, unless `strict`."""
 
-    Fields that the schema does not name pass, unless `strict`.
-    """
-    decoder = None if schema is None else msgspec.json.Decoder(payload_type(schema, strict))
+    schema: spark_types.StructType | None
+    bytes_max: int
+    strict: bool = False
+
+
+def make_judge(rules: Rules) -> Judge:
+    """What says of one payload (JSON text) why it may not pass; None when it may."""
+    decoder = None if rules.schema is None else msgspec.json.Decoder(payload_type(rules.schema, rules.strict))
 
     def judge(value: str | None) -> str | None:
         if value is None:
             return "there is no value"
         try:
             data = value.encode()
-            encode_payload(msgspec.Raw(data), bytes_max)
+            encode_payload(msgspec.Raw(data), rules.bytes_max)
             if decoder is not None:
                 decoder.decode(data)
         except (HeadwaterError, msgspec.MsgspecError, UnicodeError) as error:
@@ -63,12 +68,13 @@ def make_judge(schema: spark_types.StructType | None, bytes_max: int, *, strict:
     return judge
 
 
-def judge_rows(rows: DataFrame, judge: Judge) -> DataFrame:
+def judge_rows(rows: DataFrame, rules: Rules) -> DataFrame:
     """The rows with their column `reason` filled in: why the row may not pass, or null. One that is there stands."""
 
     def run(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         import pyarrow
 
+        judge = make_judge(rules)
         for batch in batches:
             values = zip(batch.column("reason").to_pylist(), batch.column("value").to_pylist(), strict=True)
             reasons = [reason or judge(value) for reason, value in values]

@@ -72,12 +72,13 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a group stands in a partition."""
+    """Where a group stands in a partition; the group reads what came after the LSN `since`."""
 
     queue: str
     group: str
     partition_id: PartitionId
     position: Offset
+    since: Lsn
 
 
 class RollupQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from headwater.errors import ArchiveDamaged, FlowError, SourceUnfit
 from headwater.log.operations import MarkArchived
 from headwater.model.names import Lsn
 from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, choose_queues, plan, read_step
+from headwater.pipeline.files import glob_free
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import (
     STAGING,
@@ -235,11 +236,6 @@ def read_entries(spark: SparkSession, folder: Path, entries: Sequence[Entry]) ->
     """The rows of these files."""
     paths = [glob_free((folder / entry.path).absolute()) for entry in entries]
     return spark.read.schema(PARQUET_SCHEMA).parquet(*paths)
-
-
-def glob_free(path: Path) -> str:
-    """A path as Spark takes it, in which nothing stands for anything else."""
-    return "".join(f"\\{letter}" if letter in "\\*?[]{}" else letter for letter in str(path))
 
 
 def _summary(log: Handle, before: Manifest, after: Manifest, began_at: int) -> Summary:

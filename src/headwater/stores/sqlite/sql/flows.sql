@@ -35,7 +35,7 @@ WHERE q.database = ? AND q.name = ? ORDER BY p.id;
 
 -- name: position_list
 -- Where every group of a database stands in the partitions it has met.
-SELECT q.name, g.name, c.partition_id, c.position
+SELECT q.name, g.name, c.partition_id, c.position, g.since_lsn
 FROM hw_queues q JOIN hw_groups g ON g.queue_id = q.id JOIN hw_cursors c ON c.group_id = g.id
 WHERE q.database = ? ORDER BY g.id, c.partition_id;
 
