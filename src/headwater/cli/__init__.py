@@ -1,4 +1,5 @@
-"""The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `doctor`, `bench`.
+"""The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `pipeline`, `doctor`,
+`bench`.
 
 A command is a thin function: it reads its options, calls the library, and hands what comes back to `output.py`. Modules
 import what is heavy inside the functions that need it: every start of the program pays for what stands at the top.

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from headwater.cli import bench, dead_letters, doctor, groups, messages, queues, serve, version
+from headwater.cli import bench, dead_letters, doctor, groups, messages, pipeline, queues, serve, version
 from headwater.cli.exits import ExitCode, exit_code_of
 from headwater.cli.output import print_error
 from headwater.cli.settings import Choices, Command, Group
@@ -28,9 +28,21 @@ Examples:
   headwater serve --store headwater.db
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the store cannot be opened, 4 there was nothing, 5 the doctor found
-something, 130 Ctrl-C.
+something, 6 a flow set rows aside, 130 Ctrl-C.
 """
-MESSAGES, UPKEEP, SERVER = "Messages", "Queues and groups", "Server and store"
+PIPELINE_HELP = """The data pipeline on Spark: flows over the log, with checkpoints, a bar and a summary.
+
+Examples:
+  headwater pipeline list
+  headwater pipeline run archive --to archive
+"""
+RUN_HELP = """Run a flow; each has options of its own (--help after its name shows them).
+
+Examples:
+  headwater pipeline run rollup --chart chart.html
+  headwater pipeline run my_module:my_flow
+"""
+MESSAGES, UPKEEP, PIPELINE, SERVER = "Messages", "Queues and groups", "Data pipeline", "Server and store"
 
 
 def build() -> typer.Typer:
@@ -43,6 +55,7 @@ def build() -> typer.Typer:
     app.add_typer(_groups(), name="groups", rich_help_panel=UPKEEP)
     _add(app, "seek", groups.seek, UPKEEP)
     app.add_typer(_dead_letters(), name="dlq", rich_help_panel=UPKEEP)
+    app.add_typer(_pipeline(), name="pipeline", rich_help_panel=PIPELINE)
     _add(app, "serve", serve.serve, SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
     _add(app, "bench", bench.bench, SERVER)
@@ -74,6 +87,17 @@ def _dead_letters() -> typer.Typer:
     _add(app, "show", dead_letters.show_letter)
     _add(app, "requeue", dead_letters.requeue_letters)
     _add(app, "purge", dead_letters.purge_letters)
+    return app
+
+
+def _pipeline() -> typer.Typer:
+    app = _group(help=_unwrapped(PIPELINE_HELP))
+    _add(app, "list", pipeline.list_flows)
+    flows = typer.Typer(cls=pipeline.Flows, add_completion=False, rich_markup_mode="rich", help=_unwrapped(RUN_HELP))
+    for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline.load, pipeline.export):
+        _add(flows, function.__name__, function)
+    _add(flows, pipeline.OWN, pipeline.own)
+    app.add_typer(flows, name="run")
     return app
 
 
