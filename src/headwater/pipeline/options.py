@@ -19,7 +19,7 @@ from headwater.model.names import DATABASE_DEFAULT, PARTITION_DEFAULT, Lsn, chec
 QUEUES_NAMED_MAX = 20
 
 # What Spark itself puts among the options of a sink.
-_OF_SPARK = {"checkpointlocation"}
+_OF_SPARK = {"checkpointlocation", "queryname"}
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
