@@ -17,7 +17,7 @@ from headwater.errors import ArchiveFull, FlowError, HeadwaterError
 
 _ours = re.compile(r"headwater\.(?:\w+\.)*errors\.(?P<kind>\w+): (?P<message>[^\n]*)")
 _full = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-_cause = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+(?P<kind>\w*(?:Exception|Error)): (?P<message>.+)$", re.MULTILINE)
+_cause = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+(?P<kind>\w*(?:Exception|Error)): (?P<message>.+)$", re.M)
 LINE_LENGTH_MAX = 400
 
 

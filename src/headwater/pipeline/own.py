@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from headwater.pipeline.summary import Summary
 
 LOOK_SECONDS = 0.25
 BATCHES_REMEMBERED = 10_000
-ROWS = "headwater_rows"
+# Spark's own count of rows is one of segments: records are counted where they are split, and where they leave.
+COMING, GOING = "headwater_coming", "headwater_going"
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -131,7 +132,8 @@ def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: s
     if job.messages_per_batch:
         options["maxOffsetsPerTrigger"] = str(job.messages_per_batch)
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(BATCHES_REMEMBERED))
-    rows = as_records(found(read_stream(spark, **options))).observe(ROWS, f.count(f.lit(1)).alias("rows"))
+    count = f.count(f.lit(1)).alias("rows")
+    rows = as_records(found(read_stream(spark, **options).observe(COMING, count))).observe(GOING, count)
     writer = rows.writeStream.format("headwater").outputMode("append").queryName(job.name)
     writer = writer.options(store=job.store, database=job.database, queue=writes)
     writer = writer.option("checkpointLocation", Path(checkpoint_of(job)).absolute().as_uri())
@@ -164,14 +166,19 @@ def _lsn(offset: Any) -> int:
 
 def _summary(query: StreamingQuery, reads: str, writes: str, began_at: int, ended_at: int) -> Summary:
     batches = query.recentProgress
-    messages = sum(int(batch["numInputRows"]) for batch in batches)
-    out = sum(int(batch["observedMetrics"][ROWS]["rows"]) for batch in batches if ROWS in batch["observedMetrics"])
+    messages = _counted(batches, COMING)
     facts: dict[str, Any] = {
         "reads": reads,
         "writes": writes,
         "messages in": messages,
-        "messages out": out,
+        "messages out": _counted(batches, GOING),
         "batches": len(batches),
         "messages a second": rate(messages, began_at, ended_at),
     }
     return Summary(flow=query.name or "", facts=facts)
+
+
+def _counted(batches: Sequence[Any], name: str) -> int:
+    """What was counted over all batches; one without data counts nothing."""
+    observed = [batch["observedMetrics"].get(name) for batch in batches]
+    return sum(int(found["rows"]) for found in observed if found is not None)
