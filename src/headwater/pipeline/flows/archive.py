@@ -151,7 +151,7 @@ def _archive_step(spark: SparkSession, job: Archive, step: Step, manifest: Manif
         lost=lost,
     )
     write_manifest(folder, after)
-    shutil.rmtree(staged, ignore_errors=True)
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
     return after
 
 
@@ -221,7 +221,7 @@ def _merge(spark: SparkSession, folder: Path, manifest: Manifest, small: list[En
     manifest = msgspec.structs.replace(manifest, entries=(*kept, *merged))
     write_manifest(folder, manifest)
     remove_strangers(folder, manifest, SUFFIX)
-    shutil.rmtree(staged, ignore_errors=True)
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
     return manifest
 
 

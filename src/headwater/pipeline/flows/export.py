@@ -147,7 +147,7 @@ def _export_step(
         quarantined=manifest.quarantined + bad,
     )
     write_manifest(folder, after)
-    shutil.rmtree(staged, ignore_errors=True)
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
     return after
 
 
