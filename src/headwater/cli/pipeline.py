@@ -3,6 +3,7 @@
 Spark and everything that needs it is imported when a flow runs: `--help` and a wrong option must not wait for it.
 """
 
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -47,6 +48,7 @@ QueueNames = Annotated[
 ]
 Format = Literal["parquet", "csv", "ndjson"]
 LOCAL = "local[*]"
+CANCEL_SECONDS = 0.2
 
 
 def list_flows(ctx: typer.Context) -> None:
@@ -349,17 +351,38 @@ def run_flow(
         run, arguments = job()
         with progress(title, 1.0, shown=not settings.json) as tell:
             spark = start_session(master, log=place)
-            try:
-                summary = run(spark, arguments, tell)
-            except KeyboardInterrupt:
-                note("ended by Ctrl-C; what was finished stays, and running it again goes on from there")
-                raise
+            summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))
         quarantined = show_summary(settings, summary)
         while every:
             time.sleep(every)
-            quarantined += show_summary(settings, run(spark, arguments, lambda share: None))
+            again = run_interruptibly(spark, lambda: run(spark, arguments, lambda share: None))
+            quarantined += show_summary(settings, again)
     if quarantined:
         raise typer.Exit(ExitCode.QUARANTINED)
+
+
+def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "Summary":
+    """Run a flow in a thread of its own, so that Ctrl-C finds this one free to end Spark's jobs.
+
+    The thread that waits for Spark must not be interrupted: half an answer would be left on its line to Java.
+    """
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        running = threads.submit(run)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            while not running.done():
+                for query in spark.streams.active:
+                    query.stop()
+                spark.sparkContext.cancelAllJobs()
+                wait([running], CANCEL_SECONDS)
+            note("ended by Ctrl-C; what was finished stays, and running it again goes on from there")
+            raise
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
 
 def show_summary(settings: Settings, summary: "Summary") -> int:
