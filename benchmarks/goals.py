@@ -8,7 +8,7 @@ import msgspec
 
 from benchmarks.timing import Sample
 
-Metric = Literal["rate", "p50_ms", "p99_ms", "memory_mb"]
+Metric = Literal["rate", "p50_ms", "p95_ms", "p99_ms", "cpu_us", "memory_mb", "lock_waits", "wal_mb"]
 Results = Mapping[str, Sequence[Sample]]  # by contestant, one sample a round
 
 
@@ -53,7 +53,21 @@ class Within(msgspec.Struct, frozen=True):
         return Verdict(goal, f"{found:.2f}{against} {unit}", found <= base + self.limit)
 
 
-Goal = Times | Within
+class Reaches(msgspec.Struct, frozen=True):
+    """`subject` moves at least so many messages a second."""
+
+    subject: str
+    least: float
+
+    def judge(self, results: Results) -> Verdict:
+        goal = f"{self.subject} ≥ {self.least:,.0f}/s"
+        found = overall(results.get(self.subject, ()), "rate")
+        if found is None:
+            return Verdict(goal, "not measured", None)
+        return Verdict(goal, f"{found:,.0f}/s", found >= self.least)
+
+
+Goal = Times | Within | Reaches
 
 
 def overall(samples: Sequence[Sample], metric: Metric) -> float | None:
@@ -61,7 +75,7 @@ def overall(samples: Sequence[Sample], metric: Metric) -> float | None:
     values: list[float] = [value for sample in samples if (value := getattr(sample, metric)) is not None]
     if not values:
         return None
-    return max(values) if metric == "memory_mb" else statistics.median(values)
+    return max(values) if metric in ("memory_mb", "lock_waits", "wal_mb") else statistics.median(values)
 
 
 def ratio(results: Results, subject: str, against: str) -> float | None:

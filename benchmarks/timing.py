@@ -18,8 +18,12 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
 
     rate: float | None = None  # messages a second
     p50_ms: float | None = None
+    p95_ms: float | None = None
     p99_ms: float | None = None
+    cpu_us: float | None = None  # CPU of the server for a request
     memory_mb: float | None = None
+    lock_waits: float | None = None  # commits that found the lock held
+    wal_mb: float | None = None  # the longest that the write-ahead log was
     note: str = ""
     error: str = ""
 

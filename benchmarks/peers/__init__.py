@@ -91,6 +91,7 @@ MODULES = {
     "redis-always": "redis_streams",
     "redis-always-asyncio": "redis_streams",
     "nats": "nats",
+    "spark": "spark",
 }
 
 

@@ -71,6 +71,12 @@ class ConcurrentStream(Queue):
     async def push(self, payload: Payload) -> None:
         await self._client.xadd(STREAM, {"body": encode(payload)})
 
+    async def push_many(self, payloads: list[Payload]) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        for payload in payloads:
+            pipeline.xadd(STREAM, {"body": encode(payload)})
+        await pipeline.execute()
+
 
 @asynccontextmanager
 async def open_stream(context: Context) -> AsyncIterator[Queue]:

@@ -12,7 +12,13 @@
     │   ├── LeaseLost
     │   ├── UnknownRecord
     │   ├── AlreadyReached
-    │   └── ResyncRequired
+    │   ├── ResyncRequired
+    │   └── StreamMismatch
+    ├── JobError              the request was understood, the state of a job speaks against it
+    │   ├── JobMissing
+    │   ├── JobExists
+    │   ├── JobUnfit
+    │   └── JobUnsuccessful
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -23,6 +29,11 @@
     │   ├── StoreOlder
     │   ├── StoreMissing
     │   └── EncryptionKeyMissing
+    ├── AccessError           who asks is not known, or may not do this
+    │   ├── Unauthenticated
+    │   ├── NotAllowed
+    │   ├── RateExceeded
+    │   └── AccessTokenMissing
     ├── PipelineError         Spark, or what it was asked for
     │   ├── PipelineUnavailable
     │   ├── DataLost
@@ -31,6 +42,10 @@
     │       ├── ArchiveDamaged
     │       ├── ArchiveFull
     │       └── SourceUnfit
+    ├── ServerError           a server that is spoken to over HTTP did not do it
+    │   ├── ServerUnreachable
+    │   ├── ServerRefused
+    │   └── ServerUnreadable
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -122,6 +137,46 @@ class ResyncRequired(QueueError):
     code = "resync-required"
 
 
+class StreamMismatch(QueueError):
+    """A streaming query of this name has another shape; reset it, or choose another name."""
+
+    code = "stream_mismatch"
+
+
+class JobError(HeadwaterError):
+    """The state of a job speaks against the request."""
+
+    code = "job_error"
+
+
+class JobMissing(JobError):
+    """No such job, schedule or worker in this database."""
+
+    code = "not_found"
+
+
+class JobExists(JobError):
+    """A job with this id is there already; choose another id, or leave it out."""
+
+    code = "job_exists"
+
+
+class JobUnfit(JobError):
+    """The job's state does not allow it; the message names the state."""
+
+    code = "job_state"
+
+
+class JobUnsuccessful(JobError):
+    """The job that was waited for ended without a result; `state` and the message say how."""
+
+    code = "job_unsuccessful"
+
+    def __init__(self, message: str, state: str = "") -> None:
+        super().__init__(message)
+        self.state = state
+
+
 class StoreError(HeadwaterError):
     """The database did not take the operation."""
 
@@ -185,6 +240,41 @@ class EncryptionKeyMissing(StoreError):
     code = "encryption_key"
 
 
+class AccessError(HeadwaterError):
+    """Who asks is not known, or may not do what was asked."""
+
+    code = "access"
+
+
+class Unauthenticated(AccessError):
+    """No credential was given, or it is not valid (any more); get another one."""
+
+    code = "unauthenticated"
+
+
+class NotAllowed(AccessError):
+    """The credential is valid and does not allow this; the message names the scope that is missing."""
+
+    code = "not_allowed"
+
+
+class RateExceeded(AccessError):
+    """More requests, or more wrong credentials, than are allowed; come back after `retry_seconds`."""
+
+    code = "rate_exceeded"
+    retryable = True
+
+    def __init__(self, message: str, retry_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
+
+class AccessTokenMissing(AccessError):
+    """No such access token in this database."""
+
+    code = "not_found"
+
+
 class PipelineError(HeadwaterError):
     """The data pipeline cannot do what it was asked for."""
 
@@ -233,6 +323,31 @@ class SourceUnfit(FlowError):
     """What a flow should read is missing, changed on the way, or has other columns than expected."""
 
     code = "source_unfit"
+
+
+class ServerError(HeadwaterError):
+    """A server that is spoken to over HTTP did not do what was asked."""
+
+    code = "server_error"
+
+
+class ServerUnreachable(ServerError):
+    """No answer came, also not to repeated requests; whether the last one took effect is not known."""
+
+    code = "server_unreachable"
+    retryable = True
+
+
+class ServerRefused(ServerError):
+    """The server refused the request for a reason that is none of the queues'; the message has its status and code."""
+
+    code = "server_refused"
+
+
+class ServerUnreadable(ServerError):
+    """What came is no answer of a Headwater server: check the address and what stands between."""
+
+    code = "server_unreadable"
 
 
 class Overloaded(HeadwaterError):

@@ -1,6 +1,5 @@
 """`push`, `pop` and `tail`: every message goes where it should, is shown, and none is lost on the way."""
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -11,13 +10,14 @@ import headwater
 from headwater import Raw
 from headwater.cli import messages
 from headwater.cli.settings import Settings
-from headwater.clock import Timestamp
+from headwater.clock import SECOND, SystemClock, Timestamp
 from headwater.log.operations import Retain
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.contract import Segment
 from tests.cli.program import COMMAND, Program, end, environment
+from tests.faults.bent_clock import BentClock
 
 
 def ndjson(*values: object) -> bytes:
@@ -98,7 +98,11 @@ def test_a_bad_line_in_the_first_batch_leaves_nothing(program: Program) -> None:
     assert ended.error()["message"].endswith("nothing was pushed")
 
 
-@pytest.mark.parametrize("line", [b'"' + b"x" * 300_000 + b'"\n', b"x" * 3_000_000, b'"\xff"\n', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [b'"' + b"x" * 300_000 + b'"\n', b"x" * 3_000_000, b'"\xff"\n', b"[" * 100_000],
+    ids=["too large", "far too large", "no UTF-8", "too deep"],
+)
 def test_a_line_that_cannot_be_a_message_is_told_with_its_number(program: Program, line: bytes) -> None:
     ended = program.expect_process(1, "push", "orders", given=b"\n" + line)
     assert "line 2: " in ended.err
@@ -338,12 +342,13 @@ def test_a_tail_that_retention_overtook_says_how_much_it_missed(capsys: pytest.C
 
 
 async def test_a_pop_that_retention_overtook_says_how_much_it_missed(program: Program) -> None:
-    async with headwater.open(str(program.store)) as hw:
+    clock = BentClock(SystemClock().now() - 20 * SECOND)
+    async with headwater.open(str(program.store), clock=clock) as hw:
         queue = hw.queue("orders")
-        await queue.push_many([1, 2], ttl_seconds=0.001)
+        await queue.push_many([1, 2], ttl_seconds=10)
         await queue.push(3)
         await queue.release(await queue.pop(group="g"))
-        await asyncio.sleep(0.01)
+        clock.move(10)
         assert (await hw.committer.submit(Retain())).result.records == 2
     ended = program.expect_process(0, "pop", "orders", "--group", "g")
     assert ended.err == "retention dropped 2 messages before this one unread\n"

@@ -3,11 +3,11 @@
 import pytest
 
 from headwater.errors import FlowOvertaken, QueueFull, QueueMissing
-from headwater.log.operations import AddRollups, DeleteQueue, Load, Loaded, MarkArchived, Retain
+from headwater.log.flow_operations import AddRollups, Load, Loaded, MarkArchived
+from headwater.log.operations import DeleteQueue, Retain
 from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn
-from headwater.model.rollup import Rollup
-from headwater.stores.contract import RollupQuery
+from headwater.model.rollup import Rollup, RollupQuery
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log, payloads, record
 
@@ -125,19 +125,6 @@ async def test_a_queue_that_is_not_there_cannot_be_archived(log: Log) -> None:
         await log.run(MarkArchived(queue="nowhere", lsn=Lsn(1)))
     with pytest.raises(QueueMissing):
         await log.store.archived("main", "nowhere")
-
-
-async def test_partitions_are_told_with_their_bounds(log: Log, clock: FakeClock) -> None:
-    await log.configure(retention_seconds=60)
-    await log.push(1, 2)
-    clock.advance(61)
-    await log.run(Retain())
-    await log.push(3)
-    await log.push(4, partition="north")
-    found = [(one.partition, one.start, one.end) for one in await log.store.partitions("main", QUEUE)]
-    assert found == [("Default", 2, 3), ("north", 0, 1)]
-    with pytest.raises(QueueMissing):
-        await log.store.partitions("main", "nowhere")
 
 
 # ── rollups ──

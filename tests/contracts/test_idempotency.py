@@ -130,3 +130,23 @@ async def test_other_operations_take_keys_too(log: Log) -> None:
     requeue = Requeue(queue="orders", key="r")
     assert [(await log.run(requeue)).count for _ in range(2)] == [1, 1]
     assert await log.drain() == ["a"]
+
+
+async def test_a_key_brings_no_records_of_another_queue(log: Log) -> None:
+    await log.push("secret", queue="plans")
+    await log.push("open", queue="orders")
+    await log.run(Pop(queue="plans", key="once"))
+    (refused,) = await log.results(Pop(queue="orders", key="once"))
+    assert isinstance(refused, InvalidOption)
+    (again,) = (await log.run(Pop(queue="plans", key="once"))).batches
+    assert payloads(again) == ["secret"]
+
+
+async def test_a_key_of_a_push_to_another_queue_is_refused_also_inside_a_long_transaction(log: Log) -> None:
+    def steps(last: str) -> Transaction:
+        return Transaction(operations=[*(push(1, queue="q" * 100) for _ in range(9)), push(1, queue=last)], key="once")
+
+    first = await log.run(steps("a"))
+    assert await log.run(steps("a")) == first
+    (refused,) = await log.results(steps("b"))
+    assert isinstance(refused, InvalidOption)

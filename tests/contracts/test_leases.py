@@ -54,6 +54,19 @@ async def test_tokens_rise_when_a_lease_expires_and_when_a_group_is_moved(log: L
 # ── late, foreign and double reports ──
 
 
+async def test_a_report_without_a_token_counts_for_the_live_lease_and_for_no_other(log: Log, clock: FakeClock) -> None:
+    await log.push(1)
+    batch = await log.take(lease_seconds=10)
+    unfenced = Ack(partition_id=batch.partition_id, group=batch.group, token=None)
+    clock.advance(10)
+    with pytest.raises(LeaseLost):
+        await log.run(unfenced)
+    await log.take()
+    assert (await log.run(unfenced)).lease_ended
+    with pytest.raises(LeaseLost):
+        await log.run(unfenced)
+
+
 async def test_an_ack_after_the_lease_ran_out_is_refused_and_changes_nothing(log: Log, clock: FakeClock) -> None:
     await log.push(1)
     batch = await log.take(lease_seconds=10)

@@ -248,3 +248,28 @@ async def test_old_idempotency_keys_and_traces_are_forgotten(log: Log, clock: Fa
     assert len(await log.store.traces("main", pushed.partition_id, "t")) == 1
     assert (await log.push(1, key="old")).offsets() == [2]
     assert (await log.push(2, key="new")).offsets() == [1]
+
+
+async def test_a_record_whose_time_is_over_is_not_delivered_and_not_called_lost(log: Log, clock: FakeClock) -> None:
+    await log.push("short", ttl_seconds=10)
+    await log.push("long")
+    clock.advance(10)
+    batch = await log.take(2)
+    assert (payloads(batch), batch.lost) == (["long"], 0)
+
+
+async def test_a_group_is_caught_up_when_the_time_of_all_that_is_left_is_over(log: Log, clock: FakeClock) -> None:
+    await log.push("short", ttl_seconds=10)
+    clock.advance(10)
+    assert await log.free_at() is None
+    assert (await log.group()).lag == 0
+    await log.push("next")
+    assert await log.drain() == ["next"]
+
+
+async def test_a_record_in_the_middle_whose_time_is_over_parts_the_batch(log: Log, clock: FakeClock) -> None:
+    await log.push("first")
+    await log.push("short", ttl_seconds=10)
+    await log.push("last")
+    clock.advance(10)
+    assert await log.drain() == ["first", "last"]

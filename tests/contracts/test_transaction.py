@@ -7,7 +7,7 @@ from headwater.log.operations import Acked, Batch, Configure, DeleteQueue, Pop, 
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
 from tests.contracts.clock import FakeClock
-from tests.contracts.log import Log, ack, payloads, push, report
+from tests.contracts.log import QUEUE, Log, ack, payloads, push, report
 
 
 def lease_of(batch: Batch) -> tuple[PartitionId, str, int]:
@@ -146,3 +146,17 @@ async def test_a_deletion_is_undone_too(log: Log) -> None:
     await log.ack(batch)
     popped: Popped = await log.run(Pop(queue="orders", group="fresh"))
     assert payloads(popped.batches[0]) == ["a"]
+
+
+async def test_a_pop_in_a_transaction_finds_what_a_step_before_it_pushed(log: Log) -> None:
+    steps = (Pop(queue=QUEUE), push(1), Pop(queue=QUEUE))
+    before, _, after = (await log.run(Transaction(operations=steps))).results
+    assert before.batches == []
+    assert payloads(after.batches[0]) == [1]
+
+
+async def test_a_pop_after_a_transaction_looks_again(log: Log) -> None:
+    assert await log.pop() == []
+    (transacted, popped) = await log.results(Transaction(operations=(Pop(queue=QUEUE), push(1))), Pop(queue=QUEUE))
+    assert transacted.results[0].batches == []
+    assert payloads(popped.batches[0]) == [1]

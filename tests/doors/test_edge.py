@@ -432,5 +432,6 @@ def test_a_problem_says_which_request_it_was() -> None:
         "status": 404,
         "code": "not_found",
         "detail": "nothing here",
+        "error": "nothing here",
         "request_id": "7",
     }

@@ -5,10 +5,14 @@ from typing import cast
 
 import pytest
 
-from headwater.doors.health import health_door
 from headwater.doors.hosts import for_this_machine, host_name, is_loopback
+from headwater.doors.house import make_door
+from headwater.doors.site import Site
 from headwater.doors.wire import Request
 from headwater.errors import StoreFailed
+from headwater.log.committer import Committer
+from headwater.log.tail import Tail
+from headwater.services.queues import Queues
 from headwater.stores.contract import Store, Traits
 
 
@@ -26,8 +30,17 @@ class OneNumber:
         return self.lsn
 
 
+class OneStore:
+    """As much of the services as leads to that store."""
+
+    def __init__(self, lsn: int | None) -> None:
+        self.store = cast(Store, OneNumber(lsn))
+
+
 async def ask(path: str, method: str = "GET", lsn: int | None = 12, **headers: str) -> tuple[int, str]:
-    door = for_this_machine(health_door(cast(Store, OneNumber(lsn)), "1.2.3"))
+    door = for_this_machine(
+        make_door(Site(cast(Queues, OneStore(lsn)), cast(Tail, None), cast(Committer, None), "1.2.3"))
+    )
     response = await door(Request(method=method, path=path, headers=headers))
     return response.status, response.body.decode()
 

@@ -25,6 +25,7 @@ TABLES = (
     "hw_dead_letters",
     "hw_traces",
     "hw_applied",
+    "hw_access_tokens",
 )
 
 

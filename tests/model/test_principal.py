@@ -1,8 +1,24 @@
 """What somebody who is known may do."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headwater.model.principal import OWNER, Principal, Scope
+from headwater.errors import InvalidName, NotAllowed, QueueMissing
+from headwater.model.principal import (
+    NOBODY,
+    OWNER,
+    Principal,
+    Scope,
+    check_pattern,
+    require,
+    require_all,
+    scopes_of,
+)
+
+LETTERS = "ab.:/-_"
+names = st.text(LETTERS, min_size=1, max_size=8)
+patterns = st.text(LETTERS + "*", min_size=1, max_size=8)
 
 
 def test_an_admin_may_do_everything_but_run_code() -> None:
@@ -11,14 +27,24 @@ def test_an_admin_may_do_everything_but_run_code() -> None:
 
 
 def test_a_scope_does_not_bring_another() -> None:
-    producer = Principal(scopes=frozenset({Scope.PUBLISH}))
-    assert [scope for scope in Scope if producer.may(scope)] == [Scope.PUBLISH]
+    for scope in set(Scope) - {Scope.ADMIN}:
+        principal = Principal(scopes=frozenset({scope}))
+        assert [other for other in Scope if principal.may(other)] == [scope]
 
 
 def test_the_owner_of_the_machine_may_not_run_code_over_the_wire_unasked() -> None:
     assert not OWNER.may(Scope.SUBMIT_JOBS)
     assert OWNER.may(Scope.ADMIN)
     assert OWNER.may_use("anything/at.all")
+
+
+def test_nobody_may_do_anything() -> None:
+    assert not any(NOBODY.may(scope) for scope in Scope)
+    assert not NOBODY.may_use("orders")
+    assert not NOBODY.may_use_all()
+
+
+# ── queue patterns ──
 
 
 @pytest.mark.parametrize(
@@ -29,7 +55,104 @@ def test_the_owner_of_the_machine_may_not_run_code_over_the_wire_unasked() -> No
         ("orders.*", "orders.eu", True),
         ("orders.*", "orders", False),
         ("Orders", "orders", False),
+        ("*.eu", "orders.eu", True),
+        ("a*c*e", "abcde", True),
+        ("a*c*e", "ace2", False),
+        ("**", "orders", True),
     ],
 )
 def test_a_pattern_names_whole_queues(pattern: str, queue: str, allowed: bool) -> None:
     assert Principal(queues=(pattern,)).may_use(queue) is allowed
+
+
+def stands_for(pattern: str, name: str) -> bool:
+    """What a pattern means, written down as plainly as possible."""
+    if not pattern:
+        return not name
+    if pattern[0] == "*":
+        return any(stands_for(pattern[1:], name[skip:]) for skip in range(len(name) + 1))
+    return bool(name) and pattern[0] == name[0] and stands_for(pattern[1:], name[1:])
+
+
+@given(st.lists(patterns, max_size=3), names)
+def test_a_queue_is_theirs_when_one_of_the_patterns_stands_for_it(chosen: list[str], queue: str) -> None:
+    expected = any(stands_for(pattern, queue) for pattern in chosen)
+    assert Principal(queues=tuple(chosen)).may_use(queue) is expected
+
+
+@given(names)
+def test_a_pattern_without_a_star_is_one_queue(name: str) -> None:
+    assert Principal(queues=(check_pattern(name),)).may_use(name)
+    assert not Principal(queues=(name,)).may_use(name + "a")
+
+
+@given(st.text(max_size=12))
+def test_a_pattern_has_the_letters_of_names_and_the_star(text: str) -> None:
+    allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-*")
+    if text and set(text) <= allowed:
+        assert check_pattern(text) == text
+    else:
+        with pytest.raises(InvalidName):
+            check_pattern(text)
+
+
+@pytest.mark.parametrize("wrong", ["", "a?", "[ab]", "a b", "a\n", "x" * 257, None, 7, ["a"]])
+def test_what_is_no_pattern_is_refused(wrong: object) -> None:
+    with pytest.raises(InvalidName):
+        check_pattern(wrong)
+
+
+def test_a_long_pattern_of_stars_does_not_take_long() -> None:
+    hostile = "*a" * 100
+    assert not Principal(queues=(hostile,)).may_use("a" * 99 + "b" * 157)
+
+
+# ── what routes ask for ──
+
+
+def test_a_missing_scope_is_named() -> None:
+    producer = Principal(scopes=frozenset({Scope.PUBLISH}))
+    require(producer, Scope.PUBLISH, "orders")
+    with pytest.raises(NotAllowed, match="needs the scope consume"):
+        require(producer, Scope.CONSUME, "orders")
+
+
+def test_a_queue_that_is_not_theirs_is_refused_like_one_that_is_not_there() -> None:
+    producer = Principal(scopes=frozenset({Scope.PUBLISH}), queues=("orders.*",))
+    require(producer, Scope.PUBLISH)
+    require(producer, Scope.PUBLISH, "orders.eu", "orders.us")
+    with pytest.raises(QueueMissing, match=r"^there is no queue 'secret'$"):
+        require(producer, Scope.PUBLISH, "orders.eu", "secret")
+
+
+def test_who_has_no_scope_learns_nothing_about_queues() -> None:
+    with pytest.raises(NotAllowed):
+        require(Principal(queues=("orders",)), Scope.CONSUME, "secret")
+
+
+def test_a_request_that_names_no_queue_needs_all_of_them() -> None:
+    require_all(Principal(scopes=frozenset({Scope.CONSUME})), Scope.CONSUME)
+    with pytest.raises(NotAllowed):
+        require_all(Principal(scopes=frozenset({Scope.CONSUME}), queues=("a*", "b*")), Scope.CONSUME)
+    with pytest.raises(NotAllowed):
+        require_all(Principal(scopes=frozenset({Scope.CONSUME})), Scope.ADMIN)
+
+
+# ── roles ──
+
+
+@pytest.mark.parametrize(
+    ("roles", "scopes"),
+    [
+        (["admin"], {Scope.ADMIN}),
+        (["read-write"], {Scope.PUBLISH, Scope.CONSUME, Scope.SUBSCRIBE, Scope.METRICS}),
+        (["read-only"], {Scope.SUBSCRIBE, Scope.METRICS}),
+        (["write-only"], {Scope.PUBLISH}),
+        (["write-only", "read-only"], {Scope.PUBLISH, Scope.SUBSCRIBE, Scope.METRICS}),
+        (["consume", "jobs:submit"], {Scope.CONSUME, Scope.SUBMIT_JOBS}),
+        (["Admin", "ADMIN", "root", ""], set()),
+        ([], set()),
+    ],
+)
+def test_roles_bring_scopes(roles: list[str], scopes: set[Scope]) -> None:
+    assert scopes_of(roles) == scopes

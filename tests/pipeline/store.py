@@ -11,6 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 import headwater
 import headwater.sync
 from headwater import Outgoing
+from headwater.log.committer import Committer
+from headwater.log.operations import Operation
 
 QUEUE = "orders"
 
@@ -33,6 +35,10 @@ class Store:
         for receipt, payload in zip(receipts, payloads, strict=True):
             assert receipt.offset is not None
             self.pushed.append((queue, partition, receipt.offset, payload))
+
+    def run(self, operation: Operation) -> Any:
+        """Commit an operation that people have no call for."""
+        return self.opened._bridge.run(commit(self.opened._inner.committer, operation))
 
     def records(self, queue: str = QUEUE) -> list[Any]:
         """What is in a queue, by partition and offset, as a consumer of the library gets it."""
@@ -61,6 +67,10 @@ class Store:
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
         return query
+
+
+async def commit(committer: Committer, operation: Operation) -> Any:
+    return (await committer.submit(operation)).result
 
 
 def collect(rows: DataFrame, *columns: str) -> list[tuple[Any, ...]]:

@@ -34,6 +34,14 @@ CURSOR = "headwater/model/cursor.py"
 COMMITTER = "headwater/log/committer.py"
 TAIL = "headwater/log/tail.py"
 INTENTIONS = "headwater/services/intentions.py"
+RECEPTION = "headwater/doors/access/reception.py"
+TOKENS = "headwater/doors/access/tokens.py"
+KEYS = "headwater/doors/access/keys.py"
+JWT = "headwater/model/json_web_token.py"
+JWT_DOOR = "headwater/doors/access/json_web_tokens.py"
+BROWSER = "headwater/doors/access/browser.py"
+PRINCIPAL = "headwater/model/principal.py"
+ACCESS_TOKENS = "headwater/services/access_tokens.py"
 
 POWER_CUTS = "tests/faults/test_power_cuts.py::test_a_power_cut_takes_nothing_that_was_answered_and_adds_nothing"
 RULES = "tests/faults/test_power_cuts.py::test_every_state_on_the_way_keeps_the_rules_of_the_log"
@@ -46,6 +54,9 @@ REFUSED_SYNC = (
 BAD_FILES = "tests/faults/test_bad_files.py"
 CLOCK = "tests/faults/test_clock_jumps.py::test_jumps_between_operations_lose_no_record_and_no_order"
 LEASES = "tests/contracts/test_leases.py"
+RECEIVED = "tests/doors/access/test_reception.py"
+FORGED = "tests/doors/access/test_forgeries.py"
+TENANTS = "tests/doors/access/test_tenants.py"
 
 BUGS = [
     Bug(
@@ -77,7 +88,7 @@ BUGS = [
     Bug(
         "affirmed-before-durable",
         "a second call with the same key is answered although the first is not on the disk yet",
-        (Edit(WRITER, "or repeated or any(_affirms(result) for result in results)", ""),),
+        (Edit(WRITER, " or repeated or any(map(_affirms, results))", ""),),
         (POWER_CUTS, "tests/faults/test_affirmed_answers.py"),
     ),
     Bug(
@@ -89,7 +100,13 @@ BUGS = [
     Bug(
         "ack-without-token",
         "whoever acks is believed, whatever token he shows",
-        (Edit(CURSOR, "if cursor.token != token or cursor.lease_until is None:", "if cursor.lease_until is None:"),),
+        (
+            Edit(
+                CURSOR,
+                "if token not in (cursor.token, None) or cursor.lease_until is None:",
+                "if cursor.lease_until is None:",
+            ),
+        ),
         (LEASES, TWO_STORES),
     ),
     Bug(
@@ -161,13 +178,7 @@ BUGS = [
     Bug(
         "lsn-reused",
         "when the newest segments are dropped, their LSNs are given out again",
-        (
-            Edit(
-                RETENTION,
-                '            self._connection.execute(sql.raise_meta, ("last_lsn", self._segments.last_lsn))\n',
-                "",
-            ),
-        ),
+        (Edit(SEGMENTS, '        self._connection.execute(sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
         (TWO_STORES, "tests/contracts/test_retention.py"),
     ),
     Bug(
@@ -280,8 +291,8 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "            except HeadwaterError as error:\n                results[index] = error\n\n    def _del",
-                "            except LookupError as error:\n                results[index] = error\n\n    def _del",
+                "        except HeadwaterError as error:\n            return error\n\n    def _del",
+                "        except LookupError as error:\n            return error\n\n    def _del",
             ),
         ),
         (REFUSED, "tests/contracts/test_leases.py"),
@@ -375,5 +386,102 @@ BUGS = [
             ),
         ),
         (BAD_FILES,),
+    ),
+    # ── access ──
+    Bug(
+        "revocation-waits",
+        "a token that is known stays good until it is looked up again",
+        (Edit(RECEPTION, "known.version != verifier.version() or ", ""),),
+        (RECEIVED,),
+    ),
+    Bug(
+        "revocation-unheard",
+        "a server on which nobody waits does not follow the log, and never hears of what others revoke",
+        (Edit(TOKENS, "            await self._tail.follow(_no_matter)\n", ""),),
+        (RECEIVED,),
+    ),
+    Bug(
+        "version-read-too-late",
+        "what was revoked while a token was looked up is taken for known",
+        (
+            Edit(RECEPTION, "        version = verifier.version()\n", ""),
+            Edit(
+                RECEPTION,
+                "        self._remember(name, verified, version)\n",
+                "        self._remember(name, verified, verifier.version())\n",
+            ),
+        ),
+        (RECEIVED,),
+    ),
+    Bug(
+        "revoked-while-waiting",
+        "a pop that waits gets messages although its token was revoked meanwhile",
+        (Edit(RECEPTION, "        if response.undelivered is None:\n", "        if True:\n"),),
+        (RECEIVED,),
+    ),
+    Bug(
+        "guesses-counted-afterwards",
+        "a thousand guesses at once are all looked up",
+        (
+            Edit(RECEPTION, "            self._count_guess(guesser)\n", "            pass\n"),
+            Edit(
+                RECEPTION,
+                "            self._known.pop(name, None)\n            log",
+                "            self._known.pop(name, None)\n            self._count_guess(guesser)\n            log",
+            ),
+        ),
+        (RECEIVED,),
+    ),
+    Bug(
+        "token-kept-in-the-clear",
+        "the store keeps the text of tokens",
+        (Edit(ACCESS_TOKENS, "            digest=digest_of(text),\n", "            digest=text,\n"),),
+        ("tests/cli/test_tokens.py",),
+    ),
+    Bug(
+        "algorithm-by-header",
+        "a token may be signed in any way that there is a key for",
+        (Edit(JWT_DOOR, "for algorithm in algorithms}", "for algorithm in Algorithm}"),),
+        (FORGED,),
+    ),
+    Bug(
+        "any-key-for-any-name",
+        "the name of a key in a token does not count",
+        (Edit(KEYS, 'if name is None or key.name in ("", name)]', "]"),),
+        (FORGED,),
+    ),
+    Bug(
+        "audience-where-none-is-set",
+        "a token for somebody else is taken where no audience is set, or the token names none",
+        (Edit(JWT, "        return not audience\n", "        return True\n"),),
+        (FORGED,),
+    ),
+    Bug(
+        "claims-twice",
+        "of two claims of one name the last one counts",
+        (Edit(JWT, "    if len(members) != len(pairs):\n", "    if False:\n"),),
+        (FORGED,),
+    ),
+    Bug(
+        "pattern-forgotten",
+        "a token that names some queues is good for all",
+        (Edit(PRINCIPAL, "    if not principal.may_use(queue):\n", "    if False:\n"),),
+        (TENANTS,),
+    ),
+    Bug(
+        "key-of-another-queue",
+        "an idempotency key brings the records of any queue it was used for",
+        (
+            Edit(
+                WRITER, '    return f"{type(operation).__name__}({acts_on})"\n', "    return type(operation).__name__\n"
+            ),
+        ),
+        (TENANTS,),
+    ),
+    Bug(
+        "images-let-through",
+        "a foreign page takes messages with an image whose address is a pop",
+        (Edit(BROWSER, 'site in ("none", "same-origin") or (', 'request.method == "GET" or ('),),
+        ("tests/doors/access/test_browser.py",),
     ),
 ]

@@ -1,16 +1,17 @@
 """The registry of waiting pops: who is served, in which order, and what becomes of those who leave."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from headwater.clock import Timestamp
 from headwater.errors import Closed, Overloaded, StoreDamaged
 from headwater.log.operations import Pop, Popped
 from headwater.model.cursor import Outcome
-from headwater.services.intentions import POPS_AT_ONCE
+from headwater.services.intentions import POPS_AT_ONCE, POPS_FIRST
 from tests.services.desk import Desk, found
 
 
@@ -86,7 +87,7 @@ async def test_one_pop_is_under_way_for_a_key_at_a_time(desk: Desk) -> None:
     assert len(desk.calls) == 2
 
 
-async def test_waiters_of_one_key_ask_in_one_commit(desk: Desk) -> None:
+async def test_a_wake_asks_for_a_few_of_many_waiters_in_one_commit(desk: Desk) -> None:
     for _ in range(100):
         desk.wait()
     await desk.answer_with_nothing()
@@ -94,7 +95,21 @@ async def test_waiters_of_one_key_ask_in_one_commit(desk: Desk) -> None:
     desk.touch()
     await desk.turn()
     assert len(desk.calls) == calls + 1
-    assert len(desk.calls[-1]) == 100
+    assert len(desk.calls[-1]) == POPS_FIRST
+    await desk.answer()
+    assert len(desk.calls) == calls + 1
+
+
+async def test_waiters_are_asked_for_in_growing_numbers_while_all_are_served(desk: Desk) -> None:
+    for _ in range(100):
+        desk.wait()
+    await desk.answer_with_nothing()
+    desk.calls.clear()
+    desk.touch()
+    for _ in range(3):
+        await desk.turn()
+        await desk.answer(*[found(place) for place in range(len(desk.calls[-1]))])
+    assert [len(call) for call in desk.calls[:3]] == [4, 16, 64]
 
 
 async def test_a_thousand_waiters_on_one_queue_are_all_served(desk: Desk) -> None:
@@ -399,3 +414,17 @@ async def test_a_pop_that_found_nothing_asks_again_if_something_happened_since(d
     waiting = asyncio.ensure_future(desk.intentions.wait(Pop(queue="orders"), 60.0, (mark, Popped())))
     await desk.answer(found(0))
     assert (await waiting).batches
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_waits_that_are_over_at_once_are_over_on_every_event_loop(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def wait_for_nothing() -> list[Popped]:
+        desk = Desk()
+        waiters = [desk.wait(seconds) for seconds in (0.0001, 0.0, 0.0002, 0.0)]
+        await desk.answer_with_nothing()
+        return list(await asyncio.gather(*waiters))
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(wait_for_nothing()) == [Popped()] * 4

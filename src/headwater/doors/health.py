@@ -1,67 +1,77 @@
 """What a server says of itself: whether it is well, which version it is, and what this address offers."""
 
-from headwater.doors.wire import Handler, Request, Response, json_response, problem_response, text_response
+import msgspec
+
+from headwater.doors.routes import Route
+from headwater.doors.site import Site
+from headwater.doors.status_page import status_page
+from headwater.doors.wire import Request, Response, json_response, problem_response, text_response
 from headwater.errors import HeadwaterError
-from headwater.stores.contract import Store
+from headwater.model.principal import Scope
 
 PAGE = """\
 Headwater {version}: one durable log in the database you already have, and every way of drinking from it.
 
-  GET /health    whether this server and its store are well
-  GET /version   the version of this server
+  GET  /health                    whether this server and its store are well
+  GET  /ready                     whether it takes work now
+  GET  /metrics                   what it did and how its queues are, for Prometheus
+  GET  /version                   the version of this server
+  POST /api/v1/push               append messages to queues
+  GET  /api/v1/pop/queue/{{queue}}  lease the next ones, or wait for them
+  POST /api/v1/ack                say that they are done
 
-Queues are used through the library and the command line for now; `headwater --help` shows how.
+The queue API is that of queen-mq: its clients work unchanged. docs/http.md has all of it.
 """
 
 
-def health_door(store: Store, version: str) -> Handler:
-    """The routes `/`, `/health` and `/version` over an open store."""
+class Health(msgspec.Struct, frozen=True):
+    """A server that is well."""
 
-    async def home(request: Request) -> Response:
-        return text_response(PAGE.format(version=version))
-
-    async def show_version(request: Request) -> Response:
-        return json_response({"version": version})
-
-    async def health(request: Request) -> Response:
-        return await check_health(request, store, version)
-
-    routes: dict[str, Handler] = {"/": home, "/health": health, "/version": show_version}
-
-    async def answer(request: Request) -> Response:
-        return await find_route(routes, request)(request)
-
-    return answer
+    status: str
+    version: str
+    store: str
+    lsn: int
 
 
-async def check_health(request: Request, store: Store, version: str) -> Response:
+class Version(msgspec.Struct, frozen=True):
+    """The version of a server."""
+
+    version: str
+
+
+async def home(site: Site, request: Request) -> Response:
+    """What there is: for a browser the queues and how they are, for others what can be asked."""
+    if "text/html" in request.headers.get("accept", "") and request.principal.may(Scope.METRICS):
+        return await status_page(site, request)
+    return text_response(PAGE.format(version=site.version))
+
+
+async def show_version(site: Site, request: Request) -> Response:
+    """Which version this is."""
+    return json_response(Version(site.version))
+
+
+async def health(site: Site, request: Request) -> Response:
     """Well means that the store answers a question, not only that this process runs."""
     try:
-        lsn = await store.last_lsn()
+        lsn = await site.store.last_lsn()
     except HeadwaterError as error:
         return problem_response(503, error.code, "the store does not answer", request_id=request.id)
-    return json_response({"status": "ok", "version": version, "store": store.traits.name, "lsn": lsn})
+    return json_response(Health("ok", site.version, site.store.traits.name, lsn))
 
 
-def find_route(routes: dict[str, Handler], request: Request) -> Handler:
-    """The route for a path that is only read; or one that says why there is none."""
-    route = routes.get(request.path)
-    if route is None:
-        return not_found
-    return route if request.method in ("GET", "HEAD") else only_read
+async def ready(site: Site, request: Request) -> Response:
+    """Ready means well, not on its way down, and with room for more work."""
+    if site.queues.intentions.draining:
+        return problem_response(503, "stopping", "this server is on its way down", request_id=request.id)
+    if site.committer.pending >= site.config.pending_max:
+        return problem_response(503, "overloaded", "too many operations wait already", request_id=request.id)
+    return await health(site, request)
 
 
-async def not_found(request: Request) -> Response:
-    """There is nothing at this path."""
-    return problem_response(404, "not_found", "there is nothing here; / says what there is", request_id=request.id)
-
-
-async def only_read(request: Request) -> Response:
-    """The path is there, and takes no writes."""
-    return problem_response(
-        405,
-        "method_not_allowed",
-        "this path takes GET and HEAD",
-        request_id=request.id,
-        headers=(("allow", "GET, HEAD"),),
-    )
+ROUTES = (
+    Route(method="GET", path="/ready", handler=ready, summary="Whether it takes work now", gives=Health),
+    Route(method="GET", path="/", handler=home, summary="What there is"),
+    Route(method="GET", path="/version", handler=show_version, summary="Which version this is", gives=Version),
+    Route(method="GET", path="/health", handler=health, summary="Whether server and store are well", gives=Health),
+)

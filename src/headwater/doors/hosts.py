@@ -3,10 +3,16 @@ not be lent to a foreign page: a name that a stranger's DNS points at 127.0.0.1 
 """
 
 import ipaddress
+from collections.abc import Awaitable, Collection
+from functools import lru_cache
 
 from headwater.doors.wire import Handler, Request, Response, problem_response
 
+# No host is called by more; what is longer need not be looked at, nor remembered.
+NAME_LENGTH_MAX = 255
 
+
+@lru_cache(maxsize=1_024)
 def is_loopback(host: str) -> bool:
     """Whether a name or address means this machine and nobody else."""
     if host.lower() == "localhost":
@@ -25,14 +31,21 @@ def host_name(header: str) -> str:
     return header.partition(":")[0]
 
 
-def for_this_machine(handler: Handler) -> Handler:
-    """The same door, closed to requests that were sent to a name that is not this machine's."""
+def for_this_machine(handler: Handler, names: Collection[str] = ()) -> Handler:
+    """The same door, closed to requests that were sent to a name that is not this machine's; `names` are, too."""
+    own = frozenset(name.lower() for name in names)
 
-    async def answer(request: Request) -> Response:
-        host = request.headers.get("host", "localhost")
-        if is_loopback(host_name(host)):
-            return await handler(request)
-        detail = "this server answers to localhost, 127.0.0.1 and [::1] only"
-        return problem_response(403, "host_not_allowed", detail, request_id=request.id)
+    def answer(request: Request) -> Awaitable[Response]:
+        name = host_name(request.headers.get("host", "localhost")).lower()
+        if name in own or (len(name) <= NAME_LENGTH_MAX and is_loopback(name)):
+            return handler(request)
+        return refuse_host(request, own)
 
     return answer
+
+
+async def refuse_host(request: Request, own: Collection[str]) -> Response:
+    """The name is not one of this machine's."""
+    also = "".join(f", {name}" for name in sorted(own))
+    detail = f"this server answers to localhost, 127.0.0.1, [::1]{also} only"
+    return problem_response(403, "host_not_allowed", detail, request_id=request.id)

@@ -1,18 +1,46 @@
 """What doors take and give, whatever carries it: a decoded request, a response, errors as problem JSON (RFC 9457)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import unquote_plus
 
 import msgspec
 
+from headwater.errors import (
+    Closed,
+    EncryptionKeyMissing,
+    HeadwaterError,
+    InvalidInput,
+    LeaseLost,
+    NotAllowed,
+    Overloaded,
+    QueueFull,
+    QueueMissing,
+    ResyncRequired,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StreamMismatch,
+    TooLarge,
+    UnknownRecord,
+)
 from headwater.model.principal import OWNER, Principal
+
+Value = TypeVar("Value")
+Headers = tuple[tuple[str, str], ...]
+
+
+def stay() -> None:
+    """What `Request.park` does where the transport needs no word of it."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a route sees it. Header names are in small letters; `id` is this request's, for logs and errors.
 
-    `client` is the address it came from, `principal` who that is, as the guard in front of the routes found out.
+    `path` is as it was sent, percent signs and all. `client` is the address it came from, `principal` who that is, as
+    the guard in front of the routes found out. A route calls `park` when it begins to wait for something that may not
+    come for long: from then on a client that hangs up is taken for gone, and the route is cancelled.
     """
 
     method: str
@@ -23,45 +51,167 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     client: str = ""
     principal: Principal = OWNER
+    park: Callable[[], None] = stay
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """What a route answers. Length, date and connection are the transport's business."""
+    """What a route answers. Length, date and connection are the transport's business.
+
+    `chunks` follow the body for as long as they come, and make it a stream without a length. `undelivered` is called
+    when the transport knows that the client did not get the answer.
+    """
 
     status: int = 200
     content_type: str = "application/json"
     body: bytes = b""
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Headers = ()
+    chunks: AsyncGenerator[bytes, None] | None = None
+    undelivered: Callable[[], None] | None = None
 
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error as clients get it: `code` is stable, `detail` is for people."""
+    """An error as clients get it: `code` is stable, `detail` is for people. `error` is where queen-mq clients look."""
 
     title: str
     status: int
     code: str
     detail: str
+    error: str
     request_id: str = ""
 
 
-def json_response(value: Any, *, status: int = 200) -> Response:
+class Refused(Exception):
+    """A request that the door itself refuses, before any service saw it."""
+
+    def __init__(self, status: int, code: str, detail: str, headers: Headers = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.headers = headers
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def json_response(value: Any, *, status: int = 200, headers: Headers = ()) -> Response:
     """A value as JSON."""
-    return Response(status=status, body=msgspec.json.encode(value))
+    return Response(status=status, body=_encoder.encode(value), headers=headers)
 
 
-def text_response(text: str) -> Response:
-    """A page of plain text."""
-    return Response(content_type="text/plain; charset=utf-8", body=text.encode())
+def text_response(text: str, content_type: str = "text/plain; charset=utf-8") -> Response:
+    """A page of text."""
+    return Response(content_type=content_type, body=text.encode())
 
 
-def problem_response(
-    status: int, code: str, detail: str, *, request_id: str = "", headers: tuple[tuple[str, str], ...] = ()
-) -> Response:
+def empty_response() -> Response:
+    """There is nothing, and that is all there is to say."""
+    return NOTHING
+
+
+NOTHING = Response(status=HTTPStatus.NO_CONTENT)
+
+
+def problem_response(status: int, code: str, detail: str, *, request_id: str = "", headers: Headers = ()) -> Response:
     """An error as problem JSON."""
-    problem = Problem(title=HTTPStatus(status).phrase, status=status, code=code, detail=detail, request_id=request_id)
-    return Response(
-        status=status, content_type="application/problem+json", body=msgspec.json.encode(problem), headers=headers
+    problem = Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        code=code,
+        detail=detail,
+        error=detail,
+        request_id=request_id,
     )
+    return Response(
+        status=status, content_type="application/problem+json", body=_encoder.encode(problem), headers=headers
+    )
+
+
+# The first that fits counts, so leaves stand before their branches.
+_statuses: tuple[tuple[type[HeadwaterError], HTTPStatus], ...] = (
+    (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (InvalidInput, HTTPStatus.BAD_REQUEST),
+    (NotAllowed, HTTPStatus.FORBIDDEN),
+    (QueueMissing, HTTPStatus.NOT_FOUND),
+    (QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
+    (Overloaded, HTTPStatus.TOO_MANY_REQUESTS),
+    (LeaseLost, HTTPStatus.CONFLICT),
+    (UnknownRecord, HTTPStatus.CONFLICT),
+    (ResyncRequired, HTTPStatus.CONFLICT),
+    (StreamMismatch, HTTPStatus.CONFLICT),
+    (EncryptionKeyMissing, HTTPStatus.CONFLICT),
+    (StoreFull, HTTPStatus.INSUFFICIENT_STORAGE),
+    (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (Closed, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+
+def status_of(error: HeadwaterError) -> HTTPStatus:
+    """The status that says what a client can do about an error."""
+    for kind, status in _statuses:
+        if isinstance(error, kind):
+            return status
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def error_response(error: HeadwaterError, request_id: str = "") -> Response:
+    """An error of the services. What the store says of itself stays here: it may name places and statements."""
+    status = status_of(error)
+    detail = str(error)
+    if isinstance(error, StoreError) and not isinstance(error, EncryptionKeyMissing):
+        detail = (type(error).__doc__ or "the store did not take it").strip().partition("\n")[0]
+    headers = (("retry-after", "1"),) if error.retryable else ()
+    return problem_response(status, error.code, detail, request_id=request_id, headers=headers)
+
+
+# ── reading what was sent ──
+
+
+def decode_body(body: bytes, decoder: "msgspec.json.Decoder[Value]") -> Value:
+    """The body as a value; what is not that raises and says where. An empty body is an empty object."""
+    try:
+        # Parts that are kept as bytes are not decoded, so their letters are looked at here.
+        if not body.isascii():
+            body.decode()
+        return decoder.decode(body or b"{}")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise InvalidInput("the body is nested too deep") from None
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"the body is not what was expected: {error}") from None
+
+
+def decode_query(query: str, kind: type[Value]) -> Value:
+    """The query as a value; a name that comes twice is refused, one that nobody knows is passed over."""
+    found = parse_query(query)
+    try:
+        return msgspec.convert(found, kind, strict=False)
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"the query is not what was expected: {error}") from None
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """Names and texts of a query."""
+    if not query:
+        return {}
+    found: dict[str, str] = {}
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        if "%" in part or "+" in part:
+            name, value = _plain(name), _plain(value)
+        if name in found:
+            raise InvalidInput(f"the query has {name!r:.80} more than once")
+        if name:
+            found[name] = value
+    return found
+
+
+def _plain(text: str) -> str:
+    try:
+        return unquote_plus(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput("the query is not UTF-8") from None

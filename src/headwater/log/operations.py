@@ -12,13 +12,12 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError
-from headwater.model.coverage import Ranges
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
+from headwater.model.principal import Scope
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
-from headwater.model.rollup import Rollup
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -53,6 +52,13 @@ class DeleteQueue(Operation, frozen=True, kw_only=True):
     """Remove a queue with its records, groups and dead letters."""
 
     queue: str
+
+
+class Clear(Operation, frozen=True, kw_only=True):
+    """Drop all records of a queue, or of one partition; groups go on with what is pushed next."""
+
+    queue: str
+    partition: str = ""
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -134,11 +140,14 @@ class Popped(msgspec.Struct, frozen=True):
 
 
 class Ack(Operation, frozen=True, kw_only=True):
-    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed."""
+    """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed.
+
+    Without a token the report counts for whichever lease is alive: a caller who kept none is not fenced off.
+    """
 
     partition_id: PartitionId
     group: str = GROUP_DEFAULT
-    token: int
+    token: int | None
     offsets: Sequence[int] = ()
     outcomes: dict[int | str, Outcome] | None = None
     errors: dict[int | str, str] | None = None
@@ -150,6 +159,19 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
     lease_ended: bool
     buried: tuple[int, ...] = ()
     waiting: bool = False
+
+
+class Advance(Operation, frozen=True, kw_only=True):
+    """Report everything of a lease up to one record, by offset or transaction id, as done, and give the rest back.
+
+    Without `release` the rest stays away until the lease would have run out; no attempt is counted for it.
+    """
+
+    partition_id: PartitionId
+    group: str
+    token: int
+    through: int | str
+    release: bool = True
 
 
 class Extend(Operation, frozen=True, kw_only=True):
@@ -192,6 +214,14 @@ class DeleteGroup(Operation, frozen=True, kw_only=True):
     queue: str = ""
 
 
+class PassOver(Operation, frozen=True, kw_only=True):
+    """Have all groups of a queue pass a record that none of them works on; `bury` puts it among the dead letters."""
+
+    partition_id: PartitionId
+    offset: Offset
+    bury: bool = False
+
+
 # ── dead letters, traces ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -232,6 +262,78 @@ class Traced(msgspec.Struct, frozen=True):
     """How many rows the event took: one for each name, at least one."""
 
     count: int
+
+
+class RegisterStream(Operation, frozen=True, kw_only=True):
+    """Make a streaming query known. `config_hash` stands for its shape; `reset` forgets what it remembers."""
+
+    name: str
+    source_queue: str
+    sink_queue: str = ""
+    config_hash: str
+    reset: bool = False
+
+
+class StreamRegistered(msgspec.Struct, frozen=True):
+    """The number of the query, whether it is new, and whether it forgot what it knew."""
+
+    query_id: int
+    fresh: bool = False
+    reset: bool = False
+
+
+class ChangeState(Operation, frozen=True, kw_only=True):
+    """Values that a streaming query remembers for a partition, by key; None forgets one."""
+
+    query_id: int
+    partition_id: PartitionId
+    changes: Sequence[tuple[str, msgspec.Raw | None]]
+
+
+class StateChanged(msgspec.Struct, frozen=True):
+    """How many values were changed."""
+
+    count: int
+
+
+class SetSwitch(Operation, frozen=True, kw_only=True):
+    """Turn something on or off for a database, for every server on the store."""
+
+    name: str
+    is_on: bool
+
+
+class Switched(msgspec.Struct, frozen=True):
+    """How it stands now."""
+
+    is_on: bool
+
+
+# ── access ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AddAccessToken(Operation, frozen=True, kw_only=True):
+    """Keep a new access token of the database: its id and digest, never its text."""
+
+    id: str
+    digest: str
+    name: str
+    scopes: tuple[Scope, ...]
+    queues: tuple[str, ...]
+    expires_at: Timestamp | None = None
+
+
+class AccessTokenAdded(msgspec.Struct, frozen=True):
+    """The token, as it is kept now."""
+
+    id: str
+    created_at: Timestamp
+
+
+class RevokeAccessToken(Operation, frozen=True, kw_only=True):
+    """Make an access token of the database worthless, for good; one that is not there or was revoked counts 0."""
+
+    id: str
 
 
 # ── named work ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -305,59 +407,6 @@ class Forget(Operation, frozen=True, kw_only=True):
     limit: int = 5_000
 
 
-# ── what flows of the pipeline keep with the log ────────────────────────────────────────────────────────────────────
-
-
-class Load(Operation, frozen=True, kw_only=True):
-    """Append records of a foreign source once. `positions` (rising) say where in the source each record stands.
-
-    The ranges in `covers` are covered afterwards; a record whose position was covered before is left out. The source is
-    named by whoever loads; a partition knows how much it has of it, for ever.
-    """
-
-    queue: str
-    partition: str = PARTITION_DEFAULT
-    source: str
-    covers: Ranges
-    positions: Sequence[int]
-    records: Sequence[Record]
-
-
-class Loaded(msgspec.Struct, frozen=True, gc=False):
-    """How many records were appended, and how many were there before."""
-
-    count: int
-    skipped: int
-    lsn: Lsn
-
-
-class MarkArchived(Operation, frozen=True, kw_only=True):
-    """Everything of the queue up to this LSN is in an archive: retention may drop it."""
-
-    queue: str
-    lsn: Lsn
-
-
-class Archived(msgspec.Struct, frozen=True):
-    """Up to which LSN the queue is archived now."""
-
-    lsn: Lsn
-
-
-class AddRollups(Operation, frozen=True, kw_only=True):
-    """Add rows to the rollups and move their state on, if it still has this number; else nothing changes."""
-
-    number: int
-    state: str
-    rows: Sequence[Rollup]
-
-
-class RollupsAdded(msgspec.Struct, frozen=True):
-    """The number of the state now."""
-
-    number: int
-
-
 class Touch(msgspec.Struct, frozen=True, gc=False):
     """One segment that a commit added: enough to know whom to wake, without its records."""
 
@@ -380,21 +429,26 @@ class Commit(msgspec.Struct, frozen=True):
 RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Configure: Configured,
     DeleteQueue: Deleted,
+    Clear: Deleted,
+    PassOver: Deleted,
     Push: Pushed,
     Pop: Popped,
     Ack: Acked,
+    Advance: Acked,
     Extend: Extended,
     Seek: Sought,
     DeleteGroup: Deleted,
     Requeue: Requeued,
     Purge: Deleted,
     Trace: Traced,
+    AddAccessToken: AccessTokenAdded,
+    RevokeAccessToken: Deleted,
+    SetSwitch: Switched,
     Reach: Reached,
+    RegisterStream: StreamRegistered,
+    ChangeState: StateChanged,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,
     Forget: Deleted,
-    Load: Loaded,
-    MarkArchived: Archived,
-    AddRollups: RollupsAdded,
 }

@@ -91,9 +91,9 @@ def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cur
     )
 
 
-def check_lease(cursor: Cursor, token: int, now: int) -> None:
-    """Raises unless `token` holds the live lease."""
-    if cursor.token != token or cursor.lease_until is None:
+def check_lease(cursor: Cursor, token: int | None, now: int) -> None:
+    """Raises unless `token` holds the live lease; None stands for whoever does."""
+    if token not in (cursor.token, None) or cursor.lease_until is None:
         raise LeaseLost("another consumer holds these records now, or they were settled; drop the batch and pop again")
     if cursor.lease_until <= now:
         raise LeaseLost("the lease ran out; drop the batch and pop again")
@@ -112,6 +112,27 @@ def expire(cursor: Cursor, options: QueueOptions, now: int) -> Settled:
         cautious=cursor.cautious or len(left) > 1,
     )
     return Settled(_end_lease(suspect, now))
+
+
+def let_go(cursor: Cursor, now: int) -> Settled:
+    """What becomes of a cursor whose holder gave its records back by letting the lease run out: nobody is to blame."""
+    return settle(cursor, dict.fromkeys(outstanding(cursor), Outcome.RELEASED), QueueOptions(), now)
+
+
+def advance(cursor: Cursor, through: int, *, release: bool, now: int) -> Settled:
+    """What becomes of a leased cursor when everything up to `through` is done.
+
+    The rest is given back: at once with `release`, otherwise at the moment at which the lease would have run out.
+    """
+    left = outstanding(cursor)
+    if not any(offset <= through for offset in left):
+        raise UnknownRecord(f"record {through} is not in this lease or was settled before")
+    outcomes = {offset: Outcome.COMPLETED if offset <= through else Outcome.RELEASED for offset in left}
+    settled = settle(cursor, outcomes, QueueOptions(), now)
+    if release or left[-1] <= through:
+        return settled
+    later = msgspec.structs.replace(settled.cursor, ready_at=cursor.lease_until)
+    return msgspec.structs.replace(settled, cursor=later)
 
 
 def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOptions, now: int) -> Settled:
@@ -172,6 +193,21 @@ def skip(cursor: Cursor, position: int) -> Cursor:
     if passed.position < passed.retry_to:
         return msgspec.structs.replace(passed, attempts=min(passed.attempts, 1))
     return msgspec.structs.replace(passed, attempts=0, cautious=False)
+
+
+def pass_over(cursor: Cursor, offset: int, now: int) -> Cursor:
+    """The cursor that will not deliver this record. One that is being worked on cannot be passed."""
+    if offset < cursor.position or offset in cursor.settled:
+        return cursor
+    if cursor.lease_until is not None and cursor.lease_until > now and offset < cursor.leased_to:
+        raise UnknownRecord(f"a consumer works on record {offset} now; wait until it has reported")
+    passed = _advance(msgspec.structs.replace(cursor, settled=(*cursor.settled, offset)))
+    if passed.position == cursor.position:
+        return passed
+    again = passed.position < passed.retry_to
+    return msgspec.structs.replace(
+        passed, attempts=min(passed.attempts, 1) if again else 0, cautious=passed.cautious and again
+    )
 
 
 def outstanding(cursor: Cursor) -> list[int]:

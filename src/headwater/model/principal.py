@@ -1,11 +1,19 @@
 """Who asks, and what they may do: the rules alone. A door finds out who it is, a route says what it needs."""
 
+import re
+from collections.abc import Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 import msgspec
 
-from headwater.model.names import DATABASE_DEFAULT
+from headwater.errors import InvalidName, NotAllowed, QueueMissing
+from headwater.model.names import DATABASE_DEFAULT, NAME_LENGTH_MAX
+
+ALL_QUEUES = "*"
+PATTERNS_MAX = 100
+
+_pattern = re.compile(r"[A-Za-z0-9._:/*-]{1,256}")
 
 
 class Scope(StrEnum):
@@ -28,7 +36,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     database: str = DATABASE_DEFAULT
     subject: str = ""
     scopes: frozenset[Scope] = frozenset()
-    queues: tuple[str, ...] = ("*",)
+    queues: tuple[str, ...] = (ALL_QUEUES,)
 
     def may(self, scope: Scope) -> bool:
         """Whether they have a scope, for some queue at least."""
@@ -36,8 +44,62 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_use(self, queue: str) -> bool:
         """Whether a queue is among theirs."""
-        return any(fnmatchcase(queue, pattern) for pattern in self.queues)
+        return ALL_QUEUES in self.queues or any(fnmatchcase(queue, pattern) for pattern in self.queues)
+
+    def may_use_all(self) -> bool:
+        """Whether every queue of their database is theirs: for requests that name none."""
+        return ALL_QUEUES in self.queues
 
 
 # On loopback without authentication everybody is this machine's owner.
 OWNER = Principal(scopes=frozenset(Scope) - {Scope.SUBMIT_JOBS})
+# Whoever asks for what needs no credential.
+NOBODY = Principal(queues=())
+
+
+def require(principal: Principal, scope: Scope, *queues: str) -> None:
+    """Raises unless the principal has the scope, and all these queues are theirs.
+
+    >>> require(request.principal, Scope.PUBLISH, "orders")
+    """
+    if not principal.may(scope):
+        raise NotAllowed(f"this needs the scope {scope.value}")
+    for queue in queues:
+        require_queue(principal, queue)
+
+
+def require_queue(principal: Principal, queue: str) -> None:
+    """Raises when a queue is not theirs, in the words of one that does not exist: nobody learns which it is."""
+    if not principal.may_use(queue):
+        raise QueueMissing(f"there is no queue {queue!r:.260}")
+
+
+def require_all(principal: Principal, scope: Scope) -> None:
+    """Raises unless the principal has the scope for every queue of its database: for requests that name no queue."""
+    require(principal, scope)
+    if not principal.may_use_all():
+        raise NotAllowed(f"this needs the scope {scope.value} for all queues; name a queue")
+
+
+def check_pattern(pattern: object) -> str:
+    """The pattern itself when it is one: a queue's name in which `*` stands for any text, also none."""
+    if isinstance(pattern, str) and _pattern.fullmatch(pattern):
+        return pattern
+    shown = repr(pattern)[:80]
+    raise InvalidName(f"a queue pattern has 1 to {NAME_LENGTH_MAX} characters of A-Z a-z 0-9 . _ : / - *; got {shown}")
+
+
+# What a role of an identity provider brings. The first four are those that queen-mq servers know; the name of a scope
+# is a role of its own.
+ROLES: dict[str, frozenset[Scope]] = {
+    "admin": frozenset({Scope.ADMIN}),
+    "read-write": frozenset({Scope.PUBLISH, Scope.CONSUME, Scope.SUBSCRIBE, Scope.METRICS}),
+    "read-only": frozenset({Scope.SUBSCRIBE, Scope.METRICS}),
+    "write-only": frozenset({Scope.PUBLISH}),
+    **{scope.value: frozenset({scope}) for scope in Scope},
+}
+
+
+def scopes_of(roles: Iterable[str]) -> frozenset[Scope]:
+    """What roles allow together. A role that means nothing here allows nothing."""
+    return frozenset().union(*(ROLES.get(role, frozenset()) for role in roles))

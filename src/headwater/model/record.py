@@ -4,6 +4,7 @@ A record is kept as the JSON object that the wire carries, its payload untouched
 decodes only this envelope; the payload stays bytes until somebody asks for it.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +34,7 @@ SHALLOW_BYTES_MAX = 2 * DEPTH_MAX
 _texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _brackets = re.compile(rb"[\[\]{}]")
 _encoder = msgspec.json.Encoder()
-_ready = msgspec.json.Decoder(msgspec.Raw)
+_decode = msgspec.json.Decoder().decode
 _record_list = msgspec.json.Decoder(list[Record])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
@@ -58,6 +59,12 @@ def encode_payloads(payloads: Sequence[Any], bytes_max: int) -> list[msgspec.Raw
         for text in texts:
             _check_bounds(text, bytes_max)
     return list(map(msgspec.Raw, texts))
+
+
+def check_ready_json(payload: msgspec.Raw, bytes_max: int) -> None:
+    """The bounds of a payload that is known to be JSON, because what it was cut out of was decoded."""
+    if len(payload) > min(bytes_max, SHALLOW_BYTES_MAX):
+        _check_bounds(bytes(payload), bytes_max)
 
 
 def _check_bounds(data: bytes, bytes_max: int) -> None:
@@ -97,8 +104,11 @@ def check_json(data: bytes) -> msgspec.Raw:
 
 
 def decode_payload(data: msgspec.Raw) -> Any:
-    """The payload as Python values."""
-    return msgspec.json.decode(data)
+    """The payload as Python values. A number that no float can hold is infinite, as the JSON of Python has it."""
+    try:
+        return _decode(data)
+    except msgspec.ValidationError:
+        return json.loads(bytes(data))
 
 
 def encode_records(records: Sequence[Record]) -> bytes:

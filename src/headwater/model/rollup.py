@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from headwater.clock import SECOND
+from headwater.clock import SECOND, Timestamp
 
 RESOLUTIONS = {"minute": 60 * SECOND, "hour": 3_600 * SECOND, "day": 86_400 * SECOND}
 BINS_PER_DOUBLING = 4
@@ -35,6 +35,15 @@ class Rollup(msgspec.Struct, frozen=True, kw_only=True):
     lag_max: int = 0
     retried: int = 0
     buried: int = 0
+
+
+class RollupQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rollups are wanted: of one queue or of all, `until` left out."""
+
+    resolution: str = "minute"
+    since: Timestamp = Timestamp(0)
+    until: Timestamp = Timestamp(2**62)
+    queue: str = ""
 
 
 RollupKey = tuple[str, int, str, str, str]

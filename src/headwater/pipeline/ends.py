@@ -25,10 +25,12 @@ from headwater.stores.open import open_reader
 if TYPE_CHECKING:
     import pyarrow
 
-    from headwater.stores.contract import Body
+    from headwater.stores.contract import PartitionStatus
+    from headwater.stores.log_reader import Body
 
 BYTES_PER_LOOK = 4 * 1_048_576
 TOUCHES_PER_LOOK = 50_000
+PARTITIONS_PER_LOOK = 10_000
 RECORDS_PER_TASK = 250_000
 RECORDS_PER_STEP = 2_000_000
 COLUMNS = {
@@ -84,6 +86,18 @@ def choose_queues(log: Handle, database: str, wanted: Sequence[str]) -> list[str
         known = ", ".join(there) or "none"
         raise QueueMissing(f"there is no queue {', '.join(map(repr, missing))}; there are {known}")
     return sorted(set(wanted or there))
+
+
+def partitions_of(log: Handle, database: str, queue: str) -> "list[PartitionStatus]":
+    """All partitions of a queue, however many; none when there is no such queue."""
+    found: list[PartitionStatus] = []
+    while more := log.ask(log.store.partitions(database, queue, PARTITIONS_PER_LOOK, _last(found))):
+        found.extend(more)
+    return found
+
+
+def _last(partitions: "list[PartitionStatus]") -> int:
+    return partitions[-1].partition_id if partitions else 0
 
 
 # ── planning ──

@@ -16,7 +16,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from headwater.log.operations import Load, Loaded
+from headwater.log.flow_operations import Load, Loaded
 from headwater.model.coverage import Ranges
 from headwater.model.record import Record
 from headwater.pipeline.handle import Handle

@@ -63,9 +63,10 @@ class Message(msgspec.Struct, eq=False):
     @property
     def payload(self) -> Any:
         """The payload as Python values."""
-        if self._payload is msgspec.UNSET:
-            self._payload = decode_payload(self.record.data)
-        return self._payload
+        payload = self._payload
+        if payload is msgspec.UNSET:
+            payload = self._payload = decode_payload(self.batch.records[self.index].data)
+        return payload
 
     @property
     def record(self) -> Record:

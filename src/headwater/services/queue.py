@@ -39,7 +39,7 @@ from headwater.services.checks import (
 )
 from headwater.services.consumption import Consumption
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
-from headwater.services.queues import Queues
+from headwater.services.verbs import Verbs
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
 
 _pop_options = {"lease_seconds", "auto_ack", "subscribe", "since", "idempotency_key"}
@@ -48,7 +48,7 @@ _pop_options = {"lease_seconds", "auto_ack", "subscribe", "since", "idempotency_
 class Queue:
     """One queue. `async with headwater.open(...) as hw: orders = hw.queue("orders")`."""
 
-    def __init__(self, queues: Queues, database: str, name: str) -> None:
+    def __init__(self, queues: Verbs, database: str, name: str) -> None:
         self._queues = queues
         self.database = database
         self.name = check_name("queue", name)
@@ -103,7 +103,7 @@ class Queue:
         pushes = [
             Push(
                 database=self.database,
-                key=_key(idempotency_key, position),
+                key=lane_key(idempotency_key, position),
                 queue=self.name,
                 partition=lane,
                 records=records if len(lanes) == 1 else [records[index] for index in members],
@@ -260,7 +260,7 @@ class Queue:
         return await self._queues.store.traces(self.database, message.partition_id, identity)
 
 
-def _key(key: str, position: int) -> str:
+def lane_key(key: str, position: int) -> str:
     """A key of its own for each partition of a push: \x00 cannot be in a key that somebody gives."""
     return f"{key}\x00{position}" if key and position else key
 

@@ -14,6 +14,7 @@ import apsw
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater.model.rollup import RollupQuery
 from headwater.pipeline.flows import archive, load, restore, rollup
 from headwater.pipeline.flows.archive import Archive
 from headwater.pipeline.flows.load import LoadFiles
@@ -21,7 +22,6 @@ from headwater.pipeline.flows.restore import Restore
 from headwater.pipeline.flows.rollup import RollUp
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import NAME
-from headwater.stores.contract import RollupQuery
 from tests.pipeline.flows.logs import NOON, apply, fill, oracle, record
 from tests.tidy.tree import ROOT
 from tests.waiting import expect_soon

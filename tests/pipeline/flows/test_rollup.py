@@ -1,5 +1,6 @@
 """Rollups say what happened, by minute, hour and day; counted once, however often a run is tried."""
 
+import json
 import random
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -11,15 +12,16 @@ from pyspark.sql import SparkSession
 
 from headwater.clock import SECOND
 from headwater.errors import FlowOvertaken, InvalidOption, SourceUnfit, StoreMissing
-from headwater.log.operations import Ack, AddRollups, Configure, DeleteGroup, Pop, Push, Seek
+from headwater.log.flow_operations import AddRollups
+from headwater.log.operations import Ack, Configure, DeleteGroup, Pop, Push, Seek
 from headwater.model.cursor import Outcome
-from headwater.model.rollup import Rollup, bin_of
+from headwater.model.job import JOBS_QUEUE
+from headwater.model.rollup import Rollup, RollupQuery, bin_of
 from headwater.pipeline.chart import draw
 from headwater.pipeline.flows import rollup
 from headwater.pipeline.flows.rollup import RollUp
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.summary import Summary
-from headwater.stores.contract import RollupQuery
 from tests.pipeline.flows.logs import NOON, At, apply, record
 
 MINUTE = 60 * SECOND
@@ -62,6 +64,14 @@ def test_what_was_pushed_is_counted_by_queue_type_and_time(spark: SparkSession, 
     for resolution in ("minute", "hour", "day"):
         found = {(resolution, row.queue, row.type, row.bucket): row.pushed for row in rows(store, resolution, "")}
         assert found == {key: count for key, count in expected.items() if key[0] == resolution}
+
+
+def test_changes_of_jobs_are_counted_by_type_and_state(spark: SparkSession, tmp_path: Path) -> None:
+    changes = [{"type": "mail", "state": "pending"}] * 3 + [{"type": "mail", "state": "completed"}, {"event": "pause"}]
+    rows = [(JOBS_QUEUE, "", NOON, NOON, json.dumps(change)) for change in changes]
+    schema = "queue STRING, type STRING, timestamp BIGINT, written_at BIGINT, value STRING"
+    counted = rollup.count_pushed(spark.createDataFrame(rows, schema), 0).collect()
+    assert {row["type"]: row["pushed"] for row in counted} == {"mail pending": 3, "mail completed": 1, "": 1}
 
 
 def test_a_second_rollup_counts_what_is_new(spark: SparkSession, tmp_path: Path) -> None:

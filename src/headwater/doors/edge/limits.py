@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a client that sends no more may still wait: most of those are gone, and nobody can tell."""
     pipeline_max: int = 16
     """Requests of one connection that wait for their answer; no more is read meanwhile."""
-    connections_max: int = 10_000
+    connections_max: int = 16_000
     """Connections at once; the next one is told to come back."""
     stop_seconds: float = 10.0
     """How long a stopping server waits for requests that are under way."""

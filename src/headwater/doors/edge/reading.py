@@ -4,7 +4,9 @@ httptools parses; this keeps the bounds. A refusal ends the conversation: what c
 a client whose words were misread once may mean anything by the next ones.
 """
 
+import itertools
 import secrets
+from collections.abc import Callable
 from enum import Enum
 from http import HTTPStatus
 
@@ -12,10 +14,20 @@ import httptools
 import msgspec
 
 from headwater.doors.edge.limits import Limits
-from headwater.doors.wire import Request
+from headwater.doors.wire import Request, stay
 
-# The parser tells of a header when it is complete; feeding it in pieces bounds what it gathers until then.
+# The parser tells of a header when it is complete; feeding it in pieces bounds what it gathers until then. Of a body it
+# tells at once.
 FEED_BYTES = 4_096
+FEED_BODY_BYTES = 65_536
+
+# Names of headers as they were sent, and in small letters: the same ones come with every request.
+_names: dict[bytes, str] = {}
+NAMES_MAX = 1_000
+
+# Request ids are for finding a request in the log, not for secrets: one number for the process, one for the request.
+_process = secrets.token_hex(4)
+_numbers = itertools.count(1)
 
 
 class Phase(Enum):
@@ -27,10 +39,11 @@ class Phase(Enum):
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A complete request, and whether its client wants to go on afterwards."""
+    """A complete request, whether its client wants to go on afterwards, and whether it takes an answer in chunks."""
 
     request: Request
     keep_alive: bool
+    takes_chunks: bool
 
 
 class Refusal(Exception):
@@ -46,9 +59,33 @@ class Refusal(Exception):
 class RequestReader:
     """Reads the requests of one connection. `number` counts them, the one under way included."""
 
-    def __init__(self, limits: Limits) -> None:
+    __slots__ = (
+        "_arrived",
+        "_body",
+        "_body_bytes",
+        "_client",
+        "_head_bytes",
+        "_headers",
+        "_is_new",
+        "_keep_alive",
+        "_limits",
+        "_park",
+        "_parser",
+        "_progress",
+        "_quiet_bytes",
+        "_refusal",
+        "_url",
+        "continue_expected",
+        "finished",
+        "number",
+        "phase",
+    )
+
+    def __init__(self, limits: Limits, client: str = "", park: Callable[[], None] = stay) -> None:
         self._limits = limits
-        self._parser = httptools.HttpRequestParser(self)
+        self._client = client
+        self._park = park
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._arrived: list[Arrival | Refusal] = []
         self._refusal: Refusal | None = None
         self._progress = 0
@@ -60,12 +97,26 @@ class RequestReader:
 
     def feed(self, data: bytes) -> list[Arrival | Refusal]:
         """What these bytes complete."""
-        for start in range(0, len(data), FEED_BYTES):
-            if self.finished:
-                break
-            self._feed_piece(data[start : start + FEED_BYTES])
+        if len(data) <= FEED_BYTES:
+            if not self.finished:
+                self._feed_piece(data)
+        else:
+            self._feed_pieces(data)
         arrived, self._arrived = self._arrived, []
         return arrived
+
+    def _feed_pieces(self, data: bytes) -> None:
+        start = 0
+        while start < len(data) and not self.finished:
+            size = FEED_BODY_BYTES if self.phase is Phase.BODY else FEED_BYTES
+            self._feed_piece(data[start : start + size])
+            start += size
+
+    def rest(self) -> None:
+        """Nothing is read for a while: between two requests the parser is let go, and made anew when bytes come."""
+        if self.phase is Phase.BETWEEN and not self.finished and not self._arrived:
+            self._parser = None
+            self._url = b""
 
     def refuse(self, refusal: Refusal) -> list[Arrival | Refusal]:
         """End the conversation from this side."""
@@ -75,8 +126,13 @@ class RequestReader:
     def _feed_piece(self, piece: bytes) -> None:
         progress = self._progress
         try:
+            if self._parser is None:
+                self._parser = httptools.HttpRequestParser(self)
             self._parser.feed_data(piece)
-            self._count_quiet(len(piece) if self._progress == progress else 0)
+            if self._progress == progress:
+                self._count_quiet(len(piece))
+            else:
+                self._quiet_bytes = 0
         except httptools.HttpParserUpgrade:
             # Nothing is spoken here but HTTP/1.1. The request is answered as if it had not asked, and ends it.
             self.finished = True
@@ -88,7 +144,7 @@ class RequestReader:
 
     def _count_quiet(self, count: int) -> None:
         """Bytes of which the parser told nothing: an endless line. They count like a head that is too long."""
-        self._quiet_bytes = self._quiet_bytes + count if count else 0
+        self._quiet_bytes += count
         if self._quiet_bytes > self._limits.head_bytes_max and self.phase is not Phase.BETWEEN:
             raise self._head_too_large()
 
@@ -114,14 +170,21 @@ class RequestReader:
         """One header, or after the body one trailer, which is counted and dropped."""
         value = value or b""
         self._count_head(len(name) + len(value) + 4)
-        if self.phase is Phase.HEAD:
-            self._keep_header(name.decode("latin-1").lower(), value.decode("latin-1").strip())
+        if self.phase is not Phase.HEAD:
+            return
+        word = _names.get(name) or _small_name(name)
+        if word in self._headers:
+            self._repeat_header(word, value.decode("latin-1").strip())
+        else:
+            self._headers[word] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
         """The end of the head: everything that can be refused without reading the body is refused here."""
         self._progress += 1
         self.phase = Phase.BODY
-        version = self._parser.get_http_version()
+        parser = self._parser
+        assert parser is not None
+        version = parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise self._refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "http_version", "HTTP/1.1 is spoken here")
         if version == "1.1" and "host" not in self._headers:
@@ -129,7 +192,8 @@ class RequestReader:
         length = self._headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._limits.body_bytes_max:
             raise self._body_too_large()
-        self._keep_alive = version == "1.1" and self._parser.should_keep_alive() and not self._parser.should_upgrade()
+        self._is_new = version == "1.1"
+        self._keep_alive = version == "1.1" and parser.should_keep_alive() and not parser.should_upgrade()
         self.continue_expected = version == "1.1" and self._headers.get("expect", "").lower() == "100-continue"
 
     def on_body(self, piece: bytes) -> None:
@@ -145,30 +209,41 @@ class RequestReader:
         self._progress += 1
         self.phase = Phase.BETWEEN
         self.continue_expected = False
-        self._arrived.append(Arrival(self._request(), self._keep_alive))
+        self._arrived.append(Arrival(self._request(), self._keep_alive, self._is_new))
         self._body = []
         self.finished = not self._keep_alive
 
     # ── the request, put together ──
 
     def _request(self) -> Request:
-        try:
-            target = httptools.parse_url(self._url)
-        except httptools.HttpParserInvalidURLError:
-            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "the target is no path") from None
+        assert self._parser is not None
+        path, _, query = self._target().partition("?")
         return Request(
             method=self._parser.get_method().decode("latin-1"),
-            path=(target.path or b"/").decode("latin-1"),
-            query=(target.query or b"").decode("latin-1"),
+            path=path,
+            query=query,
             headers=self._headers,
-            body=b"".join(self._body),
-            id=secrets.token_hex(8),
+            body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
+            id=f"{_process}{next(_numbers):08x}",
+            client=self._client,
+            park=self._park,
         )
 
-    def _keep_header(self, name: str, value: str) -> None:
-        if name == "host" and name in self._headers:
+    def _target(self) -> str:
+        """Path and query. Most targets are just that; a whole address is taken apart."""
+        url = self._url
+        if url[:1] == b"/" and b"#" not in url:
+            return url.decode("latin-1")
+        try:
+            target = httptools.parse_url(url)
+        except httptools.HttpParserInvalidURLError:
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "the target is no path") from None
+        return b"?".join((target.path or b"/", target.query or b"")).decode("latin-1")
+
+    def _repeat_header(self, name: str, value: str) -> None:
+        if name == "host":
             raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "a request has one Host header")
-        self._headers[name] = f"{self._headers[name]}, {value}" if name in self._headers else value
+        self._headers[name] = f"{self._headers[name]}, {value}"
 
     def _count_head(self, count: int) -> None:
         self._progress += 1
@@ -190,6 +265,13 @@ class RequestReader:
     def _body_too_large(self) -> Refusal:
         detail = f"a body may have {self._limits.body_bytes_max:,} bytes"
         return self._refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", detail)
+
+
+def _small_name(name: bytes) -> str:
+    word = name.decode("latin-1").lower()
+    if len(_names) < NAMES_MAX:
+        _names[name] = word
+    return word
 
 
 def _malformed() -> Refusal:

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headwater.errors import ArchiveDamaged, FlowError, SourceUnfit
-from headwater.log.operations import MarkArchived
+from headwater.log.flow_operations import MarkArchived
 from headwater.model.names import Lsn
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, choose_queues, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, choose_queues, partitions_of, plan, read_step
 from headwater.pipeline.files import glob_free
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import (
@@ -112,8 +112,8 @@ def _know_partitions(folder: Path, log: Handle, manifest: Manifest, queues: Sequ
     """The manifest with the partitions there are now; those of another store are refused before anything is changed."""
     partitions = dict(manifest.partitions)
     for queue in queues:
-        for status in log.ask(log.store.partitions(manifest.database, queue)):
-            if partitions.setdefault(status.id, status.created_at) != status.created_at:
+        for status in partitions_of(log, manifest.database, queue):
+            if partitions.setdefault(status.partition_id, status.created_at) != status.created_at:
                 raise SourceUnfit(f"{folder} is the archive of another store ({manifest.store}); choose another folder")
     return msgspec.structs.replace(manifest, partitions=partitions)
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headwater.errors import FlowError, QueueMissing, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP
+from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.loading import Tally, Target, load_rows
@@ -96,13 +96,10 @@ def choose_queue(manifest: Manifest, wanted: str, folder: Path) -> str:
 
 def origin_rows(log: Handle, manifest: Manifest, target: Target) -> list[tuple[int, str, int]]:
     """Number, name as a source, and first offset that the target itself holds, of every partition of the archive."""
-    try:
-        held = {
-            (int(status.id), int(status.created_at)): int(status.start)
-            for status in log.ask(log.store.partitions(target.database, target.queue))
-        }
-    except QueueMissing:
-        held = {}
+    held = {
+        (int(status.partition_id), int(status.created_at)): int(status.start)
+        for status in partitions_of(log, target.database, target.queue)
+    }
     return [
         (number, f"log:{number}.{created_at}", held.get((number, created_at), NOWHERE))
         for number, created_at in manifest.partitions.items()

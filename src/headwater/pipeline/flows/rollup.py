@@ -28,15 +28,24 @@ from pyspark.sql import functions as f
 from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import load_config
 from headwater.errors import InvalidOption, StoreDamaged
-from headwater.log.operations import AddRollups
+from headwater.log.flow_operations import AddRollups
+from headwater.model.job import JOBS_QUEUE
 from headwater.model.names import Lsn
-from headwater.model.rollup import BINS_PER_DOUBLING, MILLISECOND, RESOLUTIONS, Rollup, add_up, in_resolution
+from headwater.model.rollup import (
+    BINS_PER_DOUBLING,
+    MILLISECOND,
+    RESOLUTIONS,
+    Rollup,
+    RollupQuery,
+    add_up,
+    in_resolution,
+)
 from headwater.pipeline.chart import check_chart, write_chart
 from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, plan, read_step
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
-from headwater.stores.contract import GroupStatus, Position, RollupQuery
+from headwater.stores.contract import GroupStatus, Position
 from headwater.stores.open import open_reader
 
 if TYPE_CHECKING:
@@ -89,11 +98,16 @@ class Move(NamedTuple):
 
 
 def count_pushed(messages: DataFrame, watermark: int) -> DataFrame:
-    """What was pushed in each minute, by queue and type; what comes after its bucket was closed is late."""
+    """What was pushed in each minute, by queue and type; what comes after its bucket was closed is late.
+
+    Changes of jobs are told apart by the job's type and the state it came to: `send_mail completed`.
+    """
     late = f.col("timestamp") < f.lit(watermark)
     time = f.when(late, f.col("written_at")).otherwise(f.col("timestamp"))
+    job = f.concat_ws(" ", f.get_json_object("value", "$.type"), f.get_json_object("value", "$.state"))
+    kind = f.when(f.col("queue") == JOBS_QUEUE, job).otherwise(f.col("type"))
     return (
-        messages.withColumns({"late": late, "bucket": time - time % MINUTE})
+        messages.withColumns({"late": late, "bucket": time - time % MINUTE, "type": kind})
         .groupBy("queue", "type", "bucket")
         .agg(
             f.count_if(~f.col("late")).alias("pushed"),

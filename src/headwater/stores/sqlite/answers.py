@@ -15,22 +15,28 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import QueueMissing
+from headwater.model.access_token import AccessToken
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import decode_options
 from headwater.model.record import split_records
-from headwater.model.rollup import Rollup
+from headwater.model.rollup import Rollup, RollupQuery
 from headwater.stores.codec import Codec
 from headwater.stores.contract import (
+    CursorStatus,
     DeadLetter,
     GroupStatus,
     PartitionStatus,
     Position,
     QueueStatus,
-    RollupQuery,
     Segment,
+    StateQuestion,
+    StateValue,
+    StreamQuery,
     TraceEvent,
+    TraceName,
 )
+from headwater.stores.sqlite.access_tokens import access_token_of
 from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.flows import rollup_of
@@ -183,17 +189,58 @@ class Answers:
         rows = self._connection.execute(sql.dead_letters, (row[0], after, limit)).fetchall()
         return [dead_letter_of(found, queue, self._codec) for found in rows]
 
+    def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+        """Partitions with where their records begin and end."""
+        rows = self._connection.execute(sql.partition_list, (database, queue, after, limit))
+        return [PartitionStatus(*row) for row in rows]
+
+    def cursors(self, database: str, group: str, limit: int, now: Timestamp) -> list[CursorStatus]:
+        """Where a group stands."""
+        rows = self._connection.execute(sql.group_cursor_list, (database, group, limit))
+        return [
+            CursorStatus(queue, partition, number, position, end - begin, until is not None and until > now)
+            for queue, partition, number, position, begin, until, end in rows
+        ]
+
+    def read_partition(self, partition_id: PartitionId, first: Offset, limit: int) -> list[Segment]:
+        """A stretch of one partition."""
+        rows = self._connection.execute(sql.read_partition_segments, (partition_id, first, limit)).fetchall()
+        return [segment for row in rows if (segment := self._segment(*row)) is not None]
+
+    def traces_named(self, database: str, name: str, limit: int, skip: int) -> list[TraceEvent]:
+        """The events noted under a name."""
+        rows = self._connection.execute(sql.traces_named, (database, name, limit, skip)).fetchall()
+        return [TraceEvent(*row[:6], msgspec.Raw(row[6].encode())) for row in rows]  # type: ignore[call-arg]
+
+    def stream(self, database: str, query_id: int) -> StreamQuery | None:
+        """A streaming query."""
+        row = self._connection.execute(sql.find_stream_by_id, (query_id, database)).fetchone()
+        return None if row is None else StreamQuery(*row)
+
+    def stream_state(self, question: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
+        place = (question.query_id, question.partition_id)
+        rows: list[tuple[str, str, int]] = []
+        if question.keys:
+            for key in dict.fromkeys(question.keys):
+                rows += self._connection.execute(sql.get_stream_value, (*place, key)).fetchall()
+        else:
+            about = (*place, question.prefix, question.ended_by)
+            rows = self._connection.execute(sql.stream_values, about).fetchall()
+        return [StateValue(key, msgspec.Raw(value.encode()), Timestamp(at)) for key, value, at in rows]
+
+    def switches(self) -> list[tuple[str, str]]:
+        """What is turned on."""
+        return [(str(database), str(name)) for database, name in self._connection.execute(sql.switches)]
+
+    def trace_names(self, database: str, limit: int) -> list[TraceName]:
+        """The names of events."""
+        return [TraceName(*row) for row in self._connection.execute(sql.trace_names, (database, limit))]
+
     def milestone(self, database: str, name: str) -> int | None:
         """The last step that named work has reached."""
         row = self._connection.execute(sql.find_milestone, (database, name)).fetchone()
         return None if row is None else int(row[0])
-
-    def partitions(self, database: str, queue: str) -> list[PartitionStatus]:
-        """The partitions of a queue with their bounds."""
-        if self._connection.execute(sql.find_queue, (database, queue)).fetchone() is None:
-            raise QueueMissing(f"there is no queue {queue!r}")
-        rows = self._connection.execute(sql.partition_list, (database, queue))
-        return [PartitionStatus(*row) for row in rows]
 
     def positions(self, database: str) -> list[Position]:
         """Where every group stands."""
@@ -236,6 +283,15 @@ class Answers:
             return False
         (ready,) = self._connection.execute(sql.group_is_ready, (row[0], now)).fetchone()
         return bool(ready)
+
+    def access_token(self, token_id: str) -> AccessToken | None:
+        """The access token with this id."""
+        row = self._connection.execute(sql.find_access_token, (token_id,)).fetchone()
+        return None if row is None else access_token_of(row)
+
+    def access_tokens(self, database: str) -> list[AccessToken]:
+        """The access tokens of a database, or of all."""
+        return [access_token_of(row) for row in self._connection.execute(sql.access_tokens, (database,))]
 
     def examine(self, path: str) -> dict[str, Any]:
         """What SQLite says of the file at `path`."""

@@ -204,6 +204,10 @@ class Catalog:
             group = self._groups[queue.id, name] = Group(GroupId(row[0]), queue, name, Lsn(row[1]))
         return group
 
+    def group_names(self, queue: Queue) -> list[str]:
+        """The groups of a queue."""
+        return [str(name) for (name,) in self._connection.execute(sql.group_names, (queue.id,))]
+
     def add_group(self, queue: Queue, name: str, since_lsn: Lsn, now: Timestamp) -> Group:
         """A new group that reads what came after `since_lsn`."""
         self._connection.execute(sql.add_group, (queue.id, name, since_lsn, now))

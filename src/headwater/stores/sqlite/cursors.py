@@ -13,7 +13,7 @@ from headwater.errors import LeaseLost, QueueMissing, StoreDamaged
 from headwater.log.operations import Reap, Reaped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
-from headwater.model.names import Offset, PartitionId
+from headwater.model.names import STREAM_GROUP_PREFIX, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition
 from headwater.stores.sqlite.connection import Connection
@@ -53,6 +53,10 @@ class Cursors:
 
     def write(self, group: Group, partition_id: PartitionId, cursor: Cursor) -> None:
         """Keep a group's new position."""
+        self.write_numbered(group.id, partition_id, cursor)
+
+    def write_numbered(self, group_id: int, partition_id: PartitionId, cursor: Cursor) -> None:
+        """The same for a group that is known by its number only."""
         if cursor.ready_at is None:
             self._segments.idle(partition_id)
         self._connection.execute(
@@ -68,7 +72,7 @@ class Cursors:
                 cursor.retry_to,
                 cursor.cautious,
                 cursor.ready_at,
-                group.id,
+                group_id,
                 partition_id,
             ),
         )
@@ -81,6 +85,8 @@ class Cursors:
 
     def expire(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> tuple[Cursor, int]:
         """The cursor after its lease ran out, and how many records that buried."""
+        if group.name.startswith(STREAM_GROUP_PREFIX):
+            return rules.let_go(cursor, now).cursor, 0
         settled = rules.expire(cursor, group.queue.options, now)
         reasons: dict[int | str, str] = dict.fromkeys(settled.buried, LEASE_RAN_OUT)
         self.bury(group, partition, settled.buried, Burial(cursor.attempts, reasons, now))

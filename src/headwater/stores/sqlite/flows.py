@@ -7,7 +7,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import FlowOvertaken, StoreDamaged
-from headwater.log.operations import AddRollups, Archived, Load, Loaded, MarkArchived, RollupsAdded
+from headwater.log.flow_operations import AddRollups, Archived, Load, Loaded, MarkArchived, RollupsAdded
 from headwater.model.coverage import cover, decode_ranges, encode_ranges, uncovered
 from headwater.model.names import Lsn
 from headwater.model.rollup import Rollup, add, add_up

@@ -31,8 +31,13 @@ WINDOWS_MAX = 10
 
 
 class Found(msgspec.Struct, gc=False):
-    """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be."""
+    """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be.
 
+    `cursor` is the group's, moved over what is not there any more: `lost` records that were dropped unread, and those
+    whose own time is over.
+    """
+
+    cursor: Cursor
     offsets: list[Offset]
     written_at: list[Timestamp]
     lsns: list[Lsn]
@@ -50,12 +55,35 @@ class Pops:
         self._segments = segments
         self._cursors = cursors
         self._discovered: dict[int, int] = {}
+        self._empty: dict[tuple[str, ...], Popped] = {}
+
+    def begin(self) -> None:
+        """A new commit: what was found empty in the last one may not be so any more."""
+        self._empty.clear()
 
     def pop(self, operation: Pop, now: Timestamp) -> Popped:
         """Lease what is ready: of one partition, one queue, or the queues of a namespace and task.
 
-        A queue that this process has no key for is passed over; when nothing else is found, that is the answer.
+        Pops come last in a commit and only take, so where one found nothing the next one need not look.
         """
+        key = (
+            operation.database,
+            operation.queue,
+            operation.partition,
+            operation.namespace,
+            operation.task,
+            operation.group,
+        )
+        empty = self._empty.get(key)
+        if empty is not None:
+            return empty
+        popped = self._pop(operation, now)
+        if not popped.batches:
+            self._empty[key] = popped
+        return popped
+
+    def _pop(self, operation: Pop, now: Timestamp) -> Popped:
+        """A queue that this process has no key for is passed over; when nothing else is found, that is the answer."""
         batches: list[Batch] = []
         ready_at: list[int] = []
         locked: EncryptionKeyMissing | None = None
@@ -154,9 +182,11 @@ class Pops:
             cursor, _ = self._cursors.expire(group, partition, cursor, now)
             self._cursors.write(group, partition.id, cursor)
         found = self._gather(partition, cursor, wanted, now)
+        if not found.lost or found.offsets:
+            # A loss is told with the next record; until then the position stays before it.
+            cursor = found.cursor
         if found.lost and found.offsets:
             self._connection.execute(sql.count_lost, (found.lost, group.id))
-            cursor = rules.skip(cursor, cursor.position + found.lost)
         if not found.offsets:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
@@ -189,12 +219,15 @@ class Pops:
         options = partition.queue.options
         delay = int(options.delay_seconds * SECOND)
         limit, stop = rules.deliverable(cursor, wanted)
-        found = Found([], [], [], [])
+        found = Found(cursor, [], [], [], [])
         for stretch in self._segments.stretches(partition.id, Offset(cursor.position)):
-            if not found.offsets and stretch.first_offset > cursor.position:
-                found.lost = stretch.first_offset - cursor.position
-                cursor = rules.skip(cursor, stretch.first_offset)
+            if not found.offsets and self._skip(found, stretch, now):
+                cursor = found.cursor
                 limit, stop = rules.deliverable(cursor, wanted)
+            if stretch.expires_at is not None and stretch.expires_at <= now:
+                if found.offsets:
+                    break
+                continue
             if delay and rules.is_due_later(stretch.written_at + delay, delay, now):
                 found.due_at = stretch.written_at + delay
                 break
@@ -204,6 +237,18 @@ class Pops:
         if options.window_seconds and found.offsets:
             self._hold_for_window(partition, found, now)
         return found
+
+    def _skip(self, found: Found, stretch: Stretch, now: int) -> bool:
+        """Move over records that are not there, and over a segment whose time is over; whether there was any."""
+        begin, end = found.cursor.position, stretch.first_offset
+        if begin < end:
+            found.lost += end - begin
+        if stretch.expires_at is not None and stretch.expires_at <= now:
+            end = Offset(stretch.first_offset + stretch.count)
+        if begin >= end:
+            return False
+        found.cursor = rules.skip(found.cursor, end)
+        return True
 
     def _hold_for_window(self, partition: Partition, found: Found, now: int) -> None:
         """Keep a partition back until it is quiet, but no record longer than ten windows."""

@@ -4,13 +4,13 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
-from headwater.log.operations import Ack, Acked, Extend, Extended, Seek, Sought
+from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition
 from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.cursors import Cursors
+from headwater.stores.sqlite.cursors import Cursors, cursor_of
 from headwater.stores.sqlite.dead_letters import Burial
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.segments import Segments, read_lsn_at
@@ -47,6 +47,24 @@ class Reports:
         self._cursors.write(group, partition.id, after)
         return Acked(settled.released, settled.buried, settled.released and after.ready_at is not None)
 
+    def advance(self, operation: Advance, now: Timestamp) -> Acked:
+        """Settle a live lease up to one record."""
+        partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
+        rules.check_lease(cursor, operation.token, now)
+        through = self._place(operation.through, partition, cursor)
+        settled = rules.advance(cursor, through, release=operation.release, now=now)
+        after = self._cursors.caught_up(settled.cursor, partition.id)
+        self._cursors.write(group, partition.id, after)
+        return Acked(True, (), after.ready_at is not None)
+
+    def _place(self, name: int | str, partition: Partition, cursor: Cursor) -> int:
+        if isinstance(name, int):
+            return name
+        for offset, record, _ in self._cursors.records_between(partition.id, cursor.position, cursor.leased_to):
+            if record.transaction_id == name:
+                return offset
+        raise UnknownRecord(f"no record with transaction id {name!r} is in this lease")
+
     def extend(self, operation: Extend, now: Timestamp) -> Extended:
         """Keep a live lease for longer."""
         partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
@@ -80,6 +98,49 @@ class Reports:
         for row in rows:
             self._move(group, PartitionId(row[0]), operation, now)
         return Sought(len(rows))
+
+    def clear(self, operation: Clear, now: Timestamp) -> Deleted:
+        """Drop the records of a queue or of one partition, every group being moved behind them first."""
+        queue = self._catalog.need_queue(operation.database, operation.queue)
+        if operation.partition and self._catalog.find_partition(queue, operation.partition) is None:
+            raise QueueMissing(f"queue {queue.name!r} has no partition {operation.partition!r}")
+        count = 0
+        for number, name in self._connection.execute(sql.queue_partitions, (queue.id,)).fetchall():
+            if operation.partition in ("", name):
+                count += self._clear_partition(PartitionId(number), now)
+        return Deleted(count)
+
+    def _clear_partition(self, partition_id: PartitionId, now: Timestamp) -> int:
+        end = self._segments.end(partition_id)
+        for row in self._connection.execute(sql.partition_cursors, (partition_id,)).fetchall():
+            moved = self._cursors.caught_up(rules.seek(cursor_of((partition_id, *row[1:])), end, now), partition_id)
+            self._cursors.write_numbered(row[0], partition_id, moved)
+        (count,) = self._connection.execute(sql.count_records, (partition_id,)).fetchone()
+        if count:
+            self._segments.drop_before(partition_id, end)
+        return int(count)
+
+    def pass_over(self, operation: PassOver, now: Timestamp) -> Deleted:
+        """Have every group of the queue pass one record; how many had it before them."""
+        partition = self._catalog.partition_by_id(operation.partition_id)
+        if partition is None or partition.queue.database != operation.database:
+            raise QueueMissing(f"there is no partition {operation.partition_id}")
+        passed: list[tuple[Group, Cursor]] = []
+        for name in self._catalog.group_names(partition.queue):
+            group = self._catalog.find_group(partition.queue, name)
+            if group is None:
+                continue
+            self._pops.discover_all(group, now)
+            before = self._cursors.find(group, partition.id)
+            after = None if before is None else rules.pass_over(before, operation.offset, now)
+            if after is not None and after != before:
+                passed.append((group, after))
+        for group, cursor in passed:
+            if operation.bury:
+                burial = Burial(cursor.attempts, {operation.offset: "moved to the dead letters"}, now)
+                self._cursors.bury(group, partition, (operation.offset,), burial)
+            self._cursors.write(group, partition.id, self._cursors.caught_up(cursor, partition.id))
+        return Deleted(len(passed))
 
     def _move(self, group: Group, partition_id: PartitionId, operation: Seek, now: Timestamp) -> None:
         cursor = self._cursors.find(group, partition_id) or Cursor()

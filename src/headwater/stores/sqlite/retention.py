@@ -2,7 +2,7 @@
 
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
-from headwater.model.names import Lsn, PartitionId, QueueId
+from headwater.model.names import PartitionId, QueueId
 from headwater.stores.sqlite.catalog import Catalog, Queue
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.segments import Segments
@@ -78,16 +78,5 @@ class Retention:
         rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION)).fetchall()
         counts = [row[2] for row in rows if row[1] + row[2] <= offset]
         if counts:
-            start = rows[len(counts) - 1][1] + rows[len(counts) - 1][2]
-            self._connection.execute(sql.raise_partition_start, (start, partition_id))
-            self._connection.execute(sql.raise_meta, ("last_lsn", self._segments.last_lsn))
-            self._note_drop(partition_id, rows[len(counts) - 1][0])
-            self._connection.execute(sql.drop_segments_before, (partition_id, start))
+            self._segments.drop_before(partition_id, rows[len(counts) - 1][1] + rows[len(counts) - 1][2])
         return counts
-
-    def _note_drop(self, partition_id: PartitionId, lsn: Lsn) -> None:
-        """Readers that come by LSN must learn that records are gone which they have not seen."""
-        row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
-        number = row[0] + 1 if row else 1
-        self._connection.execute(sql.set_meta, ("drops", number))
-        self._connection.execute(sql.note_drop, (partition_id, lsn, number))

@@ -40,6 +40,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     first_offset: Offset
     count: int
     written_at: Timestamp
+    expires_at: int | None = None
 
 
 class Segments:
@@ -135,6 +136,23 @@ class Segments:
         self.last_lsn = lsn
         self._ends[partition.id] = first + count
         self.touched.append(Touch(lsn, partition.id, first, count, partition.lane))
+
+    def drop_before(self, partition_id: PartitionId, offset: int) -> None:
+        """Drop the segments before an offset at which one begins. LSNs and offsets are never given out twice."""
+        self._connection.execute(sql.raise_partition_start, (offset, partition_id))
+        self._connection.execute(sql.raise_meta, ("last_lsn", self.last_lsn))
+        self._note_drop(partition_id, offset)
+        self._connection.execute(sql.drop_segments_before, (partition_id, offset))
+
+    def _note_drop(self, partition_id: PartitionId, offset: int) -> None:
+        """Readers that come by LSN must learn that records are gone which they have not seen."""
+        (lsn,) = self._connection.execute(sql.last_lsn_before, (partition_id, offset)).fetchone()
+        if lsn is None:
+            return
+        row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
+        number = row[0] + 1 if row else 1
+        self._connection.execute(sql.set_meta, ("drops", number))
+        self._connection.execute(sql.note_drop, (partition_id, lsn, number))
 
     # ── duplicates ──
 

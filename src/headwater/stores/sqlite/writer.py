@@ -8,6 +8,7 @@ trace and costs no savepoint; only a transaction of several operations has one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import apsw
@@ -16,19 +17,23 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.log.flow_operations import FLOW_RESULT_TYPES, AddRollups, Load, MarkArchived
+from headwater.log.job_operations import JOB_RESULT_TYPES
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
-    AddRollups,
+    AddAccessToken,
+    Advance,
+    ChangeState,
+    Clear,
     Commit,
     Configure,
     DeleteGroup,
     DeleteQueue,
     Extend,
     Forget,
-    Load,
-    MarkArchived,
     Operation,
+    PassOver,
     Pop,
     Purge,
     Push,
@@ -36,9 +41,13 @@ from headwater.log.operations import (
     Reach,
     Reached,
     Reap,
+    RegisterStream,
     Requeue,
     Retain,
+    RevokeAccessToken,
     Seek,
+    SetSwitch,
+    Switched,
     Touch,
     Trace,
     Traced,
@@ -47,23 +56,29 @@ from headwater.log.operations import (
 )
 from headwater.model.names import Lsn, Offset
 from headwater.stores.codec import Codec
+from headwater.stores.sqlite.access_tokens import AccessTokens
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
 from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
 from headwater.stores.sqlite.flows import Flows
+from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
 from headwater.stores.sqlite.segments import SegmentRow, Segments
+from headwater.stores.sqlite.streams import Streams
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
 
+KIND_LENGTH_MAX = 200
+
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
     Ack: _REPORTS,
+    Advance: _REPORTS,
     Extend: _REPORTS,
     Push: _PUSHES,
     Transaction: _TRANSACTIONS,
@@ -90,19 +105,31 @@ class Writer:
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
         flows = Flows(connection, self.catalog, self.segments, self._place)
+        self.access_tokens = AccessTokens(connection)
+        self.jobs = Jobs(connection, self.catalog, self.segments)
+        streams = Streams(connection)
         self._check_lease = reports.check_lease
+        self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
             DeleteQueue: self._delete_queue,
             DeleteGroup: lambda operation, _: self.catalog.delete_group(operation),
             Seek: reports.seek,
+            Clear: reports.clear,
+            PassOver: reports.pass_over,
             Ack: reports.ack,
+            Advance: reports.advance,
+            RegisterStream: streams.register,
+            ChangeState: streams.change_state,
             Extend: reports.extend,
             Push: lambda operation, now: self._push([operation], now)[0],
             Pop: pops.pop,
             Requeue: letters.requeue,
             Purge: lambda operation, _: letters.purge(operation),
             Trace: self._trace,
+            AddAccessToken: self.access_tokens.add,
+            RevokeAccessToken: self.access_tokens.revoke,
+            SetSwitch: self._set_switch,
             Reach: self._reach,
             Transaction: self._transaction,
             Retain: retention.retain,
@@ -111,6 +138,7 @@ class Writer:
             Load: flows.load,
             MarkArchived: flows.mark_archived,
             AddRollups: lambda operation, _: flows.add_rollups(operation),
+            **self.jobs.handlers(),
         }
 
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
@@ -119,11 +147,14 @@ class Writer:
         changes = self._changes()
         self._clock.check(now)
         self.segments.touched = []
+        self._pops.begin()
+        self.jobs.books.clear()
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
             repeated = False
         else:
             results, repeated = self._together(operations, now)
+        self.jobs.books.close(now)
         wrote = self._changes() != changes or repeated or any(map(_affirms, results))
         return Commit(results, self.segments.touched, wrote)
 
@@ -143,7 +174,10 @@ class Writer:
         pushes: list[Any] = [operations[index] for index in phases[_PUSHES]]
         for index, result in zip(phases[_PUSHES], self._push(pushes, now), strict=True):
             results[index] = result
-        for index in phases[_TRANSACTIONS] + phases[_POPS]:
+        for index in phases[_TRANSACTIONS]:
+            results[index] = self._try(operations[index], now)
+        self._pops.begin()
+        for index in phases[_POPS]:
             results[index] = self._try(operations[index], now)
         if not keyed:
             return results, False
@@ -161,14 +195,21 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
-        names, newest, partition, jump, written_at = self._connection.execute(sql.look).fetchone()
+        self.jobs.forget()
+        names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
+        self.access_tokens.catch_up(access)
         return self._touches(self.segments.catch_up(Lsn(newest)))
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
         return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
+
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim on these queues could get something."""
+        self.catch_up()
+        return self.jobs.ready_at(database, queues, now)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
         """Segments with their addresses; those of partitions that are gone are left out."""
@@ -189,6 +230,7 @@ class Writer:
         self.catalog.forget()
         self.segments.forget()
         self._clock.forget()
+        self.jobs.forget()
 
     # ── one after the other ──
 
@@ -215,6 +257,13 @@ class Writer:
             self._connection.execute(sql.add_trace, (*about, name, operation.event, data, now))
         return Traced(len(names))
 
+    def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
+        if operation.is_on:
+            self._connection.execute(sql.turn_on, (operation.database, operation.name, now))
+        else:
+            self._connection.execute(sql.turn_off, (operation.database, operation.name))
+        return Switched(operation.is_on)
+
     def _reach(self, operation: Reach, now: Timestamp) -> Reached:
         row = self._connection.execute(sql.find_milestone, (operation.database, operation.name)).fetchone()
         if row is not None and row[0] >= operation.number:
@@ -225,6 +274,7 @@ class Writer:
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
         touched = len(self.segments.touched)
+        books = self.jobs.books.keep()
         self._connection.execute("SAVEPOINT hw_transaction")
         try:
             for lease in operation.leases:
@@ -236,14 +286,18 @@ class Writer:
             self.forget()
             self.catch_up()
             self.segments.touched = kept
+            self.jobs.books.go_back(books)
             raise
         finally:
             self._connection.execute("RELEASE hw_transaction")
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> Any:
+        self._pops.begin()
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
+        # The step before may have pushed what a pop before it did not find.
+        self._pops.begin()
         result = self._handlers[type(step)](step, now)
         if isinstance(result, HeadwaterError):
             raise result
@@ -327,7 +381,7 @@ class Writer:
                 return False
             kind, answer = _kind(first), None
         if kind != _kind(operation):
-            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another kind of operation")
+            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another operation or queue")
         else:
             results[index] = _SAME_KEY if answer is None else _recall(operation, answer)
         return True
@@ -360,10 +414,19 @@ _SAME_KEY = object()
 
 
 def _kind(operation: Operation) -> str:
-    """What an idempotency key stands for; a transaction is known by its steps."""
+    """What an idempotency key stands for: the operation and what it acts on. A transaction is known by its steps.
+
+    Without the queue, a key that somebody else used would bring the records of a queue that the caller may not read.
+    """
     if isinstance(operation, Transaction):
-        return f"Transaction({', '.join(type(step).__name__ for step in operation.operations)})"
-    return type(operation).__name__
+        return _short(f"Transaction({', '.join(map(_kind, operation.operations))})")
+    acts_on = getattr(operation, "queue", "") or getattr(operation, "partition_id", "")
+    return f"{type(operation).__name__}({acts_on})"
+
+
+def _short(kind: str) -> str:
+    """The same for the same, in few letters."""
+    return kind if len(kind) <= KIND_LENGTH_MAX else f"Transaction sha256 {sha256(kind.encode()).hexdigest()}"
 
 
 def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
@@ -377,7 +440,7 @@ def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=RESULT_TYPES[type(operation)])
+        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES | FLOW_RESULT_TYPES)[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
 

@@ -26,3 +26,25 @@ WHERE database = ? AND partition_id = ? AND transaction_id = ? ORDER BY id;
 -- Drop old events.
 DELETE FROM hw_traces WHERE id IN (SELECT id FROM hw_traces WHERE noted_at < ? ORDER BY noted_at LIMIT ?)
 RETURNING 1;
+
+-- name: traces_named
+-- The events that were noted under a name, newest first.
+SELECT partition_id, transaction_id, group_name, name, event, noted_at, data FROM hw_traces
+WHERE database = ? AND name = ? ORDER BY id DESC LIMIT ? OFFSET ?;
+
+-- name: trace_names
+-- The names that events were noted under, with how many there are and when the last was.
+SELECT name, count(*), max(noted_at) FROM hw_traces WHERE database = ? AND name <> ''
+GROUP BY name ORDER BY max(noted_at) DESC LIMIT ?;
+
+-- name: turn_on
+-- Something is on for a database.
+INSERT OR IGNORE INTO hw_switches (database, name, turned_on_at) VALUES (?, ?, ?);
+
+-- name: turn_off
+-- Something is off again.
+DELETE FROM hw_switches WHERE database = ? AND name = ?;
+
+-- name: switches
+-- What is on, for which database.
+SELECT database, name FROM hw_switches;

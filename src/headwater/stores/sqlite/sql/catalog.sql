@@ -100,3 +100,11 @@ DELETE FROM hw_groups WHERE id = ?;
 -- name: drop_group_cursors
 -- Remove a group's positions.
 DELETE FROM hw_cursors WHERE group_id = ?;
+
+-- name: group_names
+-- The groups of a queue.
+SELECT name FROM hw_groups WHERE queue_id = ? ORDER BY id;
+
+-- name: queue_partitions
+-- The partitions of a queue.
+SELECT id, name FROM hw_partitions WHERE queue_id = ? ORDER BY id;

@@ -64,3 +64,8 @@ SELECT EXISTS (SELECT 1 FROM hw_cursors WHERE group_id = ?1 AND ready_at <= ?2)
 -- A group by all its names.
 SELECT g.id FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
 WHERE q.database = ? AND q.name = ? AND g.name = ?;
+
+-- name: partition_cursors
+-- The positions of all groups in one partition.
+SELECT group_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+FROM hw_cursors WHERE partition_id = ?;

@@ -24,15 +24,6 @@ ON CONFLICT (partition_id, source) DO UPDATE SET covered = excluded.covered;
 -- Forget what the partitions of a queue have taken in.
 DELETE FROM hw_loaded WHERE partition_id IN (SELECT id FROM hw_partitions WHERE queue_id = ?);
 
--- name: partition_list
--- The partitions of a queue with their bounds.
-SELECT p.id, p.name, p.start_offset,
-    coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
-             p.start_offset),
-    p.created_at
-FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
-WHERE q.database = ? AND q.name = ? ORDER BY p.id;
-
 -- name: position_list
 -- Where every group of a database stands in the partitions it has met.
 SELECT q.name, g.name, c.partition_id, c.position, g.since_lsn

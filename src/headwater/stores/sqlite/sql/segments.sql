@@ -29,7 +29,7 @@ SELECT lsn, partition_id, first_offset, count FROM hw_segments WHERE lsn > ? ORD
 
 -- name: segments_from
 -- Segments of a partition, from the one that holds an offset on, without their bodies.
-SELECT lsn, first_offset, count, written_at FROM hw_segments
+SELECT lsn, first_offset, count, written_at, expires_at FROM hw_segments
 WHERE partition_id = ?1 AND first_offset >= coalesce(
     (SELECT max(first_offset) FROM hw_segments WHERE partition_id = ?1 AND first_offset <= ?2), 0)
 ORDER BY first_offset;
@@ -73,3 +73,14 @@ SELECT coalesce(sum(
              p.start_offset)
     - max(p.start_offset, coalesce((SELECT min(c.position) FROM hw_cursors c WHERE c.partition_id = p.id), 0))), 0)
 FROM hw_partitions p WHERE p.queue_id = ?;
+
+-- name: count_records
+-- How many records of a partition are kept.
+SELECT coalesce(sum(count), 0) FROM hw_segments WHERE partition_id = ?;
+
+-- name: read_partition_segments
+-- Segments of a partition with their records, from the one that holds an offset on.
+SELECT s.lsn, s.partition_id, s.first_offset, s.written_at, s.origin, s.codec, s.checksum, s.records
+FROM hw_segments s WHERE s.partition_id = ?1 AND s.first_offset >= coalesce(
+    (SELECT max(b.first_offset) FROM hw_segments b WHERE b.partition_id = ?1 AND b.first_offset <= ?2), 0)
+ORDER BY s.first_offset LIMIT ?3;

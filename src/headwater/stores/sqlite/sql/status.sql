@@ -33,3 +33,21 @@ SELECT min((SELECT written_at FROM hw_segments s WHERE s.partition_id = c.partit
                   WHERE b.partition_id = c.partition_id AND b.first_offset <= c.position), 0)
             ORDER BY s.first_offset LIMIT 1))
 FROM hw_cursors c WHERE c.group_id = ?1 AND c.ready_at IS NOT NULL;
+
+-- name: partition_list
+-- The partitions of a database, or of one queue, with where their records begin and end.
+SELECT q.name, p.name, p.id, p.start_offset,
+    coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
+             p.start_offset),
+    p.created_at
+FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND p.id > ?3 ORDER BY p.id LIMIT ?4;
+
+-- name: group_cursor_list
+-- Where a group stands in each partition of a database, or of one queue.
+SELECT q.name, p.name, p.id, c.position, max(c.position, p.start_offset), c.lease_until,
+    coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
+             p.start_offset)
+FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
+JOIN hw_cursors c ON c.group_id = g.id JOIN hw_partitions p ON p.id = c.partition_id
+WHERE q.database = ?1 AND g.name = ?2 ORDER BY q.name, p.id LIMIT ?3;

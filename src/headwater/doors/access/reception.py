@@ -1,0 +1,164 @@
+"""Finds out who asks, once: a credential that was verified is known again by its hash for a while.
+
+    known and fresh ─────────────────────────────► principal            microseconds
+    known, but old, or its kind changed ─► verify ─► principal or 401
+    not known ─► guesses left? ─► verify ─► principal or 401, and one guess less
+                     └─ none ─► 429
+
+Knowing ends with the credential's own time, with `KNOWN_SECONDS`, or at once when its verifier's version changes. What
+was known once may be verified again without it counting as a guess: whoever guesses from the same address cannot keep
+the others out. What can still be taken back, the messages of a pop that waited, is given only to who is still known.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from headwater.clock import Clock, Timestamp
+from headwater.doors.access.rates import Allowances, address_key
+from headwater.doors.access.refusals import refusal
+from headwater.doors.access.verifiers import Verified, Verifier
+from headwater.doors.wire import Handler, Request, Response
+from headwater.errors import HeadwaterError, RateExceeded, Unauthenticated
+from headwater.model.principal import NOBODY, Principal
+
+log = logging.getLogger(__name__)
+
+KNOWN_SECONDS = 30.0
+KNOWN_MAX = 10_000
+CREDENTIAL_BYTES_MAX = 8 * 1_024
+# What watches over a server has no credential: these say that it runs, and nothing about what it holds.
+OPEN_PATHS = frozenset({"/health", "/ready"})
+
+
+class _Known(msgspec.Struct, frozen=True, gc=False):
+    """Somebody who was verified: as of which version, and until when that needs no second look."""
+
+    principal: Principal
+    version: int
+    until: Timestamp | None
+    fresh_until: float
+
+
+class Reception:
+    """Asks every request for its credential and hands it on with its principal. A `Handler`."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        verifiers: Sequence[Verifier],
+        clock: Clock,
+        guesses: Allowances,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._handler = handler
+        self._verifiers = tuple(verifiers)
+        self._clock = clock
+        self._guesses = guesses
+        self._monotonic = monotonic
+        self._known: dict[bytes, _Known] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    async def __call__(self, request: Request) -> Response:
+        """The routes' answer, or a refusal."""
+        if request.path in OPEN_PATHS:
+            return await self._handler(msgspec.structs.replace(request, principal=NOBODY))
+        try:
+            principal = await self.principal_of(request)
+        except HeadwaterError as error:
+            return refusal(request, error)
+        response = await self._handler(msgspec.structs.replace(request, principal=principal))
+        if response.undelivered is None:
+            return response
+        return await self._hand_over(request, response, response.undelivered)
+
+    async def _hand_over(self, request: Request, response: Response, give_back: Callable[[], None]) -> Response:
+        """What was waited for, perhaps for long: to somebody whose credential was revoked meanwhile it is not given."""
+        try:
+            await self.principal_of(request)
+        except HeadwaterError as error:
+            give_back()
+            return refusal(request, error)
+        except BaseException:
+            give_back()
+            raise
+        return response
+
+    async def principal_of(self, request: Request) -> Principal:
+        """Who asks. Raises Unauthenticated, or RateExceeded after too many guesses."""
+        credential = bearer_credential(request.headers)
+        name = sha256(credential.encode()).digest()
+        verifier = self._verifier_for(credential)
+        known = self._known.get(name)
+        if verifier is not None and known is not None and self._is_fresh(known, verifier):
+            return known.principal
+        guesser = address_key(request.client)
+        if known is None:
+            self._count_guess(guesser)
+        try:
+            principal = await self._verify(name, credential, verifier)
+        except Unauthenticated as error:
+            self._known.pop(name, None)
+            log.info("request %s from %s refused: %s", request.id, request.client or "unknown", error)
+            raise Unauthenticated("the credential is not valid, or not any more") from None
+        except HeadwaterError:
+            self._take_back_guess(guesser, known)
+            raise
+        self._take_back_guess(guesser, known)
+        return principal
+
+    def _take_back_guess(self, guesser: str, known: _Known | None) -> None:
+        """It was none: the credential is good, or the store could not say."""
+        if known is None:
+            self._guesses.give_back(guesser)
+
+    def _verifier_for(self, credential: str) -> Verifier | None:
+        return next((verifier for verifier in self._verifiers if verifier.fits(credential)), None)
+
+    def _is_fresh(self, known: _Known, verifier: Verifier) -> bool:
+        if known.version != verifier.version() or self._monotonic() >= known.fresh_until:
+            return False
+        return known.until is None or self._clock.now() < known.until
+
+    def _count_guess(self, guesser: str) -> None:
+        """Taken before it is looked at, so that a thousand at once are no more than one after the other."""
+        wait = self._guesses.take(guesser)
+        if wait:
+            raise RateExceeded("too many credentials that are not valid came from this address", wait)
+
+    async def _verify(self, name: bytes, credential: str, verifier: Verifier | None) -> Principal:
+        if verifier is None:
+            raise Unauthenticated("no such kind of credential is taken here")
+        # Before verifying: what changes meanwhile must show.
+        version = verifier.version()
+        verified = await verifier.verify(credential, self._clock.now())
+        self._remember(name, verified, version)
+        return verified.principal
+
+    def _remember(self, name: bytes, verified: Verified, version: int) -> None:
+        self._known.pop(name, None)
+        if len(self._known) >= KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        fresh_until = self._monotonic() + KNOWN_SECONDS
+        self._known[name] = _Known(verified.principal, version, verified.until, fresh_until)
+
+
+def bearer_credential(headers: dict[str, str]) -> str:
+    """The credential in `Authorization: Bearer …`. Two of them, or one with spaces or other letters, are none."""
+    header = headers.get("authorization", "")
+    kind, _, credential = header.partition(" ")
+    if kind.lower() != "bearer" or not credential:
+        raise Unauthenticated("this needs a credential: send the header Authorization: Bearer <token>")
+    if len(credential) > CREDENTIAL_BYTES_MAX or not _is_plain(credential):
+        raise Unauthenticated("the credential is not valid, or not any more")
+    return credential
+
+
+def _is_plain(credential: str) -> bool:
+    """Only letters that are seen, and none that separates: a header that was sent twice comes joined by a comma."""
+    return credential.isascii() and credential.isprintable() and " " not in credential and "," not in credential

@@ -1,0 +1,203 @@
+"""The doors as an ASGI app: for people who mount Headwater in the FastAPI, Starlette or Django app they already run.
+
+The store is opened when the server says that it starts up, or, where a mounted app is not told, at the first request.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self
+
+from headwater.doors.wire import Handler, Request, Response, problem_response
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 1_048_576
+
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+
+
+class AsgiApp:
+    """Serves a door that opens with the app. Also a context manager, for a host app's own start and stop."""
+
+    def __init__(
+        self,
+        open_door: Callable[[], AbstractAsyncContextManager[Handler]],
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
+    ) -> None:
+        self._open_door = open_door
+        self._body_bytes_max = body_bytes_max
+        self._opening = asyncio.Lock()
+        self._opened: AbstractAsyncContextManager[Handler] | None = None
+        self._handler: Handler | None = None
+
+    async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
+        """One conversation of the ASGI protocol."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _start(self) -> Handler:
+        async with self._opening:
+            if self._handler is None:
+                self._opened = self._open_door()
+                self._handler = await self._opened.__aenter__()
+            return self._handler
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        opened, self._opened, self._handler = self._opened, None, None
+        if opened is not None:
+            await opened.__aexit__(None, None, None)
+
+    # ── the life of the app ──
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            event = await receive()
+            if event["type"] == "lifespan.startup":
+                try:
+                    await self._start()
+                except Exception as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    raise
+                await send({"type": "lifespan.startup.complete"})
+            elif event["type"] == "lifespan.shutdown":
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    # ── one request ──
+
+    async def _answer(self, scope: Event, receive: Receive, send: Send) -> None:
+        handler = self._handler or await self._start()
+        request_id = secrets.token_hex(8)
+        body = await self._read(receive)
+        if body is None:
+            return
+        if len(body) > self._body_bytes_max:
+            detail = f"a body may have {self._body_bytes_max:,} bytes"
+            await _send(problem_response(413, "body_too_large", detail, request_id=request_id), scope, send)
+            return
+        request = _request(scope, body, request_id)
+        response = await _while_client_stays(self._respond(handler, request), receive)
+        if response is not None:
+            await _send(response, scope, send)
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """The body; one byte more than allowed when it is too large, None when the client left."""
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            event = await receive()
+            if event["type"] != "http.request":
+                return None
+            pieces.append(event.get("body", b""))
+            size += len(pieces[-1])
+            if size > self._body_bytes_max or not event.get("more_body", False):
+                return b"".join(pieces)
+
+    @staticmethod
+    async def _respond(handler: Handler, request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Exception:
+            log.exception("request %s failed: %s %s", request.id, request.method, request.path)
+            return problem_response(500, "internal", "this server failed to answer", request_id=request.id)
+
+
+def _request(scope: Event, body: bytes, request_id: str) -> Request:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    client = scope.get("client")
+    return Request(
+        method=scope["method"],
+        path=_path(scope),
+        query=scope.get("query_string", b"").decode("latin-1"),
+        headers=headers,
+        body=body,
+        id=request_id,
+        client=client[0] if client else "",
+    )
+
+
+def _path(scope: Event) -> str:
+    """The path as it was sent, counted from where the app is mounted."""
+    raw = scope.get("raw_path")
+    path: str = raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
+    prefix = scope.get("root_path", "").rstrip("/")
+    return (path.removeprefix(prefix) or "/") if prefix else path
+
+
+async def _while_client_stays(answering: "Awaitable[Response]", receive: Receive) -> Response | None:
+    """The answer, or None when the client left first; then the route is cancelled and gives back what it has."""
+    answer = asyncio.ensure_future(answering)
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        answer.cancel()
+        raise
+    finally:
+        leaving.cancel()
+    if answer.done():
+        return answer.result()
+    answer.cancel()
+    await asyncio.wait({answer})
+    if not answer.cancelled():
+        _return(answer.result())
+    return None
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _return(response: Response) -> None:
+    if response.undelivered is not None:
+        response.undelivered()
+
+
+async def _send(response: Response, scope: Event, send: Send) -> None:
+    headers = [
+        (b"content-type", response.content_type.encode("latin-1")),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        *((name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers),
+    ]
+    if response.chunks is None and response.status != 204:
+        headers.append((b"content-length", str(len(response.body)).encode()))
+    try:
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        with_body = scope["method"] != "HEAD"
+        more = with_body and response.chunks is not None
+        body = response.body if with_body else b""
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+        if more and response.chunks is not None:
+            async for chunk in response.chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except OSError:
+        # Since version 2.4 of the protocol this is how a server says that the client is gone.
+        _return(response)

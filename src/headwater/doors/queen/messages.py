@@ -1,0 +1,346 @@
+"""`/api/v1/dlq` and `/api/v1/messages…`: looking at single messages, dead or alive, and deciding about them."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from headwater.doors.queen.identities import (
+    message_id,
+    parse_partition,
+    parse_record,
+    parse_time,
+    record_name,
+    show_time,
+)
+from headwater.doors.queen.reports import lane_of
+from headwater.doors.site import Site, check_use
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import InvalidOption, QueueMissing
+from headwater.log.operations import PassOver, Purge, Requeue
+from headwater.model.lane import Lane
+from headwater.model.names import Offset, PartitionId, check_name
+from headwater.model.record import Record
+from headwater.stores.contract import DeadLetter, PartitionStatus
+
+PAGE = 1_000
+# How many messages are looked through, from the newest back, for one with a certain id.
+SEARCH_MAX = 100_000
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Limit = Annotated[int, Meta(ge=1, le=1_000)]
+
+
+class DeadLetterQuery(Struct, frozen=True, rename={"from_": "from", "consumer_group": "consumerGroup"}):
+    """Which dead letters."""
+
+    queue: str
+    limit: Limit = 100
+    offset: Count = 0
+    consumer_group: str = ""
+    partition: str = ""
+    from_: str = ""
+    to: str = ""
+
+
+class MessagesQuery(Struct, frozen=True):
+    """Which messages: the newest of a queue or of one of its partitions."""
+
+    queue: str
+    partition: str = ""
+    limit: Limit = 50
+    offset: Count = 0
+
+
+class DeadMessage(Struct, frozen=True, rename="camel"):
+    """A message that failed for good. `letter` is its number among the dead letters."""
+
+    id: str
+    letter: int
+    transaction_id: str
+    trace_id: str | None
+    partition_id: str
+    queue: str
+    queue_name: str
+    partition: str
+    partition_name: str
+    consumer_group: str
+    offset: int
+    error_message: str
+    retry_count: int
+    attempts: int
+    data: Raw
+    producer_sub: str | None
+    created_at: str
+    failed_at: str
+
+
+class DeadMessages(Struct, frozen=True):
+    """A page of dead letters; `total` counts all that fit."""
+
+    messages: list[DeadMessage]
+    total: int
+    limit: int
+    offset: int
+
+
+class KeptMessage(Struct, frozen=True, rename="camel"):
+    """A message as the log keeps it."""
+
+    id: str
+    transaction_id: str
+    trace_id: str | None
+    partition_id: str
+    queue: str
+    partition: str
+    offset: int
+    lsn: int
+    status: str
+    data: Raw
+    payload: Raw
+    producer_sub: str | None
+    created_at: str
+    type: str = ""
+    headers: dict[str, str] | None = None
+
+
+class KeptMessages(Struct, frozen=True):
+    """Messages of a queue, newest first."""
+
+    messages: list[KeptMessage]
+    limit: int
+    offset: int
+
+
+class Decision(Struct, frozen=True, rename="camel"):
+    """What became of a message."""
+
+    success: bool
+    partition_id: str
+    transaction_id: str
+    message: str
+
+
+# ── dead letters ──
+
+
+async def list_dead_letters(site: Site, request: Request, query: DeadLetterQuery) -> Response:
+    """Dead letters of a queue, newest first. A queue that is not there has none."""
+    check_use(request, check_name("queue", query.queue))
+    begin = parse_time("from", query.from_) if query.from_ else 0
+    end = parse_time("to", query.to) if query.to else 2**62
+    found: list[DeadLetter] = []
+    async for letter in _dead_letters(site, request.principal.database, query.queue):
+        group_fits = query.consumer_group in ("", letter.group)
+        if group_fits and query.partition in ("", letter.partition) and begin <= letter.failed_at <= end:
+            found.append(letter)
+    found.reverse()
+    page = found[query.offset : query.offset + query.limit]
+    return json_response(DeadMessages([dead_message(letter) for letter in page], len(found), query.limit, query.offset))
+
+
+async def _dead_letters(site: Site, database: str, queue: str) -> AsyncIterator[DeadLetter]:
+    after = 0
+    while True:
+        try:
+            page = await site.store.dead_letters(database, queue, PAGE, after)
+        except QueueMissing:
+            return
+        for letter in page:
+            yield letter
+        if len(page) < PAGE:
+            return
+        after = page[-1].id
+
+
+def dead_message(letter: DeadLetter) -> DeadMessage:
+    """A dead letter as the clients read it."""
+    record = letter.record
+    return DeadMessage(
+        id=message_id(letter.partition_id, letter.offset),
+        letter=letter.id,
+        transaction_id=record_name(record.transaction_id, letter.offset),
+        trace_id=record.trace_id or None,
+        partition_id=str(letter.partition_id),
+        queue=letter.queue,
+        queue_name=letter.queue,
+        partition=letter.partition,
+        partition_name=letter.partition,
+        consumer_group=letter.group,
+        offset=letter.offset,
+        error_message=letter.error,
+        retry_count=max(letter.attempts - 1, 0),
+        attempts=letter.attempts,
+        data=record.data,
+        producer_sub=record.producer_sub or None,
+        created_at=show_time(record.timestamp or letter.written_at),
+        failed_at=show_time(letter.failed_at),
+    )
+
+
+# ── messages in the log ──
+
+
+async def list_messages(site: Site, request: Request, query: MessagesQuery) -> Response:
+    """The newest messages of a queue, or of one partition of it."""
+    check_use(request, check_name("queue", query.queue))
+    partitions = [
+        status
+        for status in await site.store.partitions(request.principal.database, query.queue)
+        if query.partition in ("", status.partition)
+    ]
+    wanted = query.offset + query.limit
+    found: list[KeptMessage] = []
+    for status in partitions:
+        found.extend(await _newest(site, status, wanted))
+    found.sort(key=lambda message: (message.lsn, message.offset), reverse=True)
+    return json_response(KeptMessages(found[query.offset : wanted], query.limit, query.offset))
+
+
+async def _newest(site: Site, status: PartitionStatus, count: int) -> list[KeptMessage]:
+    first = Offset(max(status.end - count, status.start))
+    lane = Lane("", status.queue, "", "", status.partition)
+    return [message async for message in _kept(site, status.partition_id, lane, first)]
+
+
+async def _kept(site: Site, partition_id: PartitionId, lane: Lane, first: Offset) -> AsyncIterator[KeptMessage]:
+    """Messages of a partition from an offset on."""
+    while True:
+        segments = await site.store.read_partition(partition_id, first, PAGE)
+        for segment in segments:
+            for offset, record in enumerate(segment.records, segment.first_offset):
+                if offset >= first:
+                    yield kept_message(partition_id, lane, offset, segment.lsn, record, segment.written_at)
+        if len(segments) < PAGE:
+            return
+        first = Offset(segments[-1].first_offset + len(segments[-1].records))
+
+
+def kept_message(
+    partition_id: PartitionId, lane: Lane, offset: int, lsn: int, record: Record, written_at: int
+) -> KeptMessage:
+    """A record as the clients read it."""
+    return KeptMessage(
+        id=message_id(partition_id, offset),
+        transaction_id=record_name(record.transaction_id, offset),
+        trace_id=record.trace_id or None,
+        partition_id=str(partition_id),
+        queue=lane.queue,
+        partition=lane.partition,
+        offset=offset,
+        lsn=lsn,
+        status="kept",
+        data=record.data,
+        payload=record.data,
+        producer_sub=record.producer_sub or None,
+        created_at=show_time(record.timestamp or written_at),
+        type=record.type,
+        headers=record.headers,
+    )
+
+
+async def show_message(site: Site, request: Request, partition: str, name: str) -> Response:
+    """One message, from the log or from the dead letters."""
+    partition_id, lane = await _theirs(site, request, partition)
+    letter = await _find_letter(site, request, lane, partition_id, name)
+    found = await _find(site, partition_id, lane, name)
+    if found is not None:
+        answer: Any = found
+        if letter is not None:
+            answer = {**_fields(found), "status": "dead_letter", "errorMessage": letter.error}
+        return json_response(answer)
+    if letter is None:
+        raise QueueMissing(f"there is no message {name!r:.80} in this partition")
+    return json_response(dead_message(letter))
+
+
+def _fields(message: KeptMessage) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(message, builtin_types=(Raw,)))
+
+
+async def delete_message(site: Site, request: Request, partition: str, name: str) -> Response:
+    """Drop a dead letter; or have every group pass a message that nobody works on."""
+    partition_id, lane = await _theirs(site, request, partition)
+    letter = await _find_letter(site, request, lane, partition_id, name)
+    if letter is not None:
+        operation = Purge(database=lane.database, queue=lane.queue, ids=(letter.id,))
+        await site.queues.run(operation)
+        return _decided(partition, name, "the dead letter is gone")
+    message = await _need(site, partition_id, lane, name)
+    await site.queues.run(PassOver(database=lane.database, partition_id=partition_id, offset=Offset(message.offset)))
+    return _decided(partition, name, "no group gets it any more; the log keeps it until retention drops it")
+
+
+async def retry_message(site: Site, request: Request, partition: str, name: str) -> Response:
+    """Push a dead letter back to where it came from."""
+    partition_id, lane = await _theirs(site, request, partition)
+    letter = await _find_letter(site, request, lane, partition_id, name)
+    if letter is None:
+        raise QueueMissing(f"there is no dead letter {name!r:.80} of this partition")
+    await site.queues.run(Requeue(database=lane.database, queue=lane.queue, ids=(letter.id,)))
+    return _decided(partition, name, "it was pushed back")
+
+
+async def bury_message(site: Site, request: Request, partition: str, name: str) -> Response:
+    """Move a message that nobody works on to the dead letters of every group that has it before it."""
+    partition_id, lane = await _theirs(site, request, partition)
+    message = await _need(site, partition_id, lane, name)
+    operation = PassOver(database=lane.database, partition_id=partition_id, offset=Offset(message.offset), bury=True)
+    count = (await site.queues.run(operation)).count
+    return _decided(partition, name, f"it is among the dead letters of {count} groups")
+
+
+async def _theirs(site: Site, request: Request, partition: str) -> tuple[PartitionId, Lane]:
+    partition_id = parse_partition(partition)
+    lane = await lane_of(site, request, partition_id)
+    if lane is None:
+        raise QueueMissing(f"there is no partition {partition_id}")
+    return partition_id, lane
+
+
+def _decided(partition: str, name: str, message: str) -> Response:
+    return json_response(Decision(success=True, partition_id=partition, transaction_id=name, message=message))
+
+
+async def _find_letter(
+    site: Site, request: Request, lane: Lane, partition_id: PartitionId, name: str
+) -> DeadLetter | None:
+    wanted = parse_record(name)
+    async for letter in _dead_letters(site, request.principal.database, lane.queue):
+        if letter.partition_id == partition_id and wanted in (letter.offset, letter.record.transaction_id):
+            return letter
+    return None
+
+
+async def _need(site: Site, partition_id: PartitionId, lane: Lane, name: str) -> KeptMessage:
+    found = await _find(site, partition_id, lane, name)
+    if found is None:
+        raise QueueMissing(f"there is no message {name!r:.80} in this partition")
+    return found
+
+
+async def _find(site: Site, partition_id: PartitionId, lane: Lane, name: str) -> KeptMessage | None:
+    """A message by its offset, or by its transaction id among the newest."""
+    wanted = parse_record(name)
+    status = await _status(site, lane, partition_id)
+    if status is None:
+        return None
+    if isinstance(wanted, int):
+        if not status.start <= wanted < status.end:
+            return None
+        async for message in _kept(site, partition_id, lane, Offset(wanted)):
+            return message
+        return None
+    if not wanted:
+        raise InvalidOption("name a message by its transaction id, or by @ and its offset")
+    found: KeptMessage | None = None
+    async for message in _kept(site, partition_id, lane, Offset(max(status.end - SEARCH_MAX, status.start))):
+        if message.transaction_id == wanted:
+            found = message
+    return found
+
+
+async def _status(site: Site, lane: Lane, partition_id: PartitionId) -> PartitionStatus | None:
+    found = await site.store.partitions(lane.database, lane.queue, 1, partition_id - 1)
+    return next((status for status in found if status.partition_id == partition_id), None)

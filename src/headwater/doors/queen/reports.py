@@ -1,0 +1,205 @@
+"""`POST /api/v1/ack`, `/ack/batch` and `/lease/{lease}/extend`: what consumers say of messages they hold.
+
+Reports on one lease travel together as one operation. A report that cannot be taken is answered with its reason; the
+others count.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
+from headwater.doors.queen.shapes import (
+    AckBatchBody,
+    Acknowledgment,
+    AckResult,
+    ExtendAnswer,
+    ExtendBody,
+    TransactionAck,
+)
+from headwater.doors.site import Site
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge, UnknownRecord
+from headwater.log.operations import Ack, Acked, Extend, Extended
+from headwater.model.cursor import Outcome
+from headwater.model.lane import Lane
+from headwater.model.names import GROUP_DEFAULT, PartitionId
+from headwater.services.checks import check_seconds
+from headwater.services.messages import ERROR_LENGTH_MAX
+
+_outcomes: Mapping[str | bool, Outcome] = {
+    True: Outcome.COMPLETED,
+    "completed": Outcome.COMPLETED,
+    "success": Outcome.COMPLETED,
+    "acked": Outcome.COMPLETED,
+    False: Outcome.FAILED,
+    "failed": Outcome.FAILED,
+    "dlq": Outcome.DEAD,
+    "dead": Outcome.DEAD,
+    "retry": Outcome.RELEASED,
+    "released": Outcome.RELEASED,
+}
+
+Report = Acknowledgment | TransactionAck
+Lease = tuple[PartitionId, str, int | None]
+
+
+async def ack(site: Site, request: Request, body: Acknowledgment) -> Response:
+    """Report on one message."""
+    return json_response(await settle(site, request, [body], None))
+
+
+async def ack_batch(site: Site, request: Request, body: AckBatchBody) -> Response:
+    """Report on several messages."""
+    count = len(body.acknowledgments)
+    if count > site.config.batch_max:
+        raise TooLarge(f"a report takes up to {site.config.batch_max:,} messages; got {count:,}")
+    return json_response(await settle(site, request, body.acknowledgments, body.consumer_group))
+
+
+async def settle(site: Site, request: Request, reports: Sequence[Acknowledgment], group: str | None) -> list[AckResult]:
+    """Hand reports in, one operation for each lease; what became of each."""
+    results: dict[int, AckResult] = {}
+    leases: dict[Lease, list[int]] = {}
+    for index, report in enumerate(reports):
+        try:
+            leases.setdefault(lease_of(report, group), []).append(index)
+        except HeadwaterError as error:
+            results[index] = _refused(index, report, error)
+    chosen = list(leases.values())
+    outcomes = await _hand_in(site, request, list(leases), [[reports[index] for index in some] for some in chosen])
+    for some, outcome in zip(chosen, outcomes, strict=True):
+        results.update(await _results(site, request, reports, some, outcome, group))
+    return [results[index] for index in range(len(reports))]
+
+
+async def _hand_in(
+    site: Site, request: Request, leases: Sequence[Lease], reports: Sequence[Sequence[Report]]
+) -> list[tuple[Lane | None, Acked | HeadwaterError]]:
+    lanes = [await lane_of(site, request, lease[0]) for lease in leases]
+    known = [place for place, lane in enumerate(lanes) if lane is not None]
+    operations = [operation_of(request.principal.database, leases[place], reports[place]) for place in known]
+    settled = iter(await site.queues.settle_each(operations) if operations else [])
+    found: list[tuple[Lane | None, Acked | HeadwaterError]] = []
+    for lease, lane in zip(leases, lanes, strict=True):
+        missing = QueueMissing(f"there is no partition {lease[0]}")
+        found.append((lane, missing if lane is None else next(settled)))
+    site.settled(reports, [outcome for _, outcome in found])
+    return found
+
+
+async def _results(
+    site: Site,
+    request: Request,
+    reports: Sequence[Acknowledgment],
+    indexes: list[int],
+    settled: tuple[Lane | None, Acked | HeadwaterError],
+    group: str | None,
+) -> dict[int, AckResult]:
+    """What became of the reports on one lease. When one of them was wrong, each is handed in again for itself."""
+    lane, outcome = settled
+    if isinstance(outcome, UnknownRecord) and len(indexes) > 1:
+        alone = [await settle(site, request, [reports[index]], group) for index in indexes]
+        return {index: _renumbered(one[0], index) for index, one in zip(indexes, alone, strict=True)}
+    if isinstance(outcome, HeadwaterError):
+        return {index: _refused(index, reports[index], outcome) for index in indexes}
+    said = [outcome_of(reports[index].status) for index in indexes]
+    # One count of attempts holds for a lease, so of those that failed all were buried or none.
+    exhausted = len(outcome.buried) > said.count(Outcome.DEAD)
+    return {
+        index: AckResult(
+            index=index,
+            transaction_id=_name(reports[index]),
+            success=True,
+            queue_name=lane.queue if lane else None,
+            partition_name=lane.partition if lane else None,
+            lease_released=outcome.lease_ended,
+            dlq=meant is Outcome.DEAD or (meant is Outcome.FAILED and exhausted),
+        )
+        for index, meant in zip(indexes, said, strict=True)
+    }
+
+
+def _renumbered(result: AckResult, index: int) -> AckResult:
+    return msgspec.structs.replace(result, index=index)
+
+
+def _refused(index: int, report: Report, error: HeadwaterError) -> AckResult:
+    return AckResult(index=index, transaction_id=_name(report), success=False, error=str(error), code=error.code)
+
+
+def _name(report: Report) -> str:
+    return report.transaction_id or (f"@{report.offset}" if report.offset is not None else "")
+
+
+async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:
+    """Where a partition belongs; None when it is not there, or not theirs: nobody learns which."""
+    lane = await site.store.lane(partition_id)
+    principal = request.principal
+    if lane is None or lane.database != principal.database or not principal.may_use(lane.queue):
+        return None
+    return lane
+
+
+def lease_of(report: Report, group: str | None) -> Lease:
+    """The lease that a report is about; checks everything that can be checked without the log."""
+    outcome_of(report.status)
+    if report.transaction_id is None and report.offset is None:
+        raise InvalidOption("a report names a transactionId or an offset")
+    partition_id = parse_partition(report.partition_id)
+    named = report.consumer_group or group
+    if not report.lease_id:
+        return partition_id, named or GROUP_DEFAULT, None
+    lease = parse_lease(report.lease_id)
+    if lease[0] != partition_id or (named is not None and named != lease[1]):
+        raise InvalidOption("the lease is of another partition or group than the report says")
+    return lease
+
+
+def outcome_of(status: str | bool) -> Outcome:
+    """What a status means."""
+    outcome = _outcomes.get(status)
+    if outcome is None:
+        raise InvalidOption(f"status must be completed, failed, dlq or retry; got {status!r:.80}")
+    return outcome
+
+
+def operation_of(database: str, lease: Lease, reports: Sequence[Report]) -> Ack:
+    """The reports on one lease as one operation."""
+    outcomes: dict[int | str, Outcome] = {}
+    errors: dict[int | str, str] = {}
+    for report in reports:
+        name = report.offset if report.offset is not None else parse_record(report.transaction_id or "")
+        outcomes[name] = outcome_of(report.status)
+        if report.error:
+            errors[name] = report.error[:ERROR_LENGTH_MAX]
+    partition_id, group, token = lease
+    return Ack(
+        database=database,
+        partition_id=partition_id,
+        group=group,
+        token=token,
+        outcomes=outcomes,
+        errors=errors or None,
+    )
+
+
+async def extend(site: Site, request: Request, body: ExtendBody, lease: str) -> Response:
+    """Keep a lease for longer."""
+    partition_id, group, token = parse_lease(lease)
+    if body.seconds is not None:
+        check_seconds("seconds", body.seconds)
+    if await lane_of(site, request, partition_id) is None:
+        raise QueueMissing(f"there is no partition {partition_id}")
+    operation = Extend(
+        database=request.principal.database,
+        partition_id=partition_id,
+        group=group,
+        token=token,
+        seconds=body.seconds,
+    )
+    extended: Extended = await site.queues.run(operation)
+    until = show_time(extended.lease_until)
+    return json_response(
+        ExtendAnswer(success=True, leaseId=lease, newExpiresAt=until, lease_expires_at=until, expiresAt=until)
+    )

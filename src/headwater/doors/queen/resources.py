@@ -1,0 +1,271 @@
+"""`/api/v1/resources…`, `/api/v1/status…`, `/api/v1/analytics…`: what there is, how much of it, and how it goes."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from headwater.clock import SECOND
+from headwater.doors.queen.configuration import show_options
+from headwater.doors.queen.identities import show_time
+from headwater.doors.queen.messages import MessagesQuery, list_messages
+from headwater.doors.site import Site, check_use
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import QueueMissing
+from headwater.log.operations import Clear
+from headwater.model.names import check_name
+from headwater.services.checks import check_optional_name
+from headwater.stores.contract import GroupStatus, PartitionStatus, QueueStatus
+
+
+class ListQuery(Struct, frozen=True):
+    """Which part of a list, and which names are looked for."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    offset: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+    search: str = ""
+    namespace: str = ""
+    task: str = ""
+
+
+class PartitionsQuery(Struct, frozen=True):
+    """Which partitions: those after a number, of one queue or of all."""
+
+    queue: str = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    after: Annotated[int, Meta(ge=0)] = 0
+
+
+class ClearQuery(Struct, frozen=True):
+    """Which partition; all of them when none is named."""
+
+    partition: str = ""
+
+
+class PageOfQueue(Struct, frozen=True):
+    """Which of a queue's newest messages."""
+
+    partition: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 50
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+# ── what there is ──
+
+
+async def overview(site: Site, request: Request) -> Response:
+    """Everything in numbers."""
+    queues = await _queues(site, request)
+    groups = await _groups(site, request)
+    return json_response(
+        {
+            "queues": len(queues),
+            "partitions": sum(status.partitions for status in queues),
+            "namespaces": len({status.namespace for status in queues if status.namespace}),
+            "tasks": len({status.task for status in queues if status.task}),
+            "consumerGroups": len(groups),
+            "messages": _totals(queues, groups),
+            "timestamp": show_time(site.clock.now()),
+        }
+    )
+
+
+def _totals(queues: Sequence[QueueStatus], groups: Sequence[GroupStatus]) -> dict[str, int]:
+    return {
+        "total": sum(status.records for status in queues),
+        "pending": sum(status.waiting for status in queues),
+        "processing": sum(status.leased for status in groups),
+        "deadLetter": sum(status.dead_letters for status in queues),
+    }
+
+
+async def list_namespaces(site: Site, request: Request) -> Response:
+    """The namespaces with what is in them."""
+    return json_response({"namespaces": _by_name(await _queues(site, request), "namespace")})
+
+
+async def list_tasks(site: Site, request: Request) -> Response:
+    """The tasks with what is in them."""
+    return json_response({"tasks": _by_name(await _queues(site, request), "task")})
+
+
+def _by_name(queues: Sequence[QueueStatus], kind: str) -> list[dict[str, Any]]:
+    together: dict[str, list[QueueStatus]] = {}
+    for status in queues:
+        name = getattr(status, kind)
+        if name:
+            together.setdefault(name, []).append(status)
+    return [
+        {kind: name, "name": name, "queues": len(some), "messages": _totals(some, ())}
+        for name, some in sorted(together.items())
+    ]
+
+
+async def list_queues(site: Site, request: Request, query: ListQuery) -> Response:
+    """The queues with their sizes."""
+    chosen = [
+        status
+        for status in await _queues(site, request)
+        if query.search in status.queue
+        and query.namespace in ("", status.namespace)
+        and query.task in ("", status.task)
+    ]
+    page = chosen[query.offset : query.offset + query.limit]
+    return json_response({"queues": [show_queue(status) for status in page], "total": len(chosen)})
+
+
+async def show_one_queue(site: Site, request: Request, queue: str) -> Response:
+    """One queue with its options, partitions and groups."""
+    check_use(request, check_name("queue", queue))
+    database = request.principal.database
+    status = next((found for found in await _queues(site, request) if found.queue == queue), None)
+    if status is None:
+        raise QueueMissing(f"there is no queue {queue!r:.80}")
+    partitions = await site.store.partitions(database, queue)
+    groups = await site.store.groups(database, queue)
+    return json_response(
+        {
+            **show_queue(status),
+            "partitions": [show_partition(partition) for partition in partitions],
+            "consumerGroups": [_show_group(site, group) for group in groups],
+        }
+    )
+
+
+async def list_partitions(site: Site, request: Request, query: PartitionsQuery) -> Response:
+    """The partitions with where their messages begin and end."""
+    check_optional_name("queue", query.queue)
+    if query.queue:
+        check_use(request, query.queue)
+    found = await site.store.partitions(request.principal.database, query.queue, query.limit, query.after)
+    theirs = [show_partition(status) for status in found if request.principal.may_use(status.queue)]
+    return json_response({"partitions": theirs})
+
+
+async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: str) -> Response:
+    """Drop all messages of a queue, or of one partition."""
+    check_use(request, check_name("queue", queue))
+    operation = Clear(
+        database=request.principal.database,
+        queue=queue,
+        partition=check_optional_name("partition", query.partition),
+    )
+    count = (await site.queues.run(operation)).count
+    return json_response({"success": True, "cleared": True, "queue": queue, "count": count})
+
+
+def show_queue(status: QueueStatus) -> dict[str, Any]:
+    """A queue as the clients read it."""
+    return {
+        "name": status.queue,
+        "queue": status.queue,
+        "namespace": status.namespace,
+        "task": status.task,
+        "partitions": status.partitions,
+        "messages": _totals([status], ()),
+        "options": show_options(status.options),
+        "createdAt": show_time(status.created_at),
+    }
+
+
+def show_partition(status: PartitionStatus) -> dict[str, Any]:
+    """A partition as the clients read it."""
+    return {
+        "id": str(status.partition_id),
+        "partitionId": str(status.partition_id),
+        "queue": status.queue,
+        "name": status.partition,
+        "partition": status.partition,
+        "startOffset": status.start,
+        "endOffset": status.end,
+        "messages": status.end - status.start,
+        "createdAt": show_time(status.created_at),
+    }
+
+
+def _show_group(site: Site, status: GroupStatus) -> dict[str, Any]:
+    oldest = status.oldest_waiting_at
+    behind = 0.0 if oldest is None else max((site.clock.now() - oldest) / SECOND, 0.0)
+    return {
+        "name": status.group,
+        "queue": status.queue,
+        "partitions": status.partitions,
+        "lag": status.lag,
+        "secondsBehind": behind,
+        "leased": status.leased,
+        "lost": status.lost,
+    }
+
+
+# ── how it goes ──
+
+
+async def show_status(site: Site, request: Request) -> Response:
+    """This server and its store at a glance."""
+    queues = await _queues(site, request)
+    groups = await _groups(site, request)
+    return json_response(
+        {
+            "version": site.version,
+            "queues": len(queues),
+            "messages": _totals(queues, groups),
+            "waitingPops": site.queues.intentions.count,
+            "counters": site.counters(),
+            "rates": site.rates(),
+            "timestamp": show_time(site.clock.now()),
+        }
+    )
+
+
+async def list_queue_status(site: Site, request: Request, query: ListQuery) -> Response:
+    """The queues with their sizes and groups."""
+    groups = await _groups(site, request)
+    chosen = [status for status in await _queues(site, request) if query.search in status.queue]
+    page = chosen[query.offset : query.offset + query.limit]
+    shown = [
+        {
+            **show_queue(status),
+            "consumerGroups": [_show_group(site, group) for group in groups if group.queue == status.queue],
+        }
+        for status in page
+    ]
+    return json_response({"queues": shown, "total": len(chosen)})
+
+
+async def list_queue_messages(site: Site, request: Request, query: PageOfQueue, queue: str) -> Response:
+    """The newest messages of a queue."""
+    asked = MessagesQuery(queue=queue, partition=query.partition, limit=query.limit, offset=query.offset)
+    return await list_messages(site, request, asked)
+
+
+async def show_analytics(site: Site, request: Request) -> Response:
+    """What this server did since it was asked last. For history, have Prometheus read /metrics."""
+    return json_response({"counters": site.counters(), "rates": site.rates(), "timestamp": show_time(site.clock.now())})
+
+
+async def show_store(site: Site, request: Request) -> Response:
+    """What the store says of itself; under the path at which queen-mq shows its database."""
+    traits = site.store.traits
+    return json_response(
+        {
+            "engine": traits.engine,
+            "store": traits.name,
+            "durableBy": traits.durable_by,
+            "lsn": await site.store.last_lsn(),
+        }
+    )
+
+
+async def refresh(site: Site, request: Request) -> Response:
+    """Numbers are counted when they are asked for, so there is nothing to refresh."""
+    return json_response({"success": True})
+
+
+async def _queues(site: Site, request: Request) -> list[QueueStatus]:
+    found = await site.store.queues(request.principal.database)
+    return [status for status in found if request.principal.may_use(status.queue)]
+
+
+async def _groups(site: Site, request: Request) -> list[GroupStatus]:
+    found = await site.store.groups(request.principal.database)
+    return [status for status in found if request.principal.may_use(status.queue)]

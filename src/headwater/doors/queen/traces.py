@@ -1,0 +1,102 @@
+"""`/api/v1/traces…`: events in the lives of messages, noted by consumers and read back by message or by name."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Raw, Struct
+
+from headwater.doors.queen.identities import parse_partition, show_time, trace_name
+from headwater.doors.queen.reports import lane_of
+from headwater.doors.queen.shapes import Text
+from headwater.doors.site import Site
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import QueueMissing
+from headwater.log.operations import Trace
+from headwater.model.names import GROUP_DEFAULT, check_name
+from headwater.model.record import check_ready_json
+from headwater.services.checks import check_text
+from headwater.stores.contract import TraceEvent
+
+NAMES_MAX = 32
+
+
+class TraceBody(Struct, frozen=True, rename="camel"):
+    """An event in the life of a message, under any number of names."""
+
+    transaction_id: Text
+    partition_id: str
+    data: Raw = Raw(b"null")
+    consumer_group: str | None = None
+    trace_names: Annotated[list[str], Meta(max_length=NAMES_MAX)] | None = None
+    event_type: Text = "info"
+
+
+class TraceNoted(Struct, frozen=True):
+    """The event was noted."""
+
+    success: bool
+
+
+class PageQuery(Struct, frozen=True):
+    """Which part of a list."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+async def add_trace(site: Site, request: Request, body: TraceBody) -> Response:
+    """Note an event."""
+    partition_id = parse_partition(body.partition_id)
+    if await lane_of(site, request, partition_id) is None:
+        raise QueueMissing(f"there is no partition {partition_id}")
+    check_ready_json(body.data, site.config.record_bytes_max)
+    operation = Trace(
+        database=request.principal.database,
+        partition_id=partition_id,
+        transaction_id=trace_name(check_text("transactionId", body.transaction_id)),
+        group=check_name("group", body.consumer_group or GROUP_DEFAULT),
+        names=tuple(check_text("trace name", name) for name in body.trace_names or ()),
+        event=check_text("eventType", body.event_type),
+        data=body.data,
+    )
+    await site.queues.run(operation)
+    return json_response(TraceNoted(success=True), status=201)
+
+
+async def list_traces(site: Site, request: Request, partition: str, name: str) -> Response:
+    """The events of one message."""
+    partition_id = parse_partition(partition)
+    if await lane_of(site, request, partition_id) is None:
+        raise QueueMissing(f"there is no partition {partition_id}")
+    events = await site.store.traces(request.principal.database, partition_id, trace_name(name))
+    return json_response({"traces": [_event(event) for event in events]})
+
+
+async def list_traces_named(site: Site, request: Request, query: PageQuery, name: str) -> Response:
+    """The events noted under a name, newest first."""
+    check_text("trace name", name)
+    database = request.principal.database
+    events = await site.store.traces_named(database, name, query.limit, query.offset)
+    theirs = [_event(event) for event in events if await lane_of(site, request, event.partition_id) is not None]
+    return json_response({"traces": theirs, "limit": query.limit, "offset": query.offset})
+
+
+async def list_trace_names(site: Site, request: Request, query: PageQuery) -> Response:
+    """The names that events were noted under, the last used first."""
+    found = await site.store.trace_names(request.principal.database, query.offset + query.limit)
+    names = [
+        {"name": name.name, "traceName": name.name, "count": name.count, "lastAt": show_time(name.last_at)}
+        for name in found[query.offset :]
+    ]
+    return json_response({"traceNames": names, "names": [name["name"] for name in names]})
+
+
+def _event(event: TraceEvent) -> dict[str, Any]:
+    return {
+        "partitionId": str(event.partition_id),
+        "transactionId": event.transaction_id,
+        "consumerGroup": event.group,
+        "traceName": event.name or None,
+        "eventType": event.event,
+        "data": event.data,
+        "createdAt": show_time(event.noted_at),
+    }

@@ -1,0 +1,121 @@
+"""`POST /api/v1/transaction`: pushes and reports that take effect together or not at all."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.config import Durability
+from headwater.doors.queen.identities import parse_lease
+from headwater.doors.queen.maintenance import check_pushes_taken
+from headwater.doors.queen.push import lanes_of, records_of, results_of
+from headwater.doors.queen.reports import Lease, lane_of, lease_of, operation_of
+from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
+from headwater.doors.site import Site, check_scope
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import QueueMissing
+from headwater.log.committer import Answer
+from headwater.log.operations import Acked, Operation, Push, Transacted, Transaction
+from headwater.model.names import PartitionId
+from headwater.model.principal import Scope
+from headwater.services.checks import check_text
+
+
+class Step(msgspec.Struct):
+    """Operations of the log that one operation of the request became, by their places in the transaction."""
+
+    places: list[int]
+    items: Sequence[PushItem] = ()
+    members: Sequence[Sequence[int]] = ()
+
+
+async def transaction(site: Site, request: Request, body: TransactionBody) -> Response:
+    """Everything holds, or nothing does and the answer says why."""
+    if any(isinstance(operation, TransactionPush) for operation in body.operations):
+        await check_pushes_taken(site, request)
+    key = check_text("idempotency key", request.headers.get("idempotency-key", "") or body.idempotency_key)
+    required = [parse_lease(lease) for lease in dict.fromkeys(body.required_leases)]
+    for lease in required:
+        await _check_theirs(site, request, lease[0])
+    operations, steps = await _operations(site, request, body, required)
+    operation = Transaction(
+        database=request.principal.database, key=key, operations=tuple(operations), leases=tuple(required)
+    )
+    transacted: Transacted = await site.queues.run(operation)
+    results = [
+        _result(index, step, operations, transacted.results, site.queues.config.durability)
+        for index, step in enumerate(steps)
+    ]
+    return json_response(TransactionAnswer(transaction_id=key or request.id, success=True, results=results))
+
+
+async def _check_theirs(site: Site, request: Request, partition_id: PartitionId) -> None:
+    if await lane_of(site, request, partition_id) is None:
+        raise QueueMissing(f"there is no partition {partition_id}")
+
+
+async def _operations(
+    site: Site, request: Request, body: TransactionBody, required: Sequence[tuple[PartitionId, str, int]]
+) -> tuple[list[Operation], list[Step]]:
+    """The operations of the log, and which of them each operation of the request became.
+
+    Reports on one lease become one operation, at the place of the first of them.
+    """
+    operations: list[Operation] = []
+    steps: list[Step] = []
+    reports: dict[Lease, tuple[int, list[TransactionAck]]] = {}
+    for asked in body.operations:
+        if isinstance(asked, TransactionPush):
+            check_scope(request, Scope.PUBLISH)
+            steps.append(_push_step(site, request, asked, operations))
+            continue
+        lease = _lease_among(required, asked)
+        if lease not in reports:
+            await _check_theirs(site, request, lease[0])
+            reports[lease] = (len(operations), [])
+        place, said = reports[lease]
+        said.append(asked)
+        operation = operation_of(request.principal.database, lease, said)
+        operations[place : place + 1] = [operation]
+        steps.append(Step([place]))
+    return operations, steps
+
+
+def _push_step(site: Site, request: Request, asked: TransactionPush, operations: list[Operation]) -> Step:
+    lanes = lanes_of(site, request, asked.items)
+    records = records_of(site, request, asked.items)
+    step = Step([], asked.items, list(lanes.values()))
+    for (queue, partition), members in lanes.items():
+        push = Push(
+            database=request.principal.database,
+            queue=queue,
+            partition=partition,
+            records=[records[index] for index in members],
+        )
+        site.queues.check_push(push)
+        step.places.append(len(operations))
+        operations.append(push)
+    return step
+
+
+def _lease_among(required: Sequence[tuple[PartitionId, str, int]], asked: TransactionAck) -> Lease:
+    """The lease of a report. One that names none is about the required lease of its partition and group."""
+    lease = lease_of(asked, None)
+    if asked.lease_id:
+        return lease
+    for partition_id, group, token in required:
+        if partition_id == lease[0] and (not asked.consumer_group or asked.consumer_group == group):
+            return partition_id, group, token
+    return lease
+
+
+def _result(
+    index: int, step: Step, operations: Sequence[Operation], results: Sequence[Any], durability: Durability
+) -> dict[str, Any]:
+    outcome = results[step.places[0]]
+    if isinstance(outcome, Acked):
+        return {"index": index, "type": "ack", "success": True, "leaseReleased": outcome.lease_ended}
+    pushes = [operation for place in step.places if isinstance(operation := operations[place], Push)]
+    answers = [Answer(results[place], durability) for place in step.places]
+    pushed = results_of(step.items, pushes, step.members, answers)
+    return {"index": index, "type": "push", "success": True, "items": pushed}

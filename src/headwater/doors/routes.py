@@ -1,0 +1,191 @@
+"""Routes as data, and the one router that finds them.
+
+    request ─► path → route ─► may they? ─► body and query decoded ─► handler ─► response
+
+A route says what it needs and what it takes; the router checks it. Handlers are plain functions of a site, a request
+and values that were decoded before.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from headwater.doors.site import Site, check_scope
+from headwater.doors.wire import (
+    Refused,
+    Request,
+    Response,
+    decode_body,
+    decode_query,
+    error_response,
+    problem_response,
+)
+from headwater.errors import HeadwaterError
+from headwater.model.principal import Scope
+
+log = logging.getLogger(__name__)
+
+# Paths come again and again; what they lead to is remembered for this many.
+REMEMBERED_MAX = 10_000
+# Names may have slashes, so a path can be taken apart in several ways; this bounds how many are tried.
+STEPS_MAX = 40
+
+# What requests that lead nowhere are counted under: their paths are anybody's.
+UNMATCHED = "unmatched"
+
+RouteHandler = Callable[..., Awaitable[Response]]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that can be asked over HTTP.
+
+    The handler is called with the site, the request, the body as `takes` (if any), the query as `asks` (if any), and
+    the names in the path, in this order. `gives` is the type of a good answer's body, `status` its status. Without a
+    `scope` everybody may ask. What `changes` something is not answered to HEAD, although it goes by GET.
+    """
+
+    method: str
+    path: str
+    handler: RouteHandler
+    summary: str
+    scope: Scope | None = None
+    takes: Any = None
+    asks: Any = None
+    gives: Any = None
+    status: int = 200
+    changes: bool = False
+
+
+class _Endpoint:
+    """A route, ready to be called."""
+
+    __slots__ = ("asks", "decoder", "handler", "route", "scope")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.handler = route.handler
+        self.scope = route.scope
+        self.asks = route.asks
+        self.decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
+
+
+class _Place:
+    """A step of a path: what may follow, by word or by any name, and what is here, by method."""
+
+    __slots__ = ("by_method", "named", "words")
+
+    def __init__(self) -> None:
+        self.words: dict[str, _Place] = {}
+        self.named: _Place | None = None
+        self.by_method: dict[str, _Endpoint] = {}
+
+
+class Router:
+    """Answers requests by their routes. A `Handler`."""
+
+    def __init__(self, site: Site, routes: Sequence[Route]) -> None:
+        self.routes = tuple(routes)
+        self.site = site
+        self._root = _Place()
+        self._remembered: dict[str, tuple[_Place, tuple[str, ...]]] = {}
+        for route in routes:
+            self._add(route)
+
+    async def __call__(self, request: Request) -> Response:
+        """The answer; what a service or the door refuses is told as a problem."""
+        path = UNMATCHED
+        try:
+            endpoint, names = self._find(request)
+            path = endpoint.route.path
+            response = await endpoint.handler(self.site, request, *_values(endpoint, request), *names)
+        except HeadwaterError as error:
+            response = _refusal(request, error)
+        except Refused as refused:
+            response = problem_response(
+                refused.status, refused.code, str(refused), request_id=request.id, headers=refused.headers
+            )
+        self.site.answered(request.method if path is not UNMATCHED else "", path, response.status)
+        return response
+
+    def _add(self, route: Route) -> None:
+        place = self._root
+        for step in route.path.split("/")[1:]:
+            if step.startswith("{"):
+                place.named = place.named or _Place()
+                place = place.named
+            else:
+                place = place.words.setdefault(step, _Place())
+        if route.method in place.by_method:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+        place.by_method[route.method] = endpoint = _Endpoint(route)
+        if route.method == "GET" and not route.changes:
+            place.by_method["HEAD"] = endpoint
+
+    def _find(self, request: Request) -> tuple[_Endpoint, tuple[str, ...]]:
+        place, names = self._remembered.get(request.path) or self._look_up(request.path)
+        endpoint = place.by_method.get(request.method)
+        if endpoint is None:
+            allowed = ", ".join(sorted(place.by_method))
+            raise Refused(405, "method_not_allowed", f"this path takes {allowed}", (("allow", allowed),))
+        if endpoint.scope is not None:
+            check_scope(request, endpoint.scope)
+        return endpoint, names
+
+    def _look_up(self, path: str) -> tuple[_Place, tuple[str, ...]]:
+        steps = path.split("/")
+        found = _walk(self._root, steps, 1, ()) if not steps[0] and len(steps) <= STEPS_MAX else None
+        if found is None:
+            raise Refused(404, "not_found", "there is nothing here; / says what there is")
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.clear()
+        self._remembered[path] = found
+        return found
+
+
+def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -> tuple[_Place, tuple[str, ...]] | None:
+    """Where the steps from `index` on lead. Words go before names; a name with slashes takes several steps."""
+    if index == len(steps):
+        return (place, names) if place.by_method else None
+    word = place.words.get(steps[index])
+    if word is not None and (found := _walk(word, steps, index + 1, names)):
+        return found
+    if place.named is None:
+        return None
+    for end in range(index + 1, len(steps) + 1):
+        name = "/".join(steps[index:end])
+        if name and (found := _walk(place.named, steps, end, (*names, unquote(name)))):
+            return found
+    return None
+
+
+def _refusal(request: Request, error: HeadwaterError) -> Response:
+    response = error_response(error, request.id)
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.error("request %s: %s %s: %s", request.id, request.method, request.path, error)
+    return response
+
+
+def _values(endpoint: _Endpoint, request: Request) -> list[Any]:
+    """The body and the query as the route wants them."""
+    values: list[Any] = []
+    if endpoint.decoder is not None:
+        _check_content(request)
+        values.append(decode_body(request.body, endpoint.decoder))
+    if endpoint.asks is not None:
+        values.append(decode_query(request.query, endpoint.asks))
+    return values
+
+
+def _check_content(request: Request) -> None:
+    """A body is plain JSON and says so: a foreign page cannot make a browser say that unasked."""
+    if not request.body:
+        return
+    kind = request.headers.get("content-type", "")
+    if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "unsupported_media_type", "send JSON, with the header content-type: application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refused(415, "unsupported_media_type", "send the body as it is, without content-encoding")

@@ -1,0 +1,149 @@
+"""What routes act on: the services of one open store, and what this server counts of its own work."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headwater.clock import Clock
+from headwater.config import Config
+from headwater.doors.wire import Request
+from headwater.errors import HeadwaterError
+from headwater.log.committer import Answer, Committer
+from headwater.log.operations import Acked, Popped, Push
+from headwater.log.tail import Tail
+from headwater.model.principal import Scope, require, require_queue
+from headwater.services.queues import Queues
+from headwater.stores.contract import Store
+
+PUSH_SWITCH = "hold pushes"
+POP_SWITCH = "hold pops"
+SWITCHES_SECONDS = 1.0
+
+_counted = (
+    "pushed_records",
+    "duplicate_records",
+    "refused_records",
+    "popped_records",
+    "pops_with_records",
+    "settled_records",
+    "refused_reports",
+    "dead_letters",
+)
+
+
+class Switches:
+    """What is turned on for whom, as the store said at most a second ago."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._on: frozenset[tuple[str, str]] = frozenset()
+        self._looked_at = -math.inf
+        self.any = False
+
+    def is_on(self, database: str, name: str) -> bool:
+        """Whether it is on."""
+        return (database, name) in self._on
+
+    def is_stale(self) -> bool:
+        """Whether it is time to look again."""
+        return time.monotonic() - self._looked_at > SWITCHES_SECONDS
+
+    async def refresh(self) -> None:
+        """Look again. Others who ask meanwhile go by what was known."""
+        self._looked_at = time.monotonic()
+        self._on = frozenset(await self._store.switches())
+        self.any = bool(self._on)
+
+
+class Site:
+    """Handed to every route. One for each open store that is served."""
+
+    def __init__(self, queues: Queues, tail: Tail, committer: Committer, version: str) -> None:
+        self.queues = queues
+        self.tail = tail
+        self.committer = committer
+        self.version = version
+        self.process = "0"
+        self.connections: Callable[[], int] = lambda: 0
+        self.requests: dict[tuple[str, str, int], int] = {}
+        self.pushed_records = 0
+        self.duplicate_records = 0
+        self.refused_records = 0
+        self.popped_records = 0
+        self.pops_with_records = 0
+        self.settled_records = 0
+        self.refused_reports = 0
+        self.dead_letters = 0
+        self.switches = Switches(queues.store)
+        self._last: tuple[float, dict[str, int]] = (time.monotonic(), self.counters())
+
+    @property
+    def store(self) -> Store:
+        """Questions go here."""
+        return self.queues.store
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self.queues.clock
+
+    @property
+    def config(self) -> Config:
+        """The bounds."""
+        return self.queues.config
+
+    # ── counting ──
+
+    def counters(self) -> dict[str, int]:
+        """What this server did since it started."""
+        return {name: getattr(self, name) for name in _counted}
+
+    def rates(self) -> dict[str, float]:
+        """What it did per second since this was asked last."""
+        before, counted = self._last
+        now, counters = time.monotonic(), self.counters()
+        self._last = (now, counters)
+        seconds = max(now - before, 0.001)
+        return {name: round((counters[name] - counted[name]) / seconds, 3) for name in _counted}
+
+    def answered(self, method: str, path: str, status: int) -> None:
+        """Count a request by its route and how it ended."""
+        key = (method, path, status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+
+    def pushed(self, pushes: Sequence[Push], answers: Sequence[Answer | HeadwaterError]) -> None:
+        """Count what became of pushes."""
+        for push, answer in zip(pushes, answers, strict=True):
+            count = len(push.records)
+            if isinstance(answer, HeadwaterError):
+                self.refused_records += count
+                continue
+            duplicates = len(answer.result.duplicates) if answer.result is not None else 0
+            self.pushed_records += count - duplicates
+            self.duplicate_records += duplicates
+
+    def popped(self, popped: Popped) -> None:
+        """Count what was delivered."""
+        self.pops_with_records += 1
+        for batch in popped.batches:
+            self.popped_records += len(batch.offsets)
+
+    def settled(self, reports: Sequence[Sequence[Any]], outcomes: Sequence[Acked | HeadwaterError]) -> None:
+        """Count what consumers said of messages."""
+        for said, outcome in zip(reports, outcomes, strict=True):
+            if isinstance(outcome, HeadwaterError):
+                self.refused_reports += len(said)
+            else:
+                self.settled_records += len(said)
+                self.dead_letters += len(outcome.buried)
+
+
+def check_scope(request: Request, scope: Scope) -> None:
+    """Raises unless the caller has a scope."""
+    require(request.principal, scope)
+
+
+def check_use(request: Request, queue: str) -> None:
+    """Raises when a queue is not among those that the caller may use: the same as when there is none of that name."""
+    require_queue(request.principal, queue)

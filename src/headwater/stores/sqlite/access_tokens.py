@@ -1,0 +1,78 @@
+"""Access tokens in their table, and the number by which every process learns that one was added or revoked.
+
+The number stands in the file; `version` is this process's own count of the changes it has met. Counting up and never
+back, it cannot come to a value that it had before, not even after a commit that was undone.
+"""
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import InvalidOption, StoreDamaged
+from headwater.log.operations import AccessTokenAdded, AddAccessToken, Deleted, RevokeAccessToken
+from headwater.model.access_token import AccessToken
+from headwater.model.principal import Scope
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+VERSION_KEY = "access_version"
+
+Row = tuple[str, str, str, str, str, str, int, int | None, int | None]
+
+
+class AccessTokens:
+    """Writes tokens through a connection that holds the write lock."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._number = -1
+        self.version = 0
+
+    def catch_up(self, number: int) -> None:
+        """The file's number, as it is now."""
+        if number != self._number:
+            self._number = number
+            self.version += 1
+
+    def add(self, operation: AddAccessToken, now: Timestamp) -> AccessTokenAdded:
+        """Keep a new token."""
+        if self._connection.execute(sql.find_access_token, (operation.id,)).fetchone() is not None:
+            raise InvalidOption(f"there is an access token {operation.id!r} already")
+        scopes, queues = (msgspec.json.encode(value).decode() for value in (operation.scopes, operation.queues))
+        about = (operation.id, operation.database, operation.name, operation.digest, scopes, queues)
+        self._connection.execute(sql.add_access_token, (*about, now, operation.expires_at))
+        self._changed()
+        return AccessTokenAdded(operation.id, now)
+
+    def revoke(self, operation: RevokeAccessToken, now: Timestamp) -> Deleted:
+        """Make a token worthless."""
+        revoked = self._connection.execute(sql.revoke_access_token, (now, operation.id, operation.database)).fetchall()
+        if revoked:
+            self._changed()
+        return Deleted(len(revoked))
+
+    def _changed(self) -> None:
+        row = self._connection.execute(sql.get_meta, (VERSION_KEY,)).fetchone()
+        number = (int(row[0]) if row else 0) + 1
+        self._connection.execute(sql.set_meta, (VERSION_KEY, number))
+        self.catch_up(number)
+
+
+def access_token_of(row: Row) -> AccessToken:
+    """A row as the value that it was."""
+    token_id, database, name, digest, scopes, queues, created_at, expires_at, revoked_at = row
+    try:
+        return AccessToken(
+            id=token_id,
+            database=database,
+            name=name,
+            digest=digest,
+            scopes=msgspec.json.decode(scopes, type=tuple[Scope, ...]),
+            queues=msgspec.json.decode(queues, type=tuple[str, ...]),
+            created_at=Timestamp(created_at),
+            expires_at=None if expires_at is None else Timestamp(expires_at),
+            revoked_at=None if revoked_at is None else Timestamp(revoked_at),
+        )
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"access token {token_id!r} cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""Tests of the guards in front of the routes."""

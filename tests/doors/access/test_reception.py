@@ -1,0 +1,333 @@
+"""Who asks is found out once, known for a while, and forgotten the moment it is no longer so."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headwater.app import Headwater, open_door
+from headwater.clock import Timestamp
+from headwater.doors.access import reception
+from headwater.doors.access.rates import Allowances
+from headwater.doors.access.reception import KNOWN_SECONDS, Reception
+from headwater.doors.access.tokens import TokenVerifier
+from headwater.doors.access.verifiers import Verified
+from headwater.doors.wire import Request, Response
+from headwater.errors import HeadwaterError, StoreBusy
+from headwater.log.tail import Tail
+from headwater.model.access_token import AccessToken
+from headwater.model.allowance import Rate
+from headwater.stores.contract import Store
+from tests.contracts.clock import FakeClock
+from tests.doors.access.visits import Hand, bearer, document, header, opened, say_who, visit
+from tests.waiting import expect_soon_async
+
+
+class CountingVerifier(TokenVerifier):
+    """The verifier of tokens, which counts, and can be made to keep its answer to itself for a while."""
+
+    def __init__(self, store: Store, tail: Tail) -> None:
+        super().__init__(store, tail)
+        self.count = 0
+        self.failure: HeadwaterError | None = None
+        self.found = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def verify(self, credential: str, now: Timestamp) -> Verified:
+        self.count += 1
+        if self.failure is not None:
+            raise self.failure
+        verified = await super().verify(credential, now)
+        self.found.set()
+        await self.may_answer.wait()
+        return verified
+
+
+class House:
+    """A door with tokens, over a real store."""
+
+    def __init__(self, hw: Headwater, clock: FakeClock) -> None:
+        self.hw = hw
+        self.clock = clock
+        self.hand = Hand()
+        self.verifier = CountingVerifier(hw.store, hw.tail)
+        self.guesses = Allowances(Rate(per_second=1.0, burst=3.0), now=self.hand)
+        self.door = Reception(say_who, [self.verifier], clock, self.guesses, self.hand)
+
+    async def create(self, **more: float) -> tuple[AccessToken, str]:
+        return await self.hw.access_tokens("tenant").create("ci", ["publish"], queues=["orders.*"], **more)
+
+    async def has_waiter(self) -> bool:
+        return self.hw.queues_service.intentions.count > 0
+
+    async def status(self, text: str, client: str = "192.0.2.1") -> int:
+        return (await self.door(visit(client=client, **bearer(text)))).status
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    clock = FakeClock()
+    async with opened(tmp_path, clock) as hw:
+        yield House(hw, clock)
+
+
+WRONG = "hw_" + "0" * 12 + "_" + "0" * 64
+
+
+async def test_a_good_token_brings_its_principal_to_the_routes(house: House) -> None:
+    _, text = await house.create()
+    response = await house.door(visit(**bearer(text)))
+    assert document(response) == {
+        "database": "tenant",
+        "subject": "ci",
+        "scopes": ["publish"],
+        "queues": ["orders.*"],
+    }
+
+
+@pytest.mark.parametrize("kind", ["Bearer", "bearer", "BEARER"])
+async def test_the_word_bearer_may_be_written_in_any_case(house: House, kind: str) -> None:
+    _, text = await house.create()
+    assert (await house.door(visit(authorization=f"{kind} {text}"))).status == 200
+
+
+async def test_without_a_credential_the_way_to_show_one_is_told(house: House) -> None:
+    response = await house.door(visit())
+    assert (response.status, response.content_type) == (401, "application/problem+json")
+    assert header(response, "www-authenticate") == 'Bearer realm="headwater"'
+    told = document(response)
+    assert (told["code"], told["request_id"]) == ("unauthenticated", "request-1")
+    assert told["error"] == told["detail"]
+    assert "Authorization: Bearer" in told["error"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Basic YWxpY2U6c2VjcmV0",
+        "Bearer",
+        "Bearer ",
+        "Bearer  {good}",
+        "Bearer {good} ",
+        "Bearer {good}, Bearer {good}",
+        "Bearer {good},",
+        "Bearer {good}\x00",
+        "{good}",
+        "Token {good}",
+        "Bearer \u00e9{good}",
+        "Bearer {long}",
+        "Bearer x",
+        "Bearer a.b.c",
+        "Bearer " + WRONG,
+    ],
+)
+async def test_whatever_else_is_shown_is_refused_alike(house: House, value: str) -> None:
+    _, good = await house.create()
+    response = await house.door(visit(authorization=value.format(good=good, long="a" * 8_193)))
+    assert response.status == 401
+    assert header(response, "www-authenticate") == 'Bearer realm="headwater", error="invalid_token"'
+    assert good not in response.body.decode()
+
+
+async def test_refusals_do_not_say_what_was_wrong(house: House) -> None:
+    token, text = await house.create()
+    last = "1" if text[-1] == "0" else "0"
+    unknown, altered = [await house.door(visit(**bearer(shown))) for shown in (WRONG, text[:-1] + last)]
+    await house.hw.access_tokens("tenant").revoke(token.id)
+    revoked = await house.door(visit(**bearer(text)))
+    assert unknown.body == altered.body == revoked.body
+
+
+async def test_what_watches_over_a_server_needs_no_credential_and_gets_no_rights(house: House) -> None:
+    for path in ("/health", "/ready"):
+        response = await house.door(visit(path))
+        assert document(response)["scopes"] == []
+        assert document(response)["queues"] == []
+    for path in ("/metrics", "/health/", "/healthy", "//health", "/HEALTH"):
+        assert (await house.door(visit(path))).status == 401
+
+
+# ── knowing and forgetting ──
+
+
+async def test_a_token_is_looked_up_once_while_nothing_changes(house: House) -> None:
+    _, text = await house.create()
+    for _ in range(5):
+        assert await house.status(text) == 200
+    assert house.verifier.count == 1
+    await house.hw.queue("orders").push(1)
+    assert await house.status(text) == 200
+    assert house.verifier.count == 1
+
+
+async def test_knowing_a_token_ends_after_a_while(house: House) -> None:
+    _, text = await house.create()
+    await house.status(text)
+    house.hand.at += KNOWN_SECONDS
+    assert await house.status(text) == 200
+    assert house.verifier.count == 2
+
+
+async def test_a_revoked_token_is_refused_at_once(house: House) -> None:
+    token, text = await house.create()
+    assert await house.status(text) == 200
+    await house.hw.access_tokens("tenant").revoke(token.id)
+    assert await house.status(text) == 401
+
+
+async def test_a_token_that_another_process_revokes_is_refused_as_soon_as_the_tail_knows(
+    house: House, tmp_path: Path
+) -> None:
+    token, text = await house.create()
+    assert await house.status(text) == 200
+    async with opened(tmp_path, house.clock) as other:
+        await other.access_tokens("tenant").revoke(token.id)
+
+        async def is_refused() -> bool:
+            return await house.status(text) == 401
+
+        await expect_soon_async(is_refused)
+
+
+async def test_a_revocation_while_the_token_is_being_looked_up_is_not_missed(house: House) -> None:
+    token, text = await house.create()
+    house.verifier.may_answer.clear()
+    entering = asyncio.ensure_future(house.status(text))
+    await house.verifier.found.wait()
+    await house.hw.access_tokens("tenant").revoke(token.id)
+    house.verifier.may_answer.set()
+    assert await entering == 200, "it was good when it was looked up"
+    assert await house.status(text) == 401
+
+
+async def test_a_known_token_ends_with_its_time(house: House) -> None:
+    _, text = await house.create(lifetime_seconds=10)
+    assert await house.status(text) == 200
+    house.clock.advance(9.9)
+    assert await house.status(text) == 200
+    house.clock.advance(0.1)
+    assert await house.status(text) == 401
+
+
+async def test_only_so_many_are_known_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reception, "KNOWN_MAX", 3)
+    texts = [(await house.create())[1] for _ in range(5)]
+    for text in texts:
+        assert await house.status(text) == 200
+    assert len(house.door) == 3
+    assert await house.status(texts[0]) == 200
+    assert house.verifier.count == 6
+
+
+async def test_what_is_not_good_is_not_remembered(house: House) -> None:
+    await house.status(WRONG)
+    assert len(house.door) == 0
+
+
+# ── guessing ──
+
+
+async def test_whoever_guesses_is_told_to_wait(house: House) -> None:
+    for _ in range(3):
+        assert await house.status(WRONG) == 401
+    response = await house.door(visit(**bearer(WRONG)))
+    assert response.status == 429
+    assert header(response, "retry-after") == "1"
+    assert document(response)["code"] == "rate_exceeded"
+    assert house.verifier.count == 3, "what is refused for guessing is not looked up"
+    house.hand.at += 1
+    assert await house.status(WRONG) == 401
+    assert await house.status(WRONG) == 429
+
+
+async def test_many_guesses_at_once_are_no_more_than_one_after_the_other(house: House) -> None:
+    statuses = await asyncio.gather(*(house.status(WRONG) for _ in range(50)))
+    assert sorted(statuses) == [401] * 3 + [429] * 47
+
+
+async def test_others_are_not_kept_out_by_somebody_who_guesses(house: House) -> None:
+    _, text = await house.create()
+    assert await house.status(text) == 200
+    for _ in range(10):
+        await house.status(WRONG)
+    assert await house.status(text) == 200, "known before, from the same address"
+    house.hand.at += KNOWN_SECONDS
+    for _ in range(10):
+        await house.status(WRONG)
+    assert await house.status(text) == 200, "known before, and verified again"
+    _, fresh = await house.create()
+    assert await house.status(fresh) == 429, "not known before: it could be a guess"
+    assert await house.status(fresh, client="192.0.2.2") == 200
+
+
+async def test_good_tokens_are_no_guesses(house: House) -> None:
+    for _ in range(10):
+        _, text = await house.create()
+        assert await house.status(text) == 200
+
+
+async def test_addresses_of_one_network_guess_together(house: House) -> None:
+    statuses = [await house.status(WRONG, client=f"2001:db8:0:1::{number}") for number in range(5)]
+    assert statuses == [401, 401, 401, 429, 429]
+    assert await house.status(WRONG, client="2001:db8:0:2::1") == 401
+
+
+async def test_the_log_says_why_and_not_what(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    token, text = await house.create()
+    await house.hw.access_tokens("tenant").revoke(token.id)
+    await house.status(text)
+    assert "request request-1 from 192.0.2.1 refused: the token is revoked" in caplog.text
+    assert text not in caplog.text
+
+
+# ── what happens meanwhile ──
+
+
+async def test_a_store_that_does_not_answer_is_no_guess_and_no_open_door(house: House) -> None:
+    _, text = await house.create()
+    house.verifier.failure = StoreBusy("opening /secret/place")
+    for _ in range(10):
+        response = await house.door(visit(**bearer(text)))
+        assert (response.status, document(response)["code"]) == (503, "store_busy")
+        assert "secret" not in response.body.decode()
+    house.verifier.failure = None
+    assert await house.status(text) == 200
+
+
+async def test_what_a_waiting_pop_got_is_not_given_to_who_was_revoked_meanwhile(house: House) -> None:
+    token, text = await house.hw.access_tokens("tenant").create("worker", ["consume"])
+    orders = house.hw.database("tenant").queue("orders")
+    async with open_door(house.hw) as routes:
+        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+        asked = msgspec.structs.replace(
+            visit("/api/v1/pop/queue/orders", **bearer(text)), query="wait=true&timeout=60000"
+        )
+        waiting = asyncio.ensure_future(door(asked))
+        await expect_soon_async(house.has_waiter)
+        await house.hw.access_tokens("tenant").revoke(token.id)
+        await orders.push("secret")
+        response = await waiting
+    assert response.status == 401
+    assert b"secret" not in response.body
+
+    async def is_back() -> bool:
+        messages = await orders.pop()
+        return [(message.payload, message.attempts) for message in messages] == [("secret", 1)]
+
+    await expect_soon_async(is_back)
+
+
+async def test_what_was_done_is_answered_even_if_the_token_was_revoked_meanwhile(house: House) -> None:
+    token, text = await house.create()
+
+    async def do(request: Request) -> Response:
+        await house.hw.access_tokens("tenant").revoke(token.id)
+        return await say_who(request)
+
+    door = Reception(do, [house.verifier], house.clock, house.guesses, house.hand)
+    assert (await door(visit(**bearer(text)))).status == 200
+    assert (await door(visit(**bearer(text)))).status == 401

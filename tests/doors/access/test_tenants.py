@@ -1,0 +1,318 @@
+"""Nobody reaches what is another's: over all routes, with every name of theirs that could be known or guessed.
+
+Two borders are tried: between tenants, and between the queues of one tenant that a token names and those it does not.
+At both, what is another's must answer like what does not exist, and must be afterwards as it was before.
+"""
+
+import itertools
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import pytest
+
+from headwater.app import Headwater, open_door
+from headwater.doors.access.guard import guarded
+from headwater.doors.access.settings import load_access
+from headwater.doors.house import ROUTES
+from headwater.doors.routes import Route
+from headwater.doors.wire import Handler, Request, Response
+from headwater.log.operations import Trace
+from headwater.model.names import Lsn
+from headwater.model.principal import Scope
+from headwater.stores.contract import Segment
+from tests.contracts.clock import FakeClock
+from tests.doors.access.visits import bearer, opened
+
+SCOPES = [scope.value for scope in Scope]
+NAMES_OF_NOTHING = {
+    "queue": "nowhere",
+    "partition": "no-lane",
+    "group": "no-group",
+    "transaction": "no-transaction",
+    "partition_id": "987654321",
+    "lease": "987654321.1.no-group",
+    "message": "987654321-0000000000000000",
+}
+
+
+class Victim:
+    """Somebody with a queue: a message that is leased, one that waits, a dead letter, a trace. And all its names."""
+
+    def __init__(self, hw: Headwater, database: str, queue: str) -> None:
+        self.hw = hw
+        self.database = database
+        self.queue = queue
+        self.names: dict[str, str] = {}
+        self.secret = f"what-only-{database}-may-read-of-{queue}"
+
+    async def settle(self) -> None:
+        queue = self.hw.database(self.database).queue(self.queue)
+        about = {"partition": "lane", "transaction_id": f"{self.queue}-transaction"}
+        receipt = await queue.push({"secret": self.secret}, **about)  # type: ignore[arg-type]
+        await queue.push({"secret": self.secret, "more": 1}, partition="lane")
+        await queue.configure(retry_limit=0, namespace=f"{self.queue}-space")
+        failing = await queue.pop(group="failing", lease_seconds=100_000)
+        await queue.fail(failing, error=self.secret)
+        (message,) = await queue.pop(group="working", lease_seconds=100_000)
+        assert receipt.partition_id is not None
+        await self.hw.committer.submit(
+            Trace(
+                database=self.database,
+                partition_id=receipt.partition_id,
+                transaction_id=about["transaction_id"],
+                data=msgspec.Raw(msgspec.json.encode(self.secret)),
+            )
+        )
+        number = receipt.partition_id
+        self.names = {
+            "queue": self.queue,
+            "partition": "lane",
+            "group": "working",
+            "transaction": about["transaction_id"],
+            "partition_id": str(number),
+            "lease": f"{number}.{message.batch.token}.working",
+            "message": f"{number}-0000000000000000",
+        }
+
+    async def state(self) -> Any:
+        """Everything that is theirs and could be changed."""
+        store, database = self.hw.store, self.database
+        segments: list[Segment] = await store.read(Lsn(0), Lsn(2**62), 1_000, (database, self.queue))
+        records = [segment.records for segment in segments]
+        groups = [group for group in await store.groups(database) if group.queue == self.queue]
+        queues = [queue for queue in await store.queues(database) if queue.queue == self.queue]
+        letters = await store.dead_letters(database, self.queue, 100)
+        traces = await store.traces(database, segments[0].partition_id, self.names["transaction"])
+        return msgspec.json.decode(msgspec.json.encode((records, queues, groups, letters, traces)))
+
+
+class Town:
+    """A guarded server with victims, and somebody at each border who wants in."""
+
+    def __init__(self, hw: Headwater, door: Handler) -> None:
+        self.hw = hw
+        self.door = door
+        self.victims: dict[str, Victim] = {}
+        self.tokens: dict[str, str] = {}
+
+    async def build(self) -> None:
+        self.victims["of another tenant"] = Victim(self.hw, "globex", "vault")
+        self.victims["of other queues"] = Victim(self.hw, "acme", "plans")
+        for victim in self.victims.values():
+            await victim.settle()
+        _, self.tokens["of another tenant"] = await self.hw.access_tokens("acme").create("eve", SCOPES, queues=["*"])
+        _, self.tokens["of other queues"] = await self.hw.access_tokens("acme").create(
+            "eve", SCOPES, queues=["orders*", "plan", "plans.*", "lans"]
+        )
+
+    async def ask(self, who: str, method: str, path: str, query: str = "", body: Any = None) -> Response:
+        raw = b"" if body is None else msgspec.json.encode(body)
+        headers = {**bearer(self.tokens[who]), **({"content-type": "application/json"} if raw else {})}
+        return await self.door(Request(method=method, path=path, query=query, headers=headers, body=raw, id="x"))
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    clock = FakeClock()
+    async with opened(tmp_path, clock) as hw, open_door(hw) as door:
+        town = Town(hw, guarded(door, load_access({}, auth="token"), hw.store, hw.tail, clock))
+        await town.build()
+        yield town
+
+
+BORDERS = ["of another tenant", "of other queues"]
+
+
+def attempts(names: dict[str, str]) -> dict[str, tuple[str, str, str, Any]]:
+    """Requests about things of these names: method, path, query, body."""
+    queue, partition, group = names["queue"], names["partition"], names["group"]
+    ack = {
+        "transactionId": names["transaction"],
+        "partitionId": names["partition_id"],
+        "consumerGroup": group,
+        "status": "completed",
+    }
+    leased = {**ack, "leaseId": names["lease"]}
+    push = {"type": "push", "items": [{"queue": "orders", "payload": 1}]}
+    pop = f"consumerGroup={group}"
+    return {
+        "pop": ("GET", f"/api/v1/pop/queue/{queue}", pop, None),
+        "pop and ack": ("GET", f"/api/v1/pop/queue/{queue}", f"{pop}&autoAck=true&batch=9", None),
+        "pop of a partition": ("GET", f"/api/v1/pop/queue/{queue}/partition/{partition}", pop, None),
+        "pop of a namespace": ("GET", "/api/v1/pop", f"{pop}&namespace={queue}-space", None),
+        "ack": ("POST", "/api/v1/ack", "", leased),
+        "ack without a lease": ("POST", "/api/v1/ack", "", ack),
+        "fail": ("POST", "/api/v1/ack", "", {**leased, "status": "failed"}),
+        "bury": ("POST", "/api/v1/ack", "", {**leased, "status": "dlq"}),
+        "acks together": (
+            "POST",
+            "/api/v1/ack/batch",
+            "",
+            {"acknowledgments": [leased, leased], "consumerGroup": group},
+        ),
+        "extend": ("POST", f"/api/v1/lease/{quote(names['lease'], safe='')}/extend", "", {"seconds": 60}),
+        "ack in a transaction": ("POST", "/api/v1/transaction", "", {"operations": [push, {"type": "ack", **leased}]}),
+        "transaction on a lease": (
+            "POST",
+            "/api/v1/transaction",
+            "",
+            {"operations": [push], "requiredLeases": [names["lease"]]},
+        ),
+    }
+
+
+def anonymous(response: Response, names: dict[str, str]) -> tuple[int, str]:
+    """An answer without the names that were asked about."""
+    text = response.body.decode()
+    for kind, name in sorted(names.items(), key=lambda item: -len(item[1])):
+        # A number that stands for itself, as in "index":1, is no name.
+        text = re.sub(rf"(?<![\d:]){re.escape(name)}(?!\d)", f"<{kind}>", text)
+    return response.status, text
+
+
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize("attempt", attempts(NAMES_OF_NOTHING))
+async def test_what_is_anothers_answers_like_what_is_not_there(town: Town, border: str, attempt: str) -> None:
+    victim = town.victims[border]
+    before = await victim.state()
+    # A pattern is judged by the name, so what is outside of it stands for what is not there.
+    theirs = await town.ask(border, *attempts(victim.names)[attempt])
+    nothing = await town.ask(border, *attempts(NAMES_OF_NOTHING)[attempt])
+    assert anonymous(theirs, victim.names) == anonymous(nothing, NAMES_OF_NOTHING)
+    assert victim.secret not in theirs.body.decode()
+    assert await victim.state() == before
+
+
+async def test_the_attempts_succeed_for_whom_they_belong_to(town: Town) -> None:
+    """Otherwise the test above would show nothing."""
+    victim = town.victims["of another tenant"]
+    _, town.tokens["owner"] = await town.hw.access_tokens("globex").create("owner", SCOPES)
+    asked = attempts(victim.names)
+    for attempt in ("extend", "ack"):
+        response = await town.ask("owner", *asked[attempt])
+        assert response.status == 200
+        assert '"success":true' in response.body.decode(), attempt
+    popped = await town.ask("owner", "GET", f"/api/v1/pop/queue/{victim.queue}", "consumerGroup=fresh")
+    assert victim.secret in popped.body.decode()
+
+
+# ── every route there is ──
+
+
+def paths_of(route: Route, names: dict[str, str]) -> list[str]:
+    """The route's path with each of the names in each of its places."""
+    places = re.findall(r"\{\w+\}", route.path)
+    chosen = itertools.product([quote(name, safe="") for name in names.values()], repeat=len(places))
+    return [_filled(route.path, places, values) for values in chosen]
+
+
+def _filled(path: str, places: list[str], values: tuple[str, ...]) -> str:
+    for place, value in zip(places, values, strict=True):
+        path = path.replace(place, value, 1)
+    return path
+
+
+def everything(names: dict[str, str]) -> dict[str, Any]:
+    """A body that names all that is theirs, wherever a route might look for it."""
+    one = {
+        "transactionId": names["transaction"],
+        "partitionId": names["partition_id"],
+        "partition_id": names["partition_id"],
+        "leaseId": names["lease"],
+        "consumerGroup": names["group"],
+        "consumer_group": names["group"],
+        "status": "completed",
+    }
+    return {
+        **one,
+        "acknowledgments": [one],
+        "operations": [{"type": "ack", **one}],
+        "requiredLeases": [names["lease"]],
+        "keys": [names["transaction"]],
+        "names": [names["transaction"]],
+        "traceNames": [names["transaction"]],
+        "namespace": f"{names['queue']}-space",
+        "seconds": 1,
+        "toEnd": True,
+    }
+
+
+QUERY = "&".join(
+    (
+        "queue={queue}",
+        "partition={partition}",
+        "partitionId={partition_id}",
+        "consumerGroup={group}",
+        "transactionId={transaction}",
+        "namespace={queue}-space",
+        "limit=100",
+    )
+)
+
+
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize("route", ROUTES, ids=[f"{route.method} {route.path}" for route in ROUTES])
+async def test_no_route_shows_or_changes_what_is_anothers(town: Town, border: str, route: Route) -> None:
+    victim = town.victims[border]
+    before = await victim.state()
+    bodies = [None] if route.method == "GET" else [None, everything(victim.names)]
+    for path, query, body in itertools.product(
+        paths_of(route, victim.names), ("", QUERY.format(**victim.names)), bodies
+    ):
+        response = await town.ask(border, route.method, path, query, body)
+        assert response.status < 500, (path, response)
+        assert victim.secret not in response.body.decode(), path
+    assert await victim.state() == before
+
+
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.scope], ids=lambda route: f"{route.method} {route.path}"
+)
+async def test_a_route_asks_for_its_scope_and_takes_no_other(town: Town, route: Route) -> None:
+    path = paths_of(route, NAMES_OF_NOTHING)[0]
+    for scope in Scope:
+        _, town.tokens[scope] = await town.hw.access_tokens("acme").create("one", [scope])
+        response = await town.ask(scope, route.method, path)
+        brings = scope is route.scope or (scope is Scope.ADMIN and route.scope is not Scope.SUBMIT_JOBS)
+        assert (response.status == 403) is not brings, (scope, response)
+    bare = await town.door(Request(method=route.method, path=path))
+    assert bare.status == 401
+
+
+def test_what_needs_no_scope_changes_nothing() -> None:
+    open_to_all = [route for route in ROUTES if route.scope is None]
+    assert [route.path for route in open_to_all if route.method != "GET"] == []
+
+
+async def test_the_tenant_comes_from_the_token_and_from_nowhere_else(town: Town) -> None:
+    for query in ("database=globex", "tenant=globex"):
+        response = await town.ask("of another tenant", "GET", "/api/v1/pop/queue/vault", query)
+        assert response.status == 204
+    body = {"items": [{"queue": "vault", "payload": 1, "database": "globex"}], "database": "globex"}
+    assert (await town.ask("of another tenant", "POST", "/api/v1/push", "", body)).status == 201
+    victim = town.victims["of another tenant"]
+    assert [len(batch) for batch in (await victim.state())[0]] == [1, 1]
+    assert [queue.queue for queue in await town.hw.store.queues("acme")] == ["plans", "vault"]
+
+
+async def test_who_pushed_is_told_by_the_token_and_not_by_the_producer(town: Town) -> None:
+    item = {"queue": "orders", "payload": 1, "producerSub": "somebody else"}
+    await town.ask("of another tenant", "POST", "/api/v1/push", "", {"items": [item], "producerSub": "somebody else"})
+    response = await town.ask("of another tenant", "GET", "/api/v1/pop/queue/orders")
+    (message,) = msgspec.json.decode(response.body)["messages"]
+    assert message["producerSub"] == "eve"
+
+
+@pytest.mark.parametrize("border", BORDERS)
+async def test_an_idempotency_key_of_another_brings_nothing_of_theirs(town: Town, border: str) -> None:
+    victim = town.victims[border]
+    _, town.tokens["owner"] = await town.hw.access_tokens(victim.database).create("owner", SCOPES)
+    keyed = "consumerGroup=fresh&idempotencyKey=once"
+    owned = await town.ask("owner", "GET", f"/api/v1/pop/queue/{victim.queue}", keyed)
+    assert victim.secret in owned.body.decode()
+    response = await town.ask(border, "GET", "/api/v1/pop/queue/orders", keyed)
+    assert victim.secret not in response.body.decode()

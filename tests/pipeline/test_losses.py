@@ -1,0 +1,157 @@
+"""What may go wrong around a query: retention, locks, damage, drift. Nothing is missing without a word."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.errors import StoreBusy
+from headwater.log.operations import Push, Retain
+from headwater.pipeline import read_stream
+from headwater.pipeline.writing import OpenStore
+from tests.contracts.log import record
+from tests.pipeline.store import QUERY_ERRORS, Store
+
+
+def retain(store: Store) -> None:
+    """Let retention take what is older than a moment."""
+    store.opened.queue("orders").configure(retention_seconds=0.000_001)
+    store.run(Retain())
+    store.opened.queue("orders").configure(retention_seconds=0)
+
+
+def test_records_dropped_before_they_were_read_stop_the_query_unless_it_may_go_on(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    store.push({"id": 1})
+    store.sink(store.stream(spark).select("value"), checkpoint)
+    store.push({"id": 2}, partition="p")
+    retain(store)
+    store.push({"id": 3})
+    with pytest.raises(QUERY_ERRORS, match=r"retention dropped records after LSN 1 .*orders/p.*failOnDataLoss"):
+        store.sink(store.stream(spark).select("value"), checkpoint)
+    assert ids(store) == [1]
+    store.sink(store.stream(spark, failOnDataLoss=False).select("value"), checkpoint)
+    assert ids(store) == [1, 3]
+
+
+def test_records_dropped_after_they_were_read_are_no_loss(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    store.push({"id": 1})
+    store.sink(store.stream(spark).select("value"), tmp_path / "one")
+    retain(store)
+    store.push({"id": 2})
+    store.sink(store.stream(spark).select("value"), tmp_path / "one")
+    # Neither are they to a query that begins now.
+    assert store.table(spark).count() == 1
+    assert ids(store) == [1, 2]
+    with pytest.raises(QUERY_ERRORS, match="retention dropped records"):
+        store.table(spark, startingOffsets="1").collect()
+
+
+def ids(store: Store) -> list[int]:
+    return [value["id"] for _, _, value in store.records("copies")]
+
+
+def test_a_deleted_queue_stops_the_query(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    store.push({"id": 1})
+    store.sink(store.stream(spark).select("value"), tmp_path / "checkpoint")
+    store.opened.queue("orders").delete()
+    with pytest.raises(QUERY_ERRORS, match=r"there is no queue 'orders'.*there are copies"):
+        store.sink(store.stream(spark).select("value"), tmp_path / "checkpoint")
+
+
+def test_a_locked_store_can_be_read(spark: SparkSession, store: Store) -> None:
+    store.push(1, 2)
+    writer = apsw.Connection(store.address)
+    writer.execute("BEGIN IMMEDIATE")
+    try:
+        assert store.table(spark).count() == 2
+    finally:
+        writer.close()
+
+
+def test_a_store_that_stays_locked_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_LOCK_WAIT_SECONDS", "0.05")
+    opened = OpenStore(store.address)
+    writer = apsw.Connection(store.address)
+    writer.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(StoreBusy, match="another program held the write lock"):
+            opened.run(Push(queue="orders", records=[record(1)]))
+    finally:
+        writer.close()
+        opened.close()
+    assert store.opened.queues() == []
+
+
+def test_a_damaged_segment_is_told_and_not_skipped(spark: SparkSession, store: Store) -> None:
+    store.push({"id": 1})
+    store.push({"id": 2})
+    with apsw.Connection(store.address) as file:
+        file.execute("UPDATE hw_segments SET records = CAST('[{\"data\":7}]' AS BLOB) WHERE lsn = 2")
+    with pytest.raises(QUERY_ERRORS, match="segment 2 is damaged: its checksum does not match"):
+        store.table(spark).collect()
+
+
+def test_a_new_field_is_passed_over_and_a_changed_one_stops_the_stream_until_the_schema_fits(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    def follow(schema: str) -> None:
+        rows = read_stream(spark, store=store.address, queue="orders", schema=schema, maxOffsetsPerTrigger=1)
+        store.sink(rows.selectExpr("to_json(struct(value.id)) AS value"), tmp_path / "checkpoint")
+
+    store.push({"id": 1})
+    store.push({"id": 2, "new": [True]})
+    store.push({"id": "three"})
+    with pytest.raises(QUERY_ERRORS, match="MALFORMED_RECORD_IN_PARSING"):
+        follow("id BIGINT")
+    assert ids(store) == [1, 2]
+    follow("id STRING")
+    assert ids(store) == [1, 2, "three"]
+
+
+@pytest.mark.parametrize("file", ["offsets/1", "commits/1"])
+def test_a_checkpoint_that_was_half_written_is_told_and_its_batch_is_not_lost(
+    spark: SparkSession, store: Store, tmp_path: Path, file: str
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    stream = store.stream(spark, maxOffsetsPerTrigger=1).select("value")
+    store.push({"id": 1})
+    store.push({"id": 2})
+    store.sink(stream, checkpoint)
+    half = checkpoint / file
+    half.write_text(half.read_text()[:1])
+    (half.parent / f".{half.name}.crc").unlink(missing_ok=True)
+    store.push({"id": 3})
+    with pytest.raises(QUERY_ERRORS):
+        store.sink(stream, checkpoint)
+    half.unlink()
+    store.sink(stream, checkpoint)
+    assert ids(store) == [1, 2, 3]
+
+
+def test_a_batch_of_the_checkpoint_has_the_same_rows_when_it_is_read_again(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    """The same offsets give the same rows, whatever was pushed since."""
+    seen: list[list[Any]] = []
+
+    def take(rows: Any, number: int) -> None:
+        found = [json.loads(row.value)["id"] for row in rows.orderBy("lsn", "offset").collect()]
+        seen.append([number, *found])
+        if len(seen) == 1:
+            raise ValueError("once")
+
+    store.push({"id": 1}, {"id": 2})
+    stream = store.stream(spark, "", pattern="ord*")
+    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(QUERY_ERRORS, match="once"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    store.push({"id": 3})
+    store.push({"id": 4}, queue="orders/new")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert seen == [[0, 1, 2], [0, 1, 2], [1, 3, 4]]
