@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import InvalidOption, SourceUnfit
 from headwater.model.names import check_name
+from headwater.pipeline.ends import anywhere
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.progress import Tell, keep_quiet, rate
 from headwater.pipeline.reading import read_stream
@@ -125,7 +126,8 @@ def checkpoint_of(job: RunFlow) -> str:
 
 
 def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: str) -> StreamingQuery:
-    options: dict[str, Any] = {"store": job.store, "database": job.database, "queue": reads}
+    store = anywhere(job.store)
+    options: dict[str, Any] = {"store": store, "database": job.database, "queue": reads}
     options["group"] = f"pipeline.{job.name.replace(':', '.')}"
     if job.schema or found.schema:
         options["schema"] = job.schema or found.schema
@@ -135,7 +137,7 @@ def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: s
     count = f.count(f.lit(1)).alias("rows")
     rows = as_records(found(read_stream(spark, **options).observe(COMING, count))).observe(GOING, count)
     writer = rows.writeStream.format("headwater").outputMode("append").queryName(job.name)
-    writer = writer.options(store=job.store, database=job.database, queue=writes)
+    writer = writer.options(store=store, database=job.database, queue=writes)
     writer = writer.option("checkpointLocation", Path(checkpoint_of(job)).absolute().as_uri())
     if job.every_seconds:
         return writer.trigger(processingTime=f"{job.every_seconds} seconds").start()

@@ -127,6 +127,12 @@ def test_what_retention_dropped_before_is_counted(spark: SparkSession, store: Pa
     assert archive.run(spark, job(store, folder)).facts["lost to retention before"] == 0
 
 
+def test_an_archive_of_an_empty_queue_is_one(spark: SparkSession, store: Path, folder: Path) -> None:
+    apply(store, Configure(queue="orders"))
+    archive.run(spark, job(store, folder))
+    assert restore.run(spark, back(store, folder)).facts["restored"] == 0
+
+
 # ── what is damaged ──
 
 

@@ -51,16 +51,19 @@ def test_files_go_in_through_an_archive_and_out_again(spark: SparkSession, termi
     assert (code, err) == (6, "")
     assert dict(line.rsplit(maxsplit=1) for line in out.splitlines())["quarantined"] == "1"
     assert terminal.type("run", "archive", "--to", "archive", "--json")[0] == 0
-    code, out, _ = terminal.type("run", "restore", "--from", "archive", "--as", "copy", "--json")
-    assert (code, json.loads(out)["restored"]) == (0, 2)
-    code, out, _ = terminal.type("run", "export", "--queue", "copy", "--to", "out", "--json")
-    assert (code, json.loads(out)["rows_out"]) == (0, 2)
+    code, out, err = terminal.type("run", "restore", "--from", "archive", "--as", "copy", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["restored"] == 2
+    code, out, err = terminal.type("run", "export", "--queue", "copy", "--to", "out", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["rows_out"] == 2
     assert [json.loads(line) for line in next(Path("out").glob("lsn-*")).read_text().splitlines()] == [
         {"id": 1},
         {"id": 2},
     ]
-    code, out, _ = terminal.type("run", "rollup", "--chart", "chart.svg", "--json")
-    assert (code, json.loads(out)["messages"], Path("chart.svg").exists()) == (0, 4, True)
+    code, out, err = terminal.type("run", "rollup", "--chart", "chart.svg", "--json")
+    assert (code, err) == (0, "")
+    assert (json.loads(out)["messages"], Path("chart.svg").exists()) == (4, True)
 
 
 def test_errors_are_one_line_with_a_code(spark: SparkSession, terminal: Terminal, tmp_path: Path) -> None:

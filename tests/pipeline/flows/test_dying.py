@@ -29,6 +29,13 @@ from tests.waiting import expect_soon
 PATIENCE_SECONDS = 120
 
 
+@pytest.fixture
+def campaign(request: pytest.FixtureRequest) -> None:
+    """For what starts several Javas: a release asks for it, not every check."""
+    if not request.config.getoption("--campaign"):
+        pytest.skip("it takes long; --campaign runs it")
+
+
 class Killed(BaseException):
     """What a driver that dies raises here."""
 
@@ -162,7 +169,7 @@ def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_archive_and_a_restore_that_are_killed_are_taken_up(
-    spark: SparkSession, tmp_path: Path, long_log: Path
+    campaign: None, spark: SparkSession, tmp_path: Path, long_log: Path
 ) -> None:
     store, copy, folder = tmp_path / "hw.db", tmp_path / "copy.db", tmp_path / "archive"
     shutil.copy(long_log, store)
@@ -180,7 +187,7 @@ def cli(*arguments: str, folder: Path, prefix: tuple[str, ...] = ()) -> subproce
     )
 
 
-def test_ctrl_c_leaves_what_was_finished_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_what_was_finished_and_says_so(campaign: None, spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "orders.ndjson"
     file.write_text("".join(f'{{"id": {number}, "text": "{"x" * 200}"}}\n' for number in range(200_000)))
     process = cli("load", file.name, "--queue", "orders", folder=tmp_path)

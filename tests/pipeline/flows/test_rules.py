@@ -14,7 +14,7 @@ from headwater.log.operations import Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.pipeline import loading
-from headwater.pipeline.ends import Planner, Span
+from headwater.pipeline.ends import Planner, Span, anywhere
 from headwater.pipeline.judging import Rules, make_judge, parse_schema
 from headwater.pipeline.loading import Target, operations, runs_of, without
 from headwater.pipeline.manifest import Entry, new_manifest, read_manifest, verify, write_manifest
@@ -104,6 +104,13 @@ def test_a_judge_without_a_schema_checks_the_bounds_of_a_record() -> None:
     assert judge("[1, 2]") is None
     assert "10 bytes" in (judge('"0123456789"') or "")
     assert judge(None) == "there is no value"
+
+
+def test_a_store_has_the_same_address_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert anywhere("hw.db") == str(tmp_path / "hw.db")
+    assert anywhere("sqlite:///hw.db") == f"sqlite:///{tmp_path}/hw.db"
+    assert anywhere("postgresql://host/hw") == "postgresql://host/hw"
 
 
 def test_a_manifest_comes_back_and_one_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,16 @@ from pyspark.sql import functions as f
 from headwater.errors import ArchiveDamaged, FlowError, SourceUnfit
 from headwater.log.flow_operations import MarkArchived
 from headwater.model.names import Lsn
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, choose_queues, partitions_of, plan, read_step
+from headwater.pipeline.ends import (
+    RECORDS_PER_STEP,
+    Place,
+    Step,
+    anywhere,
+    choose_queues,
+    partitions_of,
+    plan,
+    read_step,
+)
 from headwater.pipeline.files import glob_free
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import (
@@ -90,6 +99,9 @@ def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
             with progress.step(spark.sparkContext, step.records):
                 manifest = _archive_step(spark, job, step, manifest, marks)
             _mark(log, manifest, queues)
+        if not steps:
+            # Also an archive of nothing is one.
+            write_manifest(folder, manifest)
         if job.compact:
             manifest = compact(spark, folder, manifest)
         return _summary(log, before, manifest, began_at)
@@ -130,7 +142,7 @@ def _archive_step(spark: SparkSession, job: Archive, step: Step, manifest: Manif
     staged = folder / STAGING / f"{step.through}"
     entries: list[Entry] = []
     if step.records:
-        messages = read_step(spark, Place(job.store, job.database), marks, step)
+        messages = read_step(spark, Place(anywhere(job.store), job.database), marks, step)
         write_parquet(arrange(messages), staged)
         entries = take_in(folder, staged)
     short = step.records - sum(entry.records for entry in entries)

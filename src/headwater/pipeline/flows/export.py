@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from headwater.errors import FlowError, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, choose_queues, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, anywhere, choose_queues, plan, read_step
 from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
@@ -122,7 +122,7 @@ def _export_step(
     entries: list[Entry] = []
     read = bad = 0
     if step.records:
-        messages = read_step(spark, Place(job.store, job.database), marks, step)
+        messages = read_step(spark, Place(anywhere(job.store), job.database), marks, step)
         rules = Rules(schema, BYTES_MAX, job.strict)
         judged = judge_rows(messages.withColumn("reason", f.lit(None).cast("string")), rules)
         judged.persist(StorageLevel.MEMORY_AND_DISK)

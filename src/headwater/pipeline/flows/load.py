@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from headwater.errors import FlowError, SourceUnfit
 from headwater.model.names import PARTITION_DEFAULT, check_name
+from headwater.pipeline.ends import anywhere
 from headwater.pipeline.files import cut_alike, find_files, format_of, read_file
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
@@ -116,7 +117,7 @@ def _load_file(spark: SparkSession, job: LoadFiles, path: Path, kind: str, bytes
         read, bad = _count(rows)
         gaps = _set_aside(rows, job, path, checksum, bad)
         source = f"file:{checksum}:{job.label}" if job.label else f"file:{checksum}"
-        tally = load_rows(_to_load(rows, source, job.type), Target(job.store, job.database, job.queue), gaps)
+        tally = load_rows(_to_load(rows, source, job.type), Target(anywhere(job.store), job.database, job.queue), gaps)
     finally:
         rows.unpersist()
     found = Counts(read, tally.appended, tally.before, bad)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headwater.errors import FlowError, QueueMissing, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
+from headwater.pipeline.ends import RECORDS_PER_STEP, anywhere, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.loading import Tally, Target, load_rows
@@ -68,7 +68,7 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
     entries = [entry for entry in manifest.entries if entry.queue == queue and _is_wanted(entry, job)]
     for entry in entries:
         verify(folder, entry)
-    target = Target(job.store, job.database, job.target or queue)
+    target = Target(anywhere(job.store), job.database, job.target or queue)
     with Handle(job.store, create=True) as log:
         began_at = log.now()
         origins = origin_rows(log, manifest, target)

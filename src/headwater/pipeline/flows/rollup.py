@@ -41,7 +41,7 @@ from headwater.model.rollup import (
     in_resolution,
 )
 from headwater.pipeline.chart import check_chart, write_chart
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, anywhere, plan, read_step
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
@@ -231,7 +231,7 @@ def _count_step(
     """The rows of one step, and the state after it."""
     rows: list[Any] = []
     if step.records:
-        messages = read_step(spark, Place(job.store, job.database), marks, step)
+        messages = read_step(spark, Place(anywhere(job.store), job.database), marks, step)
         watermark = state.newest - int(job.late_seconds * SECOND)
         rows = count_pushed(messages, watermark).collect()
     newest = max([state.newest, *(row["newest"] for row in rows)])
@@ -278,7 +278,7 @@ def _completed(
     marks = {queue: 0 if queue in fresh else state.passed.get(queue, 0) for queue in moved}
     steps = plan(log, job.database, marks, {})
     through = steps[-1].through if steps else 0
-    stretches = read_stretches(spark, Place(job.store, job.database), marks, steps).persist()
+    stretches = read_stretches(spark, Place(anywhere(job.store), job.database), marks, steps).persist()
     try:
         table = spark.createDataFrame([tuple(move) for move in moves], MOVES)
         found = count_completed(table, stretches, seen_at).collect()
