@@ -211,6 +211,8 @@ class Pops:
         if operation.auto_ack:
             after = self._cursors.caught_up(rules.settle_all(leased, now), partition.id)
         self._cursors.write(group, partition.id, after)
+        if leased.attempts > 1:
+            self._connection.execute(sql.count_retried, (len(found.offsets), group.id))
         return Batch(
             queue=group.queue.name,
             partition=partition.name,
