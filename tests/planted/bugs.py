@@ -215,9 +215,9 @@ BUGS = [
             Edit(
                 INTENTIONS,
                 "if intention is not None and self._leave(number, key) and not intention.answer.done():\n"
-                "                intention.answer.set_result(Popped())",
+                "                self.timeouts += 1\n",
                 "if intention is not None and not intention.answer.done():\n"
-                "                intention.answer.set_result(Popped())",
+                "                self.timeouts += 1\n",
             ),
         ),
         (WAITING,),
@@ -229,12 +229,12 @@ BUGS = [
             Edit(
                 INTENTIONS,
                 "            if self._leave(number, key) and not intention.answer.done():\n"
-                "                intention.answer.set_result(popped)\n"
-                "            else:\n"
-                "                self._return(popped.batches, key)\n",
+                "                self.served += 1\n",
                 "            self._leave(number, key)\n"
-                "            if not intention.answer.done():\n"
-                "                intention.answer.set_result(popped)\n",
+                "            if intention.answer.done():\n"
+                "                continue\n"
+                "            if True:\n"
+                "                self.served += 1\n",
             ),
         ),
         (WAITING,),
