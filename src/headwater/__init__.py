@@ -7,10 +7,11 @@
 
 from msgspec import Raw
 
-from headwater.app import Headwater, asgi
+from headwater.app import Headwater, asgi, connect
 from headwater.app import open_headwater as open
 from headwater.config import Config, Durability
-from headwater.errors import HeadwaterError, LeaseLost, QueueFull, ResyncRequired, StoreError
+from headwater.errors import HeadwaterError, LeaseLost, QueueFull, ResyncRequired, ServerError, StoreError
+from headwater.log.job_operations import NewJob
 from headwater.model.queue import QueueOptions
 from headwater.services.consumption import Consumption
 from headwater.services.database import Database
@@ -29,6 +30,7 @@ __all__ = [
     "HeadwaterError",
     "LeaseLost",
     "Message",
+    "NewJob",
     "Outgoing",
     "Queue",
     "QueueFull",
@@ -36,9 +38,11 @@ __all__ = [
     "Raw",
     "Receipt",
     "ResyncRequired",
+    "ServerError",
     "StoreError",
     "Together",
     "__version__",
     "asgi",
+    "connect",
     "open",
 ]

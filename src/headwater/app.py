@@ -1,7 +1,7 @@
 """Joins everything: settings, store, committer, tail, services and chores. The only file that sees them all."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,7 @@ from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
+from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 from headwater.stores.open import open_store
@@ -22,7 +23,10 @@ from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
 
 if TYPE_CHECKING:
+    from headwater.client.client import Client
+    from headwater.doors.access.settings import AccessSettings
     from headwater.doors.asgi import AsgiApp
+    from headwater.doors.routes import Router
     from headwater.doors.wire import Handler
 
 log = logging.getLogger(__name__)
@@ -30,6 +34,8 @@ log = logging.getLogger(__name__)
 
 class Headwater(Database):
     """An open store and everything that drinks from it; itself the default database. Made by `headwater.open`."""
+
+    queues_service: Queues
 
     def __init__(self, store: Store, config: Config, clock: Clock, database: str) -> None:
         self.store = store
@@ -40,7 +46,9 @@ class Headwater(Database):
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
         self._running = False
-        super().__init__(Queues(store, self.committer, self.tail, clock, config), database)
+        self.jobs_service = JobService(store, self.committer, self.tail, clock, config)
+        queues = Queues(store, self.committer, self.tail, clock, config)
+        super().__init__(queues, database, self.jobs_service)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -72,13 +80,14 @@ class Headwater(Database):
         self._running = False
         await self.keeper.close()
         await self.queues_service.intentions.close()
+        await self.jobs_service.waits.close()
         await self.committer.close()
         await self.tail.close()
         await self.store.close()
 
     def database(self, name: str) -> Database:
-        """The queues of another tenant in the same store."""
-        return Database(self.queues_service, name)
+        """The queues and jobs of another tenant in the same store."""
+        return Database(self.queues_service, name, self.jobs_service)
 
     def access_tokens(self, database: str = "") -> AccessTokens:
         """The access tokens of a database, this one's unless another is named."""
@@ -107,6 +116,19 @@ def open_headwater(
     return Headwater(open_store(store, config, clock, adopt=adopt, create=create), config, clock, database)
 
 
+def connect(url: str, *, token: str = "", **options: Any) -> "Client":
+    """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
+
+    `options` may name tls (an `ssl.SSLContext`), connections_max, connect_seconds, answer_seconds, retry_seconds.
+
+    >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
+    ...     await hw.queue("orders").push({"id": 7})
+    """
+    from headwater.client.client import connect
+
+    return connect(url, token=token, **options)
+
+
 def make_wakeup(store: Store, config: Config) -> Wakeup:
     """The best way to learn of others' commits that this system and store have."""
     wal = store.traits.wal_path
@@ -120,28 +142,48 @@ def make_wakeup(store: Store, config: Config) -> Wakeup:
     return DataVersionWakeup()
 
 
-def asgi(store: "str | Headwater" = "headwater.db", **options: Any) -> "AsgiApp":
+def asgi(
+    store: "str | Headwater" = "headwater.db", *, access: Mapping[str, Any] | None = None, **options: Any
+) -> "AsgiApp":
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
 
     `store` is a path or URL, opened with `options` as `headwater.open` takes them when the app starts up; or a
-    Headwater that is open already and stays its owner's to close.
+    Headwater that is open already and stays its owner's to close. Without `access` nobody is asked who they are: that
+    is left to the app around it. With it, the guards of `headwater serve` stand in front, set as docs/security.md says.
 
-    >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db"))])
+    >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db", access={"auth": "token"}))])
     """
+    from headwater.doors.access.settings import load_access
     from headwater.doors.asgi import AsgiApp
 
-    return AsgiApp(lambda: open_door(store, **options))
+    settings = None if access is None else load_access(**access)
+    return AsgiApp(lambda: open_door(store, settings, **options))
 
 
 @asynccontextmanager
-async def open_door(store: "str | Headwater", **options: Any) -> "AsyncIterator[Handler]":
-    """Everything that can be asked of a store over HTTP, for as long as it is open."""
+async def open_door(
+    store: "str | Headwater", access: "AccessSettings | None" = None, **options: Any
+) -> "AsyncIterator[Handler]":
+    """Everything that can be asked of a store over HTTP, for as long as it is open; guarded if `access` says how."""
+    if isinstance(store, Headwater):
+        yield make_guarded_door(store, access)
+        return
+    async with open_headwater(store, **options) as hw:
+        yield make_guarded_door(hw, access)
+
+
+def make_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handler":
+    """All routes over an open store, behind their guards if there are to be any."""
+    from headwater.doors.access.guard import guarded
+
+    door = make_router(hw)
+    return door if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)
+
+
+def make_router(hw: Headwater) -> "Router":
+    """All routes over an open store."""
     from headwater import __version__
     from headwater.doors.house import make_door
     from headwater.doors.site import Site
 
-    if isinstance(store, Headwater):
-        yield make_door(Site(store.queues_service, __version__))
-        return
-    async with open_headwater(store, **options) as hw:
-        yield make_door(Site(hw.queues_service, __version__))
+    return make_door(Site(hw.queues_service, hw.tail, hw.committer, __version__))

@@ -12,7 +12,13 @@
     │   ├── LeaseLost
     │   ├── UnknownRecord
     │   ├── AlreadyReached
-    │   └── ResyncRequired
+    │   ├── ResyncRequired
+    │   └── StreamMismatch
+    ├── JobError              the request was understood, the state of a job speaks against it
+    │   ├── JobMissing
+    │   ├── JobExists
+    │   ├── JobUnfit
+    │   └── JobUnsuccessful
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -23,14 +29,18 @@
     │   ├── StoreOlder
     │   ├── StoreMissing
     │   └── EncryptionKeyMissing
-    ├── PipelineError         Spark, or what it was asked for
-    │   ├── PipelineUnavailable
-    │   └── DataLost
     ├── AccessError           who asks is not known, or may not do this
     │   ├── Unauthenticated
     │   ├── NotAllowed
     │   ├── RateExceeded
     │   └── AccessTokenMissing
+    ├── PipelineError         Spark, or what it was asked for
+    │   ├── PipelineUnavailable
+    │   └── DataLost
+    ├── ServerError           a server that is spoken to over HTTP did not do it
+    │   ├── ServerUnreachable
+    │   ├── ServerRefused
+    │   └── ServerUnreadable
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
     └── ConfigError           a setting is wrong; the message names the key
@@ -130,6 +140,46 @@ class ResyncRequired(QueueError):
     code = "resync-required"
 
 
+class StreamMismatch(QueueError):
+    """A streaming query of this name has another shape; reset it, or choose another name."""
+
+    code = "stream_mismatch"
+
+
+class JobError(HeadwaterError):
+    """The state of a job speaks against the request."""
+
+    code = "job_error"
+
+
+class JobMissing(JobError):
+    """No such job, schedule or worker in this database."""
+
+    code = "not_found"
+
+
+class JobExists(JobError):
+    """A job with this id is there already; choose another id, or leave it out."""
+
+    code = "job_exists"
+
+
+class JobUnfit(JobError):
+    """The job's state does not allow it; the message names the state."""
+
+    code = "job_state"
+
+
+class JobUnsuccessful(JobError):
+    """The job that was waited for ended without a result; `state` and the message say how."""
+
+    code = "job_unsuccessful"
+
+    def __init__(self, message: str, state: str = "") -> None:
+        super().__init__(message)
+        self.state = state
+
+
 class StoreError(HeadwaterError):
     """The database did not take the operation."""
 
@@ -193,24 +243,6 @@ class EncryptionKeyMissing(StoreError):
     code = "encryption_key"
 
 
-class PipelineError(HeadwaterError):
-    """The data pipeline cannot do what it was asked for."""
-
-    code = "pipeline_error"
-
-
-class PipelineUnavailable(PipelineError):
-    """Spark or its Java is missing or does not start; the message says what to install."""
-
-    code = "pipeline_unavailable"
-
-
-class DataLost(PipelineError):
-    """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
-
-    code = "data_lost"
-
-
 class AccessError(HeadwaterError):
     """Who asks is not known, or may not do what was asked."""
 
@@ -244,6 +276,49 @@ class AccessTokenMissing(AccessError):
     """No such access token in this database."""
 
     code = "not_found"
+
+
+class PipelineError(HeadwaterError):
+    """The data pipeline cannot do what it was asked for."""
+
+    code = "pipeline_error"
+
+
+class PipelineUnavailable(PipelineError):
+    """Spark or its Java is missing or does not start; the message says what to install."""
+
+    code = "pipeline_unavailable"
+
+
+class DataLost(PipelineError):
+    """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
+
+    code = "data_lost"
+
+
+class ServerError(HeadwaterError):
+    """A server that is spoken to over HTTP did not do what was asked."""
+
+    code = "server_error"
+
+
+class ServerUnreachable(ServerError):
+    """No answer came, also not to repeated requests; whether the last one took effect is not known."""
+
+    code = "server_unreachable"
+    retryable = True
+
+
+class ServerRefused(ServerError):
+    """The server refused the request for a reason that is none of the queues'; the message has its status and code."""
+
+    code = "server_refused"
+
+
+class ServerUnreadable(ServerError):
+    """What came is no answer of a Headwater server: check the address and what stands between."""
+
+    code = "server_unreadable"
 
 
 class Overloaded(HeadwaterError):

@@ -8,20 +8,26 @@ Nothing is written twice: `bridged` turns a coroutine of the async face into a p
 """
 
 import asyncio
+import builtins
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from headwater import app
 from headwater.errors import Closed
+from headwater.log.job_operations import NewJob
 from headwater.services import database as async_database
+from headwater.services import jobs as async_jobs
 from headwater.services import queue as async_queue
 from headwater.services.consumption import Consumption
 from headwater.services.messages import Message
 from headwater.services.transaction import Together
+
+if TYPE_CHECKING:
+    from headwater.client.client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -112,14 +118,81 @@ class Messages(Bridged):
         self._bridge.run(self._inner.aclose(error))
 
 
+class Jobs(Bridged):
+    """The jobs of one database, without async."""
+
+    show = bridged(async_jobs.Jobs.show)
+    list = bridged(async_jobs.Jobs.list)
+    attempts = bridged(async_jobs.Jobs.attempts)
+    dependencies = bridged(async_jobs.Jobs.dependencies)
+    queues = bridged(async_jobs.Jobs.queues)
+    minutes = bridged(async_jobs.Jobs.minutes)
+    wait = bridged(async_jobs.Jobs.wait)
+    result = bridged(async_jobs.Jobs.result)
+    cancel = bridged(async_jobs.Jobs.cancel)
+    retry = bridged(async_jobs.Jobs.retry)
+    retry_dead = bridged(async_jobs.Jobs.retry_dead)
+    drop = bridged(async_jobs.Jobs.drop)
+    cleanup = bridged(async_jobs.Jobs.cleanup)
+    pause = bridged(async_jobs.Jobs.pause)
+    resume = bridged(async_jobs.Jobs.resume)
+    limit = bridged(async_jobs.Jobs.limit)
+    limits = bridged(async_jobs.Jobs.limits)
+    config = bridged(async_jobs.Jobs.config)
+    configure = bridged(async_jobs.Jobs.configure)
+    schedule = bridged(async_jobs.Jobs.schedule)
+    schedules = bridged(async_jobs.Jobs.schedules)
+    pause_schedule = bridged(async_jobs.Jobs.pause_schedule)
+    resume_schedule = bridged(async_jobs.Jobs.resume_schedule)
+    unschedule = bridged(async_jobs.Jobs.unschedule)
+    workers = bridged(async_jobs.Jobs.workers)
+    stop_workers = bridged(async_jobs.Jobs.stop_workers)
+
+    def add(self, job: NewJob | None = None, /, **fields: Any) -> "JobHandle":
+        """Add one job: a `NewJob`, or its fields."""
+        return JobHandle(self._bridge, self._bridge.run(self._inner.add(job, **fields)))
+
+    def add_many(self, jobs: Iterable[NewJob], **options: Any) -> "builtins.list[JobHandle]":
+        """Add jobs in one transaction."""
+        return [JobHandle(self._bridge, job) for job in self._bridge.run(self._inner.add_many(jobs, **options))]
+
+    def add_batch(self, jobs: Iterable[NewJob], **options: Any) -> "builtins.list[JobHandle]":
+        """Add jobs that belong together."""
+        return [JobHandle(self._bridge, job) for job in self._bridge.run(self._inner.add_batch(jobs, **options))]
+
+
+class JobHandle(Bridged):
+    """A job that was handed in, without async."""
+
+    wait = bridged(async_jobs.JobHandle.wait)
+    result = bridged(async_jobs.JobHandle.result)
+    show = bridged(async_jobs.JobHandle.show)
+    cancel = bridged(async_jobs.JobHandle.cancel)
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self._inner.id)
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether one with the same unique key was there."""
+        return bool(self._inner.duplicate)
+
+
 class Database(Bridged):
-    """The queues of one tenant, without async."""
+    """The queues and jobs of one tenant, without async."""
 
     push_all = bridged(async_database.Database.push_all)
     pop = bridged(async_database.Database.pop)
     queues = bridged(async_database.Database.queues)
     groups = bridged(async_database.Database.groups)
     delete_group = bridged(async_database.Database.delete_group)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the database."""
+        return Jobs(self._bridge, self._inner.jobs)
 
     def queue(self, name: str) -> Queue:
         """The queue of this name."""
@@ -156,7 +229,15 @@ class Headwater(Database):
 
 def open(store: str = "headwater.db", **settings: Any) -> Headwater:
     """A Headwater over the store at `store`, for use from any thread; settings are those of `headwater.open`."""
-    inner = app.open_headwater(store, **settings)
+    return _started(app.open_headwater(store, **settings))
+
+
+def connect(url: str, *, token: str = "", **options: Any) -> Headwater:
+    """The queues of the server at `url`, for use from any thread; options are those of `headwater.connect`."""
+    return _started(app.connect(url, token=token, **options))
+
+
+def _started(inner: "app.Headwater | Client") -> Headwater:
     bridge = Bridge()
     try:
         bridge.run(inner.start())

@@ -98,7 +98,11 @@ def test_a_bad_line_in_the_first_batch_leaves_nothing(program: Program) -> None:
     assert ended.error()["message"].endswith("nothing was pushed")
 
 
-@pytest.mark.parametrize("line", [b'"' + b"x" * 300_000 + b'"\n', b"x" * 3_000_000, b'"\xff"\n', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [b'"' + b"x" * 300_000 + b'"\n', b"x" * 3_000_000, b'"\xff"\n', b"[" * 100_000],
+    ids=["too large", "far too large", "no UTF-8", "too deep"],
+)
 def test_a_line_that_cannot_be_a_message_is_told_with_its_number(program: Program, line: bytes) -> None:
     ended = program.expect_process(1, "push", "orders", given=b"\n" + line)
     assert "line 2: " in ended.err

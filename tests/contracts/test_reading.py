@@ -10,7 +10,7 @@ from headwater.errors import StoreMissing
 from headwater.log.operations import DeleteQueue, Pop, Retain, Seek
 from headwater.model.names import Lsn
 from headwater.model.record import split_records
-from headwater.stores.contract import Body, LogReader
+from headwater.stores.log_reader import Body, LogReader
 from headwater.stores.open import open_reader
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import LSN_MAX, Log, push

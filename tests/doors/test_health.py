@@ -10,6 +10,8 @@ from headwater.doors.house import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request
 from headwater.errors import StoreFailed
+from headwater.log.committer import Committer
+from headwater.log.tail import Tail
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store, Traits
 
@@ -36,7 +38,9 @@ class OneStore:
 
 
 async def ask(path: str, method: str = "GET", lsn: int | None = 12, **headers: str) -> tuple[int, str]:
-    door = for_this_machine(make_door(Site(cast(Queues, OneStore(lsn)), "1.2.3")))
+    door = for_this_machine(
+        make_door(Site(cast(Queues, OneStore(lsn)), cast(Tail, None), cast(Committer, None), "1.2.3"))
+    )
     response = await door(Request(method=method, path=path, headers=headers))
     return response.status, response.body.decode()
 

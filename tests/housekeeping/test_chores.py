@@ -5,9 +5,12 @@ from pathlib import Path
 import headwater
 from headwater.config import Config
 from headwater.housekeeping.forgetter import Forgetter
+from headwater.housekeeping.job_pruner import JobPruner
+from headwater.housekeeping.job_rescuer import JobRescuer
 from headwater.housekeeping.lease_reaper import LIMIT as LEASES_LIMIT
 from headwater.housekeeping.lease_reaper import LeaseReaper
 from headwater.housekeeping.retainer import Retainer
+from headwater.log.job_operations import Claim
 from headwater.services.messages import Outgoing
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import push
@@ -115,3 +118,21 @@ async def test_chores_do_their_work_by_themselves(path: Path) -> None:
 
         await expect_soon_async(is_buried)
         assert set(hw.keeper.errors.values()) == {0}
+
+
+async def test_the_rescuer_takes_jobs_back_that_nobody_claims(hw: headwater.Headwater, clock: FakeClock) -> None:
+    job = await hw.jobs.add(command="true")
+    await hw.jobs_service.run(Claim(worker="lost", limit=1, lease_seconds=10))
+    assert await JobRescuer(hw.committer, Config()).run() == 0
+    clock.advance(10)
+    assert await JobRescuer(hw.committer, Config()).run() == 1
+    assert (await job.show()).state == "failed"
+
+
+async def test_the_pruner_forgets_old_jobs_bite_by_bite(hw: headwater.Headwater, clock: FakeClock) -> None:
+    jobs = await hw.jobs.add_many([headwater.NewJob(command="true") for _ in range(1_200)])
+    await hw.jobs.cancel(*(job.id for job in jobs))
+    await hw.jobs.add(command="true", id="waits")
+    clock.advance(8 * 86_400)
+    assert await JobPruner(hw.committer, Config()).run() == 1_200
+    assert [job.id for job in await hw.jobs.list()] == ["waits"]

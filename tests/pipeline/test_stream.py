@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.pipeline import read_stream
 from headwater.pipeline.planning import Offset, Range, admit, offset_of, split
-from headwater.stores.contract import Stretch
+from headwater.stores.log_reader import Stretch
 from tests.pipeline.store import QUERY_ERRORS, Store
 
 

@@ -90,7 +90,7 @@ BUGS = [
     Bug(
         "affirmed-before-durable",
         "a second call with the same key is answered although the first is not on the disk yet",
-        (Edit(WRITER, "or repeated or any(_affirms(result) for result in results)", ""),),
+        (Edit(WRITER, " or repeated or any(map(_affirms, results))", ""),),
         (POWER_CUTS, "tests/faults/test_affirmed_answers.py"),
     ),
     Bug(
@@ -102,7 +102,13 @@ BUGS = [
     Bug(
         "ack-without-token",
         "whoever acks is believed, whatever token he shows",
-        (Edit(CURSOR, "if cursor.token != token or cursor.lease_until is None:", "if cursor.lease_until is None:"),),
+        (
+            Edit(
+                CURSOR,
+                "if token not in (cursor.token, None) or cursor.lease_until is None:",
+                "if cursor.lease_until is None:",
+            ),
+        ),
         (LEASES, TWO_STORES),
     ),
     Bug(
@@ -174,13 +180,7 @@ BUGS = [
     Bug(
         "lsn-reused",
         "when the newest segments are dropped, their LSNs are given out again",
-        (
-            Edit(
-                RETENTION,
-                '            self._connection.execute(sql.raise_meta, ("last_lsn", self._segments.last_lsn))\n',
-                "",
-            ),
-        ),
+        (Edit(SEGMENTS, '        self._connection.execute(sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
         (TWO_STORES, "tests/contracts/test_retention.py"),
     ),
     Bug(
@@ -293,8 +293,8 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "            except HeadwaterError as error:\n                results[index] = error\n\n    def _del",
-                "            except LookupError as error:\n                results[index] = error\n\n    def _del",
+                "        except HeadwaterError as error:\n            return error\n\n    def _del",
+                "        except LookupError as error:\n            return error\n\n    def _del",
             ),
         ),
         (REFUSED, "tests/contracts/test_leases.py"),
@@ -413,6 +413,12 @@ BUGS = [
                 "        self._remember(name, verified, verifier.version())\n",
             ),
         ),
+        (RECEIVED,),
+    ),
+    Bug(
+        "revoked-while-waiting",
+        "a pop that waits gets messages although its token was revoked meanwhile",
+        (Edit(RECEPTION, "        if response.undelivered is None:\n", "        if True:\n"),),
         (RECEIVED,),
     ),
     Bug(

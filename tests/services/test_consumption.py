@@ -32,6 +32,10 @@ async def payloads(queue: headwater.Queue, batch: int = 100) -> list[tuple[objec
     return [(message.payload, message.attempts) for message in messages]
 
 
+async def is_waiting(hw: headwater.Headwater) -> bool:
+    return hw.queues_service.intentions.count > 0
+
+
 async def take(queue: headwater.Queue, count: int, batch: int = 1) -> list[object]:
     """The payloads of a loop that is left after so many."""
     found: list[object] = []
@@ -406,3 +410,14 @@ async def test_a_loop_over_a_closed_headwater_ends_with_the_reason(path: Path) -
             await asyncio.sleep(0.001)
     with pytest.raises(Closed):
         await asyncio.wait_for(consumer, SOON)
+
+
+async def test_a_consumer_that_waits_hears_of_a_push_by_another_process(
+    hw: headwater.Headwater, path: Path, clock: FakeClock
+) -> None:
+    async with headwater.open(str(path), clock=clock, housekeeping=False) as elsewhere:
+        waiting = asyncio.ensure_future(anext(aiter(hw.queue("orders").consume())))
+        await expect_soon_async(lambda: is_waiting(hw))
+        await elsewhere.queue("orders").push(7)
+        message = await asyncio.wait_for(waiting, 10)
+    assert message.payload == 7

@@ -1,10 +1,11 @@
 """The registry of waiting pops: who is served, in which order, and what becomes of those who leave."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from headwater.clock import Timestamp
 from headwater.errors import Closed, Overloaded, StoreDamaged
@@ -413,3 +414,17 @@ async def test_a_pop_that_found_nothing_asks_again_if_something_happened_since(d
     waiting = asyncio.ensure_future(desk.intentions.wait(Pop(queue="orders"), 60.0, (mark, Popped())))
     await desk.answer(found(0))
     assert (await waiting).batches
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_waits_that_are_over_at_once_are_over_on_every_event_loop(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def wait_for_nothing() -> list[Popped]:
+        desk = Desk()
+        waiters = [desk.wait(seconds) for seconds in (0.0001, 0.0, 0.0002, 0.0)]
+        await desk.answer_with_nothing()
+        return list(await asyncio.gather(*waiters))
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(wait_for_nothing()) == [Popped()] * 4

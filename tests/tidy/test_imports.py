@@ -27,8 +27,8 @@ LAYERS = {
     "foundation": Layer(("errors", "clock", "config"), ()),
     "model": Layer(("model",), ("foundation",)),
     "filters": Layer(("filters",), ("foundation", "model")),
-    "operations": Layer(("log.operations",), ("foundation", "model", "filters")),
-    "stores.contract": Layer(("stores.contract",), VALUES),
+    "operations": Layer(("log.operations", "log.job_operations"), ("foundation", "model", "filters")),
+    "stores.contract": Layer(("stores.contract", "stores.log_reader"), VALUES),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     "stores": Layer(("stores",), (*VALUES, "stores.contract")),
     "stores.open": Layer(("stores.open",), (*VALUES, "stores.contract", "stores")),
@@ -43,7 +43,7 @@ LAYERS = {
     "pipeline": Layer(("pipeline",), (*SERVED, "stores.open")),
 }
 # Join everything, so they may import everything.
-JOINERS = ("app", "cli", "sync", "outbox", "__main__")
+JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
 
 

@@ -1,4 +1,5 @@
-"""The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `doctor`, `bench`.
+"""The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `jobs`, `doctor`,
+`bench`; and `queuectl`, which is `headwater jobs`.
 
 A command is a thin function: it reads its options, calls the library, and hands what comes back to `output.py`. Modules
 import what is heavy inside the functions that need it: every start of the program pays for what stands at the top.
@@ -17,6 +18,16 @@ def main() -> int:
     from headwater.cli.program import run
 
     return run(arguments)
+
+
+def queuectl() -> int:
+    """Run `queuectl`: the commands of `headwater jobs`, without the two words."""
+    from headwater.cli.program import run
+
+    if sys.argv[1:] == ["--version"]:
+        print(version_line())
+        return 0
+    return run(sys.argv[1:], "queuectl")
 
 
 def version_line() -> str:

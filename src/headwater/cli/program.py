@@ -14,7 +14,23 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from headwater.cli import bench, dead_letters, doctor, groups, messages, queues, serve, tokens, version
+from headwater.cli import (
+    bench,
+    dead_letters,
+    doctor,
+    groups,
+    job_config,
+    job_dead,
+    job_schedules,
+    job_views,
+    jobs,
+    messages,
+    queues,
+    serve,
+    tokens,
+    version,
+    workers,
+)
 from headwater.cli.access import ServeCommand
 from headwater.cli.exits import ExitCode, exit_code_of
 from headwater.cli.output import print_error
@@ -31,7 +47,8 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the store cannot be opened, 4 there was nothing, 5 the doctor found
 something, 130 Ctrl-C.
 """
-MESSAGES, UPKEEP, SERVER = "Messages", "Queues and groups", "Server and store"
+MESSAGES, UPKEEP, JOBS, SERVER = "Messages", "Queues and groups", "Jobs", "Server and store"
+MESSAGES_OF_JOBS, LOOKING, OPERATING = "Jobs", "Looking", "Operating"
 
 
 def build() -> typer.Typer:
@@ -44,6 +61,8 @@ def build() -> typer.Typer:
     app.add_typer(_groups(), name="groups", rich_help_panel=UPKEEP)
     _add(app, "seek", groups.seek, UPKEEP)
     app.add_typer(_dead_letters(), name="dlq", rich_help_panel=UPKEEP)
+    app.add_typer(build_jobs(), name="jobs", rich_help_panel=JOBS)
+    app.command("run-worker", cls=Command, hidden=True)(workers.run_worker)
     _add(app, "serve", serve.serve, SERVER, ServeCommand)
     app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
@@ -87,6 +106,65 @@ def _tokens() -> typer.Typer:
     return app
 
 
+def build_jobs() -> typer.Typer:
+    """The commands of `queuectl`, which are also those of `headwater jobs`."""
+    app = _group(help=_unwrapped(jobs.__doc__ or ""))
+    _add(app, "enqueue", jobs.enqueue, MESSAGES_OF_JOBS)
+    _add(app, "status", job_views.status, LOOKING)
+    _add(app, "list", job_views.list_jobs, LOOKING)
+    _add(app, "show", job_views.show, LOOKING)
+    _add(app, "logs", job_views.logs, LOOKING)
+    _add(app, "wait", job_views.wait, LOOKING)
+    _add(app, "stats", job_views.stats, LOOKING)
+    _add(app, "cancel", jobs.cancel, MESSAGES_OF_JOBS)
+    _add(app, "retry", jobs.retry, MESSAGES_OF_JOBS)
+    app.add_typer(_dead_jobs(), name="dlq", rich_help_panel=MESSAGES_OF_JOBS)
+    app.add_typer(_workers(), name="worker", rich_help_panel=OPERATING)
+    app.add_typer(_schedules(), name="schedule", rich_help_panel=OPERATING)
+    app.add_typer(_config(), name="config", rich_help_panel=OPERATING)
+    _add(app, "limit", jobs.limit, OPERATING)
+    _add(app, "pause", jobs.pause, OPERATING)
+    _add(app, "resume", jobs.resume, OPERATING)
+    _add(app, "cleanup", jobs.cleanup, OPERATING)
+    return app
+
+
+def _dead_jobs() -> typer.Typer:
+    app = _group(help=_unwrapped(job_dead.__doc__ or ""))
+    _add(app, "list", job_dead.list_dead)
+    _add(app, "show", job_dead.show_dead)
+    _add(app, "retry", job_dead.retry_dead)
+    _add(app, "purge", job_dead.purge_dead)
+    return app
+
+
+def _workers() -> typer.Typer:
+    app = _group(help=_unwrapped(workers.__doc__ or ""))
+    _add(app, "start", workers.start_workers)
+    _add(app, "stop", workers.stop_workers)
+    _add(app, "list", workers.list_workers)
+    return app
+
+
+def _schedules() -> typer.Typer:
+    app = _group(help=_unwrapped(job_schedules.__doc__ or ""))
+    _add(app, "add", job_schedules.add_schedule)
+    _add(app, "list", job_schedules.list_schedules)
+    _add(app, "pause", job_schedules.pause_schedule)
+    _add(app, "resume", job_schedules.resume_schedule)
+    _add(app, "remove", job_schedules.remove_schedule)
+    return app
+
+
+def _config() -> typer.Typer:
+    app = _group(help=_unwrapped(job_config.__doc__ or ""))
+    _add(app, "set", job_config.set_config)
+    _add(app, "get", job_config.get_config)
+    _add(app, "unset", job_config.unset_config)
+    _add(app, "list", job_config.list_config)
+    return app
+
+
 def _group(**about: Any) -> typer.Typer:
     return typer.Typer(cls=Group, add_completion=False, rich_markup_mode="rich", **about)
 
@@ -107,13 +185,13 @@ def _unwrapped(doc: str) -> str:
     return "\n\n".join(text if "\n  " in text else text.replace("\n", " ") for text in paragraphs)
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command line; the exit code."""
+def run(arguments: list[str], program: str = "headwater") -> int:
+    """Run one command line of `headwater`, or of `queuectl`; the exit code."""
     choices = Choices()
-    if arguments[:1] == ["--version"]:
+    if arguments[:1] == ["--version"] and program == "headwater":
         arguments = ["version", *arguments[1:]]
     try:
-        code = _run(arguments or ["--help"], choices)
+        code = _run(program, arguments or ["--help"], choices)
         sys.stdout.flush()
     except BrokenPipeError:
         _close_output()
@@ -125,9 +203,9 @@ def run(arguments: list[str]) -> int:
     return code
 
 
-def _run(arguments: list[str], choices: Choices) -> int:
-    command = get_command(build())
-    with command.make_context("headwater", list(arguments), obj=choices) as context:
+def _run(program: str, arguments: list[str], choices: Choices) -> int:
+    command = get_command(build_jobs() if program == "queuectl" else build())
+    with command.make_context(program, list(arguments), obj=choices) as context:
         command.invoke(context)
     return ExitCode.OK
 

@@ -3,25 +3,34 @@
 import asyncio
 import errno
 import logging
+import os
 import signal
+import ssl
 import sys
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from headwater.cli.access import access_of, check_bind
 from headwater.cli.exits import ExitCode
 from headwater.cli.output import iso_time, print_json
-from headwater.cli.session import opened, run_fast
+from headwater.cli.session import opened, run_fast, store_location
 from headwater.cli.settings import Settings, settings_of
-from headwater.errors import HeadwaterError
+from headwater.errors import ConfigError, HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
     from headwater.doors.access.settings import AccessSettings
     from headwater.doors.edge.server import Edge
+    from headwater.doors.wire import Handler
+
+log = logging.getLogger(__name__)
 
 PORT_DEFAULT = 6632
+BODY_BYTES_MAX = 1_048_576
+CONNECTIONS_MAX = 16_000
 
 
 class PortTaken(HeadwaterError):
@@ -36,6 +45,19 @@ def serve(
         str, typer.Option(help="The address to listen at; others than this machine's own need --auth.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")] = PORT_DEFAULT,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the port and the store.")] = 1,
+    certificate: Annotated[
+        str, typer.Option(metavar="FILE", help="A certificate with its chain (PEM): HTTPS instead of HTTP.")
+    ] = "",
+    certificate_key: Annotated[str, typer.Option(metavar="FILE", help="The key of the certificate (PEM).")] = "",
+    trusted_proxies: Annotated[
+        str, typer.Option(metavar="ADDRESSES", help="Proxies whose X-Forwarded-For is believed: 10.0.0.0/8, ::1.")
+    ] = "",
+    access_log: Annotated[bool, typer.Option("--access-log", help="A line in the log for each request.")] = False,
+    body_bytes_max: Annotated[int, typer.Option(min=1_024, help="The largest body of a request.")] = BODY_BYTES_MAX,
+    connections_max: Annotated[
+        int, typer.Option(min=1, help="Connections at once, in each process.")
+    ] = CONNECTIONS_MAX,
 ) -> None:
     """Serve a store over HTTP and do its chores, until Ctrl-C or SIGTERM.
 
@@ -49,42 +71,144 @@ def serve(
       headwater serve
       headwater serve --store orders.db --port 7000
       headwater serve --host 0.0.0.0 --auth token
+      headwater serve --processes 2 --certificate server.pem --certificate-key server.key
       curl http://127.0.0.1:6632/health
     """
     settings, access = settings_of(ctx), access_of(ctx)
     check_bind(host, access)
     set_logging(as_json=settings.json)
-    ended_by = run_fast(_serve(settings, access, host, port))
-    if ended_by is signal.SIGINT:
-        raise typer.Exit(ExitCode.INTERRUPTED)
+    _accept_old_settings()
+    serving = Serving(
+        settings=settings,
+        access=access,
+        host=host,
+        port=port,
+        tls=make_tls(certificate, certificate_key),
+        proxies=trusted_proxies,
+        access_log=access_log,
+        body_bytes_max=body_bytes_max,
+        connections_max=connections_max,
+    )
+    if processes > 1:
+        code = _serve_together(serving, processes)
+    else:
+        ended_by = run_fast(_serve(serving, 0, lambda port: _say_ready(serving, port)))
+        code = ExitCode.INTERRUPTED if ended_by is signal.SIGINT else 0
+    if code:
+        raise typer.Exit(code)
 
 
-async def _serve(settings: Settings, access: "AccessSettings", host: str, port: int) -> signal.Signals:
-    from headwater import __version__
-    from headwater.app import open_door
-    from headwater.doors.access.guard import guarded
+def _accept_old_settings() -> None:
+    """Variables of an older setup may stay; somebody who still turns at them should hear what they do."""
+    for name in ("POLL_WORKER_COUNT", "POLL_INTERVAL_MS", "USE_PRIORITY_DISPATCH"):
+        if name in os.environ:
+            log.info("%s is accepted and steers nothing: waiting pops need no workers and no interval", name)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What is served, where and how."""
+
+    settings: Settings
+    access: "AccessSettings"
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    proxies: str
+    access_log: bool
+    body_bytes_max: int
+    connections_max: int
+    shared: bool = False
+
+
+def make_tls(certificate: str, key: str) -> ssl.SSLContext | None:
+    """The certificate, ready to be shown; None for plain HTTP."""
+    if not certificate:
+        if key:
+            raise ConfigError("--certificate-key needs --certificate")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"the certificate cannot be used: {error}") from error
+    return context
+
+
+def _serve_together(serving: Serving, processes: int) -> int:
+    """Several processes on one port and one store. The first one does the chores."""
+    from headwater.cli.processes import Family, hold_port
+
+    try:
+        holder = hold_port(serving.host, serving.port)
+    except OSError as error:
+        raise _port_taken(error, serving.host, serving.port) from error
+    with holder:
+        shared = replace(serving, port=holder.getsockname()[1], shared=True)
+
+        def run_one(index: int, ready: Callable[[], None]) -> int:
+            return _run_member(shared, index, ready)
+
+        return Family(processes, run_one).run(lambda: _say_ready(shared, shared.port))
+
+
+def _run_member(serving: Serving, index: int, ready: Callable[[], None]) -> int:
+    try:
+        run_fast(_serve(serving, index, lambda port: ready()))
+    except HeadwaterError as error:
+        log.error("process %d: %s", index, error)
+        return ExitCode.FAILED
+    return 0
+
+
+async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> signal.Signals:
+    from headwater.app import make_router
+    from headwater.doors.edge.limits import Limits
     from headwater.doors.edge.server import Edge
 
-    async with opened(settings, create=True, housekeeping=None) as hw, open_door(hw) as door:
-        edge = Edge(guarded(door, access, hw.store, hw.tail, hw.clock))
+    housekeeping = None if index == 0 else False
+    async with opened(serving.settings, create=True, housekeeping=housekeeping) as hw:
+        door = make_router(hw)
+        limits = Limits(body_bytes_max=serving.body_bytes_max, connections_max=serving.connections_max)
+        edge = Edge(_guarded(serving, hw, door), limits)
+        door.site.process = str(index)
+        door.site.connections = edge.count
         signals = _listen_for_signals()
-        await _start(edge, host, port)
-        _say_ready(settings, hw, host, edge.port, __version__)
+        await _start(edge, serving)
+        ready(edge.port)
         ended_by = await signals.get()
         hw.queues_service.intentions.drain()
         await _stop(edge, signals)
         return ended_by
 
 
-async def _start(edge: "Edge", host: str, port: int) -> None:
+def _guarded(serving: Serving, hw: "Headwater", door: "Handler") -> "Handler":
+    """The routes behind everything that a request passes first."""
+    from headwater.doors.access.guard import guarded
+    from headwater.doors.access_log import logged
+    from headwater.doors.proxies import behind_proxies, parse_networks
+
+    handler = guarded(door, serving.access, hw.store, hw.tail, hw.clock)
+    if serving.access_log:
+        handler = logged(handler)
+    networks = parse_networks(serving.proxies)
+    return behind_proxies(handler, networks) if networks else handler
+
+
+async def _start(edge: "Edge", serving: Serving) -> None:
     try:
-        await edge.start(host, port)
+        await edge.start(serving.host, serving.port, shared=serving.shared, tls=serving.tls)
     except OSError as error:
-        reason = {
-            errno.EADDRINUSE: f"port {port} at {host} is taken by another program; choose another with --port, or 0",
-            errno.EACCES: f"port {port} needs rights that this user does not have; choose one from 1024 on",
-        }.get(error.errno or 0, f"cannot listen at {host}, port {port}: {error}")
-        raise PortTaken(reason) from error
+        raise _port_taken(error, serving.host, serving.port) from error
+
+
+def _port_taken(error: OSError, host: str, port: int) -> PortTaken:
+    reason = {
+        errno.EADDRINUSE: f"port {port} at {host} is taken by another program; choose another with --port, or 0",
+        errno.EACCES: f"port {port} needs rights that this user does not have; choose one from 1024 on",
+    }.get(error.errno or 0, f"cannot listen at {host}, port {port}: {error}")
+    return PortTaken(reason)
 
 
 async def _stop(edge: "Edge", signals: "asyncio.Queue[signal.Signals]") -> None:
@@ -104,14 +228,18 @@ def _listen_for_signals() -> "asyncio.Queue[signal.Signals]":
     return signals
 
 
-def _say_ready(settings: Settings, hw: "Headwater", host: str, port: int, version: str) -> None:
+def _say_ready(serving: Serving, port: int) -> None:
     """One line, flushed: whoever started this waits for it."""
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    from headwater import __version__
+
+    settings = serving.settings
+    scheme = "http" if serving.tls is None else "https"
+    url = f"{scheme}://[{serving.host}]:{port}" if ":" in serving.host else f"{scheme}://{serving.host}:{port}"
     if settings.json:
-        store = {"store": settings.store, "location": hw.store.traits.location}
-        print_json({"event": "ready", "version": version, **store, "url": url})
+        store = {"store": settings.store, "location": store_location(settings)}
+        print_json({"event": "ready", "version": __version__, **store, "url": url})
     else:
-        print(f"headwater {version} serves {settings.store} on {url}", flush=True)
+        print(f"headwater {__version__} serves {settings.store} on {url}", flush=True)
 
 
 class JsonLines(logging.Formatter):
@@ -121,12 +249,13 @@ class JsonLines(logging.Formatter):
         """One record."""
         import msgspec
 
-        line = {
+        line: dict[str, Any] = {
             "time": iso_time(int(record.created * 1_000_000)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(line).decode()

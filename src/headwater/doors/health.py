@@ -4,13 +4,17 @@ import msgspec
 
 from headwater.doors.routes import Route
 from headwater.doors.site import Site
+from headwater.doors.status_page import status_page
 from headwater.doors.wire import Request, Response, json_response, problem_response, text_response
 from headwater.errors import HeadwaterError
+from headwater.model.principal import Scope
 
 PAGE = """\
 Headwater {version}: one durable log in the database you already have, and every way of drinking from it.
 
   GET  /health                    whether this server and its store are well
+  GET  /ready                     whether it takes work now
+  GET  /metrics                   what it did and how its queues are, for Prometheus
   GET  /version                   the version of this server
   POST /api/v1/push               append messages to queues
   GET  /api/v1/pop/queue/{{queue}}  lease the next ones, or wait for them
@@ -36,7 +40,9 @@ class Version(msgspec.Struct, frozen=True):
 
 
 async def home(site: Site, request: Request) -> Response:
-    """What there is."""
+    """What there is: for a browser the queues and how they are, for others what can be asked."""
+    if "text/html" in request.headers.get("accept", "") and request.principal.may(Scope.METRICS):
+        return await status_page(site, request)
     return text_response(PAGE.format(version=site.version))
 
 
@@ -54,7 +60,17 @@ async def health(site: Site, request: Request) -> Response:
     return json_response(Health("ok", site.version, site.store.traits.name, lsn))
 
 
+async def ready(site: Site, request: Request) -> Response:
+    """Ready means well, not on its way down, and with room for more work."""
+    if site.queues.intentions.draining:
+        return problem_response(503, "stopping", "this server is on its way down", request_id=request.id)
+    if site.committer.pending >= site.config.pending_max:
+        return problem_response(503, "overloaded", "too many operations wait already", request_id=request.id)
+    return await health(site, request)
+
+
 ROUTES = (
+    Route(method="GET", path="/ready", handler=ready, summary="Whether it takes work now", gives=Health),
     Route(method="GET", path="/", handler=home, summary="What there is"),
     Route(method="GET", path="/version", handler=show_version, summary="Which version this is", gives=Version),
     Route(method="GET", path="/health", handler=health, summary="Whether server and store are well", gives=Health),

@@ -3,7 +3,7 @@ not be lent to a foreign page: a name that a stranger's DNS points at 127.0.0.1 
 """
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from functools import lru_cache
 
 from headwater.doors.wire import Handler, Request, Response, problem_response
@@ -35,12 +35,17 @@ def for_this_machine(handler: Handler, names: Collection[str] = ()) -> Handler:
     """The same door, closed to requests that were sent to a name that is not this machine's; `names` are, too."""
     own = frozenset(name.lower() for name in names)
 
-    async def answer(request: Request) -> Response:
+    def answer(request: Request) -> Awaitable[Response]:
         name = host_name(request.headers.get("host", "localhost")).lower()
         if name in own or (len(name) <= NAME_LENGTH_MAX and is_loopback(name)):
-            return await handler(request)
-        also = "".join(f", {name}" for name in sorted(own))
-        detail = f"this server answers to localhost, 127.0.0.1, [::1]{also} only"
-        return problem_response(403, "host_not_allowed", detail, request_id=request.id)
+            return handler(request)
+        return refuse_host(request, own)
 
     return answer
+
+
+async def refuse_host(request: Request, own: Collection[str]) -> Response:
+    """The name is not one of this machine's."""
+    also = "".join(f", {name}" for name in sorted(own))
+    detail = f"this server answers to localhost, 127.0.0.1, [::1]{also} only"
+    return problem_response(403, "host_not_allowed", detail, request_id=request.id)

@@ -1,11 +1,12 @@
 """All routes of a server behind one handler: what transports carry and guards stand in front of."""
 
-from headwater.doors import health
+from headwater.doors import health, metrics
+from headwater.doors.native import routes as native
 from headwater.doors.queen import routes as queen
 from headwater.doors.routes import Router
 from headwater.doors.site import Site
 
-ROUTES = (*health.ROUTES, *queen.ROUTES)
+ROUTES = (*health.ROUTES, *metrics.ROUTES, *native.ROUTES, *queen.ROUTES)
 
 
 def make_door(site: Site) -> Router:

@@ -8,6 +8,7 @@ and values that were decoded before.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 REMEMBERED_MAX = 10_000
 # Names may have slashes, so a path can be taken apart in several ways; this bounds how many are tried.
 STEPS_MAX = 40
+
+# What requests that lead nowhere are counted under: their paths are anybody's.
+UNMATCHED = "unmatched"
 
 RouteHandler = Callable[..., Awaitable[Response]]
 
@@ -85,7 +89,7 @@ class Router:
 
     def __init__(self, site: Site, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
-        self._site = site
+        self.site = site
         self._root = _Place()
         self._remembered: dict[str, tuple[_Place, tuple[str, ...]]] = {}
         for route in routes:
@@ -93,17 +97,19 @@ class Router:
 
     async def __call__(self, request: Request) -> Response:
         """The answer; what a service or the door refuses is told as a problem."""
+        path = UNMATCHED
         try:
             endpoint, names = self._find(request)
-            return await endpoint.handler(self._site, request, *_values(endpoint, request), *names)
+            path = endpoint.route.path
+            response = await endpoint.handler(self.site, request, *_values(endpoint, request), *names)
         except HeadwaterError as error:
-            if not error.retryable and error_response(error).status >= 500:
-                log.error("request %s: %s %s: %s", request.id, request.method, request.path, error)
-            return error_response(error, request.id)
+            response = _refusal(request, error)
         except Refused as refused:
-            return problem_response(
+            response = problem_response(
                 refused.status, refused.code, str(refused), request_id=request.id, headers=refused.headers
             )
+        self.site.answered(request.method if path is not UNMATCHED else "", path, response.status)
+        return response
 
     def _add(self, route: Route) -> None:
         place = self._root
@@ -154,6 +160,13 @@ def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -
         if name and (found := _walk(place.named, steps, end, (*names, unquote(name)))):
             return found
     return None
+
+
+def _refusal(request: Request, error: HeadwaterError) -> Response:
+    response = error_response(error, request.id)
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.error("request %s: %s %s: %s", request.id, request.method, request.path, error)
+    return response
 
 
 def _values(endpoint: _Endpoint, request: Request) -> list[Any]:

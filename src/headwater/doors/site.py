@@ -2,15 +2,16 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.doors.wire import Request
 from headwater.errors import HeadwaterError
-from headwater.log.committer import Answer
+from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
+from headwater.log.tail import Tail
 from headwater.model.principal import Scope, require, require_queue
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
@@ -58,9 +59,14 @@ class Switches:
 class Site:
     """Handed to every route. One for each open store that is served."""
 
-    def __init__(self, queues: Queues, version: str) -> None:
+    def __init__(self, queues: Queues, tail: Tail, committer: Committer, version: str) -> None:
         self.queues = queues
+        self.tail = tail
+        self.committer = committer
         self.version = version
+        self.process = "0"
+        self.connections: Callable[[], int] = lambda: 0
+        self.requests: dict[tuple[str, str, int], int] = {}
         self.pushed_records = 0
         self.duplicate_records = 0
         self.refused_records = 0
@@ -100,6 +106,11 @@ class Site:
         self._last = (now, counters)
         seconds = max(now - before, 0.001)
         return {name: round((counters[name] - counted[name]) / seconds, 3) for name in _counted}
+
+    def answered(self, method: str, path: str, status: int) -> None:
+        """Count a request by its route and how it ended."""
+        key = (method, path, status)
+        self.requests[key] = self.requests.get(key, 0) + 1
 
     def pushed(self, pushes: Sequence[Push], answers: Sequence[Answer | HeadwaterError]) -> None:
         """Count what became of pushes."""

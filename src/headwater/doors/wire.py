@@ -1,6 +1,6 @@
 """What doors take and give, whatever carries it: a decoded request, a response, errors as problem JSON (RFC 9457)."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import unquote_plus
@@ -21,6 +21,7 @@ from headwater.errors import (
     StoreBusy,
     StoreError,
     StoreFull,
+    StreamMismatch,
     TooLarge,
     UnknownRecord,
 )
@@ -64,7 +65,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     body: bytes = b""
     headers: Headers = ()
-    chunks: AsyncIterator[bytes] | None = None
+    chunks: AsyncGenerator[bytes, None] | None = None
     undelivered: Callable[[], None] | None = None
 
 
@@ -139,6 +140,7 @@ _statuses: tuple[tuple[type[HeadwaterError], HTTPStatus], ...] = (
     (LeaseLost, HTTPStatus.CONFLICT),
     (UnknownRecord, HTTPStatus.CONFLICT),
     (ResyncRequired, HTTPStatus.CONFLICT),
+    (StreamMismatch, HTTPStatus.CONFLICT),
     (EncryptionKeyMissing, HTTPStatus.CONFLICT),
     (StoreFull, HTTPStatus.INSUFFICIENT_STORAGE),
     (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),

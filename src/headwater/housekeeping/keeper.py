@@ -9,6 +9,8 @@ from headwater.config import Config
 from headwater.errors import Closed
 from headwater.housekeeping.checkpointer import Checkpointer
 from headwater.housekeeping.forgetter import Forgetter
+from headwater.housekeeping.job_pruner import JobPruner
+from headwater.housekeeping.job_rescuer import JobRescuer
 from headwater.housekeeping.lease_reaper import LeaseReaper
 from headwater.housekeeping.retainer import Retainer
 from headwater.housekeeping.vacuum import Vacuum
@@ -42,6 +44,8 @@ class Keeper:
             Retainer(committer, config),
             LeaseReaper(store, committer, clock, config),
             Forgetter(committer, clock, config),
+            JobRescuer(committer, config),
+            JobPruner(committer, config),
             Checkpointer(store),
             Vacuum(store, config),
         ]

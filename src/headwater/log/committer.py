@@ -93,6 +93,11 @@ class Committer:
         self.commits = 0
         self.syncs = 0
 
+    @property
+    def pending(self) -> int:
+        """How many operations wait for a commit."""
+        return len(self._pending)
+
     def start(self) -> None:
         """Begin to commit, on the running event loop."""
         self._loop = asyncio.get_running_loop()

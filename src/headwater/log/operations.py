@@ -91,6 +91,8 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
 
     def offsets(self) -> list[Offset]:
         """The offset of every record of the push, in its order."""
+        if not self.duplicates:
+            return list(map(Offset, range(self.first_offset, self.first_offset + self.count)))
         fresh = iter(range(self.first_offset, self.first_offset + self.count))
         total = self.count + len(self.duplicates)
         return [self.duplicates[index] if index in self.duplicates else Offset(next(fresh)) for index in range(total)]
@@ -159,6 +161,19 @@ class Acked(msgspec.Struct, frozen=True, gc=False):
     lease_ended: bool
     buried: tuple[int, ...] = ()
     waiting: bool = False
+
+
+class Advance(Operation, frozen=True, kw_only=True):
+    """Report everything of a lease up to one record, by offset or transaction id, as done, and give the rest back.
+
+    Without `release` the rest stays away until the lease would have run out; no attempt is counted for it.
+    """
+
+    partition_id: PartitionId
+    group: str
+    token: int
+    through: int | str
+    release: bool = True
 
 
 class Extend(Operation, frozen=True, kw_only=True):
@@ -251,23 +266,36 @@ class Traced(msgspec.Struct, frozen=True):
     count: int
 
 
-# ── named work ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Reach(Operation, frozen=True, kw_only=True):
-    """Take step `number` of named work; refused when it, or a later one, was taken before. In a transaction with what
-    the step does, each step takes effect once, however often it is tried and however late. `note` says of the last
-    step what is needed to know it again."""
+class RegisterStream(Operation, frozen=True, kw_only=True):
+    """Make a streaming query known. `config_hash` stands for its shape; `reset` forgets what it remembers."""
 
     name: str
-    number: int
-    note: str = ""
+    source_queue: str
+    sink_queue: str = ""
+    config_hash: str
+    reset: bool = False
 
 
-class Reached(msgspec.Struct, frozen=True):
-    """The step that was taken before this one, None when this is the first."""
+class StreamRegistered(msgspec.Struct, frozen=True):
+    """The number of the query, whether it is new, and whether it forgot what it knew."""
 
-    before: int | None
+    query_id: int
+    fresh: bool = False
+    reset: bool = False
+
+
+class ChangeState(Operation, frozen=True, kw_only=True):
+    """Values that a streaming query remembers for a partition, by key; None forgets one."""
+
+    query_id: int
+    partition_id: PartitionId
+    changes: Sequence[tuple[str, msgspec.Raw | None]]
+
+
+class StateChanged(msgspec.Struct, frozen=True):
+    """How many values were changed."""
+
+    count: int
 
 
 class SetSwitch(Operation, frozen=True, kw_only=True):
@@ -308,6 +336,25 @@ class RevokeAccessToken(Operation, frozen=True, kw_only=True):
     """Make an access token of the database worthless, for good; one that is not there or was revoked counts 0."""
 
     id: str
+
+
+# ── named work ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Reach(Operation, frozen=True, kw_only=True):
+    """Take step `number` of named work; refused when it, or a later one, was taken before. In a transaction with what
+    the step does, each step takes effect once, however often it is tried and however late. `note` says of the last
+    step what is needed to know it again."""
+
+    name: str
+    number: int
+    note: str = ""
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """The step that was taken before this one, None when this is the first."""
+
+    before: int | None
 
 
 # ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -391,16 +438,19 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Push: Pushed,
     Pop: Popped,
     Ack: Acked,
+    Advance: Acked,
     Extend: Extended,
     Seek: Sought,
     DeleteGroup: Deleted,
     Requeue: Requeued,
     Purge: Deleted,
     Trace: Traced,
-    Reach: Reached,
     AddAccessToken: AccessTokenAdded,
     RevokeAccessToken: Deleted,
     SetSwitch: Switched,
+    Reach: Reached,
+    RegisterStream: StreamRegistered,
+    ChangeState: StateChanged,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

@@ -73,6 +73,13 @@ class Tail:
             raise
         return lambda: self._unfollow(follower, elsewhere)
 
+    async def join(self, follower: Follower, elsewhere: Callable[[], None] | None = None) -> None:
+        """Follow for as long as the log is open; whoever has joined is not told twice for joining again."""
+        if follower not in self._followers:
+            await self.follow(follower, elsewhere)
+        elif not self._started and self._wakeup is not None:
+            await self._listen(self._wakeup)
+
     def _unfollow(self, follower: Follower, elsewhere: Callable[[], None] | None) -> None:
         self._followers.remove(follower)
         if elsewhere is not None:

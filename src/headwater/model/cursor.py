@@ -114,6 +114,27 @@ def expire(cursor: Cursor, options: QueueOptions, now: int) -> Settled:
     return Settled(_end_lease(suspect, now))
 
 
+def let_go(cursor: Cursor, now: int) -> Settled:
+    """What becomes of a cursor whose holder gave its records back by letting the lease run out: nobody is to blame."""
+    return settle(cursor, dict.fromkeys(outstanding(cursor), Outcome.RELEASED), QueueOptions(), now)
+
+
+def advance(cursor: Cursor, through: int, *, release: bool, now: int) -> Settled:
+    """What becomes of a leased cursor when everything up to `through` is done.
+
+    The rest is given back: at once with `release`, otherwise at the moment at which the lease would have run out.
+    """
+    left = outstanding(cursor)
+    if not any(offset <= through for offset in left):
+        raise UnknownRecord(f"record {through} is not in this lease or was settled before")
+    outcomes = {offset: Outcome.COMPLETED if offset <= through else Outcome.RELEASED for offset in left}
+    settled = settle(cursor, outcomes, QueueOptions(), now)
+    if release or left[-1] <= through:
+        return settled
+    later = msgspec.structs.replace(settled.cursor, ready_at=cursor.lease_until)
+    return msgspec.structs.replace(settled, cursor=later)
+
+
 def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOptions, now: int) -> Settled:
     """What becomes of a leased cursor when its holder reports on some or all of its records."""
     left = outstanding(cursor)
@@ -158,6 +179,11 @@ def is_whole(cursor: Cursor, offsets: Sequence[int]) -> bool:
     if cursor.settled or cursor.failed:
         return False
     return not offsets or list(offsets) == list(range(cursor.position, cursor.leased_to))
+
+
+def is_all_done(cursor: Cursor, outcomes: Mapping[int, Outcome]) -> bool:
+    """Whether a report says of every record of the lease, none settled or failed before, that it is completed."""
+    return set(outcomes.values()) == {Outcome.COMPLETED} and is_whole(cursor, sorted(outcomes))
 
 
 def seek(cursor: Cursor, position: int, now: int) -> Cursor:

@@ -5,7 +5,6 @@ twice, numbers that are none. So what the signature covers and what is judged he
 """
 
 import json
-import math
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
@@ -19,6 +18,8 @@ from headwater.model.principal import ALL_QUEUES, PATTERNS_MAX, Principal, check
 
 TOKEN_BYTES_MAX = 8 * 1_024
 TEXT_LENGTH_MAX = 256
+# The year 9999: nobody means a later one, and what is computed with it must stay a number.
+TIME_MAX = 253_402_300_800
 TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
 # Members of the header that change what the rest means. None of them is understood here.
 CHANGING = ("crit", "b64", "zip", "enc", "cty")
@@ -126,8 +127,8 @@ def _bytes(part: str) -> bytes:
 def judge_claims(claims: Claims, expected: Expected, now: float) -> str:
     """What speaks against the claims at a time; '' when nothing does."""
     times = [value for value in (claims.exp, claims.nbf, claims.iat) if not isinstance(value, UnsetType)]
-    if not all(math.isfinite(value) for value in times):
-        return "a time is no number"
+    if not all(abs(value) <= TIME_MAX for value in times):
+        return "a time is out of range"
     leeway = expected.leeway_seconds
     if now >= claims.exp + leeway:
         return "the token has expired"

@@ -17,6 +17,9 @@ PARTITION_DEFAULT = "Default"
 GROUP_DEFAULT = "__QUEUE_MODE__"
 NAME_LENGTH_MAX = 256
 
+# Groups of streaming queries: they let a lease run out to be given the same records later, so that is no failure.
+STREAM_GROUP_PREFIX = "streams."
+
 # Queues whose name begins like this are the program's own: people may read them, not push to them.
 SYSTEM_PREFIX = "headwater/"
 

@@ -17,7 +17,7 @@ from headwater.errors import InvalidOption, InvalidPayload, StoreDamaged
 from headwater.model.record import Record, split_records
 from headwater.pipeline.options import FAILFAST, ReadOptions
 from headwater.pipeline.selection import Selection
-from headwater.stores.contract import Body
+from headwater.stores.log_reader import Body
 
 LOG_COLUMNS = (
     "queue STRING, partition STRING, offset BIGINT, lsn BIGINT, transaction_id STRING, type STRING, "

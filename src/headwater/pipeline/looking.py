@@ -11,7 +11,7 @@ from headwater.errors import DataLost
 from headwater.model.names import Lsn
 from headwater.pipeline.options import Place, ReadOptions
 from headwater.pipeline.planning import Offset
-from headwater.stores.contract import Body, Stretch
+from headwater.stores.log_reader import Body, Stretch
 from headwater.stores.open import open_reader
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.errors import InvalidOption
 from headwater.model.names import Lsn
-from headwater.stores.contract import Stretch
+from headwater.stores.log_reader import Stretch
 
 TASK_LSNS = 4_096
 TASKS_MAX = 200

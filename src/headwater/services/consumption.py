@@ -19,7 +19,7 @@ from headwater.model.cursor import Outcome
 from headwater.services.messages import ERROR_LENGTH_MAX, Message, ack_of, extension_of, messages_of
 
 if TYPE_CHECKING:
-    from headwater.services.queues import Queues
+    from headwater.services.verbs import Verbs
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _ordinary_exits = {"POP_TOP", "POP_ITER", "END_ASYNC_FOR"}
 class Consumption:
     """Messages of one group, one after the other. An iterator, and a context manager around it."""
 
-    def __init__(self, queues: "Queues", operation: Pop) -> None:
+    def __init__(self, queues: "Verbs", operation: Pop) -> None:
         self._queues = queues
         self._operation = operation
         self._messages: list[Message] = []
@@ -77,12 +77,8 @@ class Consumption:
 
     async def _next_batch(self, reports: list[Ack]) -> list[Message]:
         """The next messages, with reports on the last ones in the same commit; nothing when none came for a while."""
-        intentions = self._queues.intentions
-        mark = intentions.mark()
-        popped = await self._queues.report_and_pop(reports, self._operation)
-        if not popped.batches:
-            seconds = self._queues.config.wait_seconds_max
-            popped = await intentions.wait(self._operation, seconds, (mark, popped))
+        seconds = self._queues.config.wait_seconds_max
+        popped = await self._queues.pop_batches(self._operation, seconds, reports)
         return messages_of(popped.batches, self._operation.database)
 
     def _take(self, messages: list[Message]) -> None:
@@ -139,7 +135,7 @@ class _Heartbeat:
     """Keeps a lease alive: extends it whenever two thirds of it are left. Knows nothing of the loop it serves, so that
     a loop that is left is noticed."""
 
-    def __init__(self, queues: "Queues", message: Message) -> None:
+    def __init__(self, queues: "Verbs", message: Message) -> None:
         self._queues = queues
         self._message = message
         self._seconds = max((message.batch.lease_until - queues.clock.now()) / SECOND, 0.003)

@@ -1,4 +1,4 @@
-"""A database (tenant) of an open store: its queues, by name and together."""
+"""A database (tenant) of an open store: its queues, by name and together, and its jobs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,19 +8,28 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup, Pop, Push
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
+from headwater.services.jobs import Jobs, JobService
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queue import Queue, pop_options
-from headwater.services.queues import Queues
 from headwater.services.transaction import Together
+from headwater.services.verbs import Verbs
 from headwater.stores.contract import GroupStatus, QueueStatus
 
 
 class Database:
-    """The queues of one tenant."""
+    """The queues and jobs of one tenant."""
 
-    def __init__(self, queues: Queues, name: str) -> None:
+    def __init__(self, queues: Verbs, name: str, jobs: JobService | None = None) -> None:
         self.queues_service = queues
         self.name = check_name("database", name)
+        self._jobs = None if jobs is None else Jobs(jobs, self.name)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of this database."""
+        if self._jobs is None:
+            raise InvalidOption("jobs are not served over this connection; open the store itself")
+        return self._jobs
 
     def queue(self, name: str) -> Queue:
         """The queue of this name; it is made when it is first pushed to or configured."""
@@ -80,7 +89,7 @@ class Database:
 
     def transaction(self, *, idempotency_key: str = "") -> Together:
         """Pushes and reports that take effect together: `async with hw.transaction() as together: …`."""
-        return Together(self.queues_service, self.name, check_text("idempotency_key", idempotency_key))
+        return Together(self.queues_service, self.name, self._jobs, check_text("idempotency_key", idempotency_key))
 
     async def queues(self) -> list[QueueStatus]:
         """All queues with their sizes."""

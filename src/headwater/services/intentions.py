@@ -17,6 +17,7 @@ from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
+from headwater.model.histogram import Histogram
 from headwater.model.lane import Lane
 from headwater.services.messages import ack_of
 from headwater.stores.contract import Store
@@ -87,12 +88,31 @@ class Intentions:
         self._by_queue: dict[tuple[str, str], set[Key]] = {}
         self._deadlines: list[tuple[float, int, Key]] = []
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._deadline_timer_at = 0.0
         self._elsewhere_timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
+        # Others who wait, and are called when nobody may wait any more.
+        self.on_drain: set[Callable[[], None]] = set()
         self.count = 0
+        self.wakes = 0
+        self.useful_wakes = 0
+        self.pops = 0
+        self.served = 0
+        self.timeouts = 0
+        self.overflows = 0
+        self.delivery = Histogram()
+
+    @property
+    def draining(self) -> bool:
+        """Whether nobody may wait any more."""
+        return self._draining
+
+    def keys(self) -> int:
+        """How many selections are waited for."""
+        return len(self._lines)
 
     def mark(self) -> int:
         """A number that stays the same while nothing happens that a waiting pop would be woken for."""
@@ -107,6 +127,7 @@ class Intentions:
         if self._draining:
             return Popped()
         if self.count >= self._waiters_max:
+            self.overflows += 1
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
         loop = asyncio.get_running_loop()
         key = Key(
@@ -191,10 +212,12 @@ class Intentions:
             line.again = True
             return
         if line.waiting:
+            self.wakes += 1
             line.busy = True
             self._start(self._serve_line(key, line))
 
     async def _serve_line(self, key: Key, line: _Line) -> None:
+        before = self.served
         try:
             size = POPS_FIRST
             while line.waiting:
@@ -207,6 +230,7 @@ class Intentions:
                     return
         finally:
             line.busy = False
+            self.useful_wakes += self.served > before
             if not line.waiting:
                 self._drop_line(key, line)
 
@@ -214,6 +238,7 @@ class Intentions:
         """One pop for each of these intentions, in one commit. How many got something, and when more may be free."""
         served = 0
         ready_at: int | None = None
+        self.pops += len(chosen)
         try:
             answers = self._pop([intention.operation for _, intention in chosen])
         except HeadwaterError as error:
@@ -232,6 +257,8 @@ class Intentions:
                 continue
             served += 1
             if self._leave(number, key) and not intention.answer.done():
+                self.served += 1
+                self.delivery.observe(max(self._clock.now() - popped.batches[0].written_at[-1], 0) / SECOND)
                 intention.answer.set_result(popped)
             else:
                 self._return(popped.batches, key)
@@ -306,9 +333,11 @@ class Intentions:
         loop = asyncio.get_running_loop()
         first = self._deadlines[0][0]
         if self._deadline_timer is not None:
-            if self._deadline_timer.when() <= first:
+            if self._deadline_timer_at <= first:
                 return
             self._deadline_timer.cancel()
+        # Remembered here: for a moment that has come, uvloop gives a handle that does not know its time.
+        self._deadline_timer_at = first
         self._deadline_timer = loop.call_at(first, self._end_waits)
 
     def _end_waits(self) -> None:
@@ -319,6 +348,7 @@ class Intentions:
             line = self._lines.get(key)
             intention = line.waiting.get(number) if line is not None else None
             if intention is not None and self._leave(number, key) and not intention.answer.done():
+                self.timeouts += 1
                 intention.answer.set_result(Popped())
         if self._deadlines:
             self._set_deadline_timer()
@@ -333,9 +363,16 @@ class Intentions:
         if not task.cancelled() and task.exception() is not None:
             log.error("serving waiting pops failed", exc_info=task.exception())
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether nobody may wait any more."""
+        return self._draining
+
     def drain(self) -> None:
         """End all waits with nothing; from now on nobody waits."""
         self._draining = True
+        for call in self.on_drain:
+            call()
         for key, line in list(self._lines.items()):
             for number, intention in list(line.waiting.items()):
                 if self._leave(number, key) and not intention.answer.done():

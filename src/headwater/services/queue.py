@@ -39,7 +39,7 @@ from headwater.services.checks import (
 )
 from headwater.services.consumption import Consumption
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
-from headwater.services.queues import Queues
+from headwater.services.verbs import Verbs
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
 
 _pop_options = {"lease_seconds", "auto_ack", "subscribe", "since", "idempotency_key"}
@@ -48,7 +48,7 @@ _pop_options = {"lease_seconds", "auto_ack", "subscribe", "since", "idempotency_
 class Queue:
     """One queue. `async with headwater.open(...) as hw: orders = hw.queue("orders")`."""
 
-    def __init__(self, queues: Queues, database: str, name: str) -> None:
+    def __init__(self, queues: Verbs, database: str, name: str) -> None:
         self._queues = queues
         self.database = database
         self.name = check_name("queue", name)

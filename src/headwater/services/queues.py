@@ -1,40 +1,34 @@
-"""Queues: what callers ask, checked and turned into operations; what the log answers, turned into messages.
+"""Queues: operations to the committer, answers from it, and the waiting pops of one process.
 
 `Queues` serves every queue of an open store. What people hold is a `Queue` (`queue.py`): the same, bound to one name.
 """
 
 import asyncio
 import logging
-import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-from msgspec import Raw
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
-from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, TooLarge
+from headwater.errors import Closed, HeadwaterError
 from headwater.log.committer import Answer, Committer
-from headwater.log.operations import Ack, Acked, Operation, Pop, Popped, Push, Seek, Transaction
+from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
 from headwater.log.tail import Tail
-from headwater.model.cursor import Outcome
-from headwater.model.names import SYSTEM_PREFIX, check_name
-from headwater.model.record import Record, encode_payload, encode_payloads
-from headwater.services.checks import check_headers, check_optional_name, check_seconds, check_text, check_timestamp
+from headwater.model.names import Lsn
 from headwater.services.intentions import Intentions, release
-from headwater.services.messages import Message, Outgoing, extension_of, messages_of, reports_of
-from headwater.stores.contract import Store
+from headwater.services.verbs import Verbs
+from headwater.stores.contract import Segment, Store
 
 log = logging.getLogger(__name__)
-
-_data = operator.attrgetter("data")
 
 # After these, records may be free that somebody waits for, though none was added.
 _freeing = {Seek, Transaction}
 
 
-class Queues:
+class Queues(Verbs):
     """All queues of an open store."""
+
+    store: Store
 
     def __init__(self, store: Store, committer: Committer, tail: Tail, clock: Clock, config: Config) -> None:
         self.store = store
@@ -44,31 +38,10 @@ class Queues:
         self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
         self._committer = committer
         self._tail = tail
-        self._following = False
         committer.on_orphan = self._take_back
         self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
 
     # ── pushing ──
-
-    def record(self, message: Any) -> Record:
-        """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
-        if type(message) is not Outgoing:
-            return Record(encode_payload(message, self.config.record_bytes_max))
-        outgoing = message
-        return Record(
-            data=encode_payload(outgoing.payload, self.config.record_bytes_max),
-            transaction_id=check_text("transaction_id", outgoing.transaction_id),
-            trace_id=check_text("trace_id", outgoing.trace_id),
-            type=check_text("type", outgoing.type),
-            headers=check_headers(outgoing.headers),
-            timestamp=check_timestamp(outgoing.timestamp or 0),
-        )
-
-    def records(self, messages: Sequence[Any]) -> list[Record]:
-        """Many at once, as records; plain payloads go together."""
-        if {Outgoing, Raw}.isdisjoint(map(type, messages)):
-            return list(map(Record, encode_payloads(messages, self.config.record_bytes_max)))
-        return [self.record(message) for message in messages]
 
     def push(self, push: Push, durability: Durability | None) -> asyncio.Future[Answer]:
         """Append to one partition."""
@@ -87,25 +60,7 @@ class Queues:
             self.check_push(push)
         return await _outcomes(self._committer.submit_all(pushes, durability or self.config.durability))
 
-    def check_push(self, push: Push) -> None:
-        check_name("queue", push.queue)
-        check_name("partition", push.partition)
-        if push.queue.startswith(SYSTEM_PREFIX):
-            raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
-        count = len(push.records)
-        if not 1 <= count <= self.config.batch_max:
-            raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")
-        if count > 1 and sum(map(len, map(_data, push.records))) > self.config.batch_bytes_max:
-            raise TooLarge(f"a push may have {self.config.batch_bytes_max:,} bytes; split it")
-        if push.ttl_seconds is not None:
-            check_seconds("ttl_seconds", push.ttl_seconds)
-
     # ── popping and reporting ──
-
-    async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
-        """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
-        popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
-        return messages_of(popped.batches, operation.database)
 
     async def pop_batches(
         self,
@@ -114,12 +69,11 @@ class Queues:
         reports: Sequence[Ack] = (),
         parked: Callable[[], None] = lambda: None,
     ) -> Popped:
-        """The same as the log answers it. `parked` is called when there is nothing yet and the wait begins."""
+        """Lease the next records. `parked` is called when there is nothing yet and the wait begins."""
         self.check_pop(operation)
-        if type(wait_seconds) not in (int, float) or not 0 <= wait_seconds <= self.config.wait_seconds_max:
-            raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {wait_seconds!r:.80}")
-        if wait_seconds and not self._following:
-            await self._follow()
+        self.check_wait(wait_seconds)
+        if wait_seconds:
+            await self._tail.join(self.intentions.touched, self.intentions.committed_elsewhere)
         mark = self.intentions.mark()
         popped = await self.report_and_pop(reports, operation)
         if popped.batches or not wait_seconds:
@@ -144,24 +98,6 @@ class Queues:
         for batch in popped.batches:
             if batch.token:
                 self.submit_and_forget(release(batch, database))
-
-    def check_pop(self, operation: Pop) -> None:
-        check_name("group", operation.group)
-        for kind in ("queue", "partition", "namespace", "task"):
-            check_optional_name(kind, getattr(operation, kind))
-        if operation.partition and not operation.queue:
-            raise InvalidOption("a partition needs its queue")
-        for name, value in (("batch", operation.batch), ("partitions", operation.partitions)):
-            if type(value) is not int or not 1 <= value <= self.config.batch_max:
-                raise InvalidOption(f"{name} must be 1 to {self.config.batch_max:,}; got {value!r}")
-        if operation.lease_seconds is not None:
-            check_seconds("lease_seconds", operation.lease_seconds)
-        if operation.subscribe not in ("all", "new"):
-            raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
-
-    async def report(self, messages: Iterable[Message], outcome: Outcome, error: str = "") -> None:
-        """Say the same of some messages. Every lease is reported on; the first that is lost is raised at the end."""
-        await self.settle(reports_of(messages, outcome, error))
 
     async def settle(self, reports: Sequence[Ack]) -> None:
         """Hand reports in and wake whoever waits for what they set free."""
@@ -196,22 +132,11 @@ class Queues:
             if lane is not None:
                 self.intentions.released(lane.database, lane.queue)
 
-    async def extend(self, messages: Iterable[Message], seconds: float | None) -> None:
-        """Keep the leases of some messages for longer."""
-        if seconds is not None:
-            check_seconds("seconds", seconds)
-        batches = {id(message.batch): message for message in messages}
-        await self._all([extension_of(message, seconds) for message in batches.values()], self._standing)
+    async def extend_leases(self, extensions: Sequence[Extend]) -> list[Extended]:
+        """Keep leases for longer; until when each holds now."""
+        return [answer.result for answer in await self._all(extensions, self._standing)]
 
     # ── waiting pops ──
-
-    async def _follow(self) -> None:
-        """Somebody is about to wait, for the first time: follow the log from now on."""
-        unfollow = await self._tail.follow(self.intentions.touched, self.intentions.committed_elsewhere)
-        if self._following:
-            # Another caller came first.
-            unfollow()
-        self._following = True
 
     def _pop_together(self, pops: Sequence[Pop]) -> list[Any]:
         return [_result(answer) for answer in self._committer.submit_all(pops, self._standing)]
@@ -236,6 +161,44 @@ class Queues:
             self.give_back(result, operation.database)
         except Closed:
             log.warning("a pop was left while Headwater was closed; its lease runs out by itself")
+
+    # ── reading without a group ──
+
+    async def read_on(
+        self,
+        queue: tuple[str, str],
+        after: Lsn,
+        *,
+        limit: int,
+        wait_seconds: float = 0,
+        parked: Callable[[], None] = lambda: None,
+    ) -> tuple[Lsn, list[Segment]]:
+        """Segments of a (database, queue) after an LSN, and how far they reach; waits for some when there are none."""
+        if not wait_seconds:
+            return await self._read(queue, after, limit)
+        news = asyncio.Event()
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        unfollow = await self._tail.follow(lambda touches: news.set())
+        self.intentions.on_drain.add(news.set)
+        try:
+            while True:
+                news.clear()
+                after, segments = await self._read(queue, after, limit)
+                if segments or self.intentions.is_draining:
+                    return after, segments
+                parked()
+                async with asyncio.timeout_at(deadline):
+                    await news.wait()
+        except TimeoutError:
+            return after, []
+        finally:
+            self.intentions.on_drain.discard(news.set)
+            unfollow()
+
+    async def _read(self, queue: tuple[str, str], after: Lsn, limit: int) -> tuple[Lsn, list[Segment]]:
+        through = max(await self.store.last_lsn(), after)
+        segments = await self.store.read(after, through, limit, queue)
+        return (segments[-1].lsn if len(segments) >= limit else through), segments
 
     # ── the rest ──
 

@@ -9,20 +9,23 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from headwater.errors import InvalidInput
+from headwater.errors import InvalidInput, InvalidOption
+from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.services.checks import check_lane, check_messages, check_outgoing
+from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, reports_of
-from headwater.services.queues import Queues
+from headwater.services.verbs import Verbs
 
 
 class Together:
     """Collects operations; leaving the block hands them in, an exception inside it drops them."""
 
-    def __init__(self, queues: Queues, database: str, idempotency_key: str = "") -> None:
+    def __init__(self, queues: Verbs, database: str, jobs: Jobs | None, idempotency_key: str = "") -> None:
         self._queues = queues
+        self._jobs = jobs
         self._database = database
         self._key = idempotency_key
         self._operations: list[Operation] = []
@@ -45,6 +48,14 @@ class Together:
         push = Push(database=self._database, queue=queue, partition=lane, records=(record,))
         self._queues.check_push(push)
         self._operations.append(push)
+
+    def enqueue(self, *jobs: NewJob) -> None:
+        """Add jobs when the block ends: `together.enqueue(send_email.job(to="ada@example.org"))`."""
+        if self._jobs is None:
+            raise InvalidOption("jobs are not served over this connection; open the store itself")
+        checked = self._jobs.check_all(jobs)
+        if checked:
+            self._operations.append(Enqueue(database=self._database, jobs=checked))
 
     def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done when the block ends; a lost lease undoes everything."""

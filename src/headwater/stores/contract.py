@@ -12,8 +12,10 @@ from typing import Any, Protocol
 import msgspec
 
 from headwater.clock import Timestamp
+from headwater.log.job_operations import NewJob, WorkerAbout
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.access_token import AccessToken
+from headwater.model.job import JobState, Work
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
@@ -89,6 +91,32 @@ class TraceName(msgspec.Struct, frozen=True):
     last_at: Timestamp
 
 
+class StreamQuery(msgspec.Struct, frozen=True):
+    """A streaming query."""
+
+    name: str
+    source_queue: str
+    sink_queue: str
+
+
+class StateValue(msgspec.Struct, frozen=True):
+    """A value that a streaming query remembers."""
+
+    key: str
+    value: msgspec.Raw
+    updated_at: Timestamp
+
+
+class StateQuestion(msgspec.Struct, frozen=True):
+    """Which values: those of these keys, or of all that begin so; and only windows that ended by a time (ms)."""
+
+    query_id: int
+    partition_id: PartitionId
+    keys: Sequence[str] = ()
+    prefix: str = ""
+    ended_by: int | None = None
+
+
 class DeadLetter(msgspec.Struct, frozen=True):
     """A record that failed for good, with the reason."""
 
@@ -117,6 +145,117 @@ class TraceEvent(msgspec.Struct, frozen=True):
     data: msgspec.Raw
 
 
+class JobStatus(msgspec.Struct, frozen=True):
+    """A job as it stands."""
+
+    number: int
+    id: str
+    queue: str
+    type: str
+    state: JobState
+    work: Work
+    progress: msgspec.Raw | None
+    result: msgspec.Raw | None
+    priority: int
+    attempts: int
+    attempts_max: int
+    token: int
+    waits: int
+    worker: str | None
+    batch: str | None
+    created_at: Timestamp
+    changed_at: Timestamp
+    run_at: Timestamp
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    error: str | None
+
+
+class JobAttempt(msgspec.Struct, frozen=True):
+    """One attempt at a job that had something to say; `finished_at` is None while it runs."""
+
+    attempt: int
+    token: int
+    worker: str
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    outcome: str
+    error: str
+    exit_code: int | None
+    duration_seconds: float | None
+    memory_bytes: int | None
+    output: str
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list."""
+
+    queue: str = ""
+    state: JobState | None = None
+    type: str = ""
+    batch: str = ""
+    limit: int = 100
+
+
+class JobQueueStatus(msgspec.Struct, frozen=True):
+    """A job queue with how many jobs are in which state."""
+
+    queue: str
+    paused: bool
+    counts: dict[JobState, int]
+
+
+class JobMinute(msgspec.Struct, frozen=True):
+    """What was done in one queue in one minute."""
+
+    queue: str
+    begins_at: Timestamp
+    enqueued: int
+    completed: int
+    failed: int
+    dead: int
+    run_micros: int
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """A worker with how many jobs it holds."""
+
+    id: str
+    about: WorkerAbout
+    started_at: Timestamp
+    seen_at: Timestamp
+    lease_until: Timestamp
+    stopping: bool
+    held: int
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True):
+    """A schedule, when it comes next and what it did last."""
+
+    name: str
+    cron: str
+    every_seconds: float
+    timezone: str
+    job: NewJob
+    paused: bool
+    created_at: Timestamp
+    next_at: Timestamp | None
+    last_at: Timestamp | None
+    last_id: str | None
+
+
+class JobLimitStatus(msgspec.Struct, frozen=True):
+    """The limit of one type of job in one queue, and how many of it run."""
+
+    queue: str
+    type: str
+    rate: float
+    seconds: float
+    burst: int
+    concurrency: int
+    running: int
+
+
 class Segment(msgspec.Struct, frozen=True):
     """A segment as it is read from the log: records of one partition with dense offsets from `first_offset`."""
 
@@ -127,84 +266,6 @@ class Segment(msgspec.Struct, frozen=True):
     written_at: Timestamp
     origin: int
     records: list[Record]
-
-
-class Stretch(msgspec.Struct, frozen=True, gc=False):
-    """A segment without its records and names: enough to plan who reads what."""
-
-    lsn: Lsn
-    partition_id: PartitionId
-    first_offset: Offset
-    count: int
-    written_at: Timestamp
-
-
-class Body(msgspec.Struct, frozen=True, gc=False):
-    """A segment with its records unsplit: the JSON array that is kept, decompressed and decrypted."""
-
-    lsn: Lsn
-    lane: Lane
-    first_offset: Offset
-    count: int
-    written_at: Timestamp
-    records: bytes
-
-
-class Drops(msgspec.Struct, frozen=True):
-    """How often anything was dropped from the store, and how many partitions a reader lost records in, some named."""
-
-    number: int
-    lost: int
-    partitions: list[str]
-
-
-class LogReader(Protocol):
-    """The log for reading only, opened by as many processes as there are: nothing here makes a writer wait.
-
-    Every call is one short look. Positions are LSNs: a stretch begins after `after` and ends with `through`.
-    """
-
-    traits: Traits
-
-    async def open(self) -> None:
-        """Connect, and check that there is a store of this version."""
-        ...
-
-    async def close(self) -> None:
-        """Let go."""
-        ...
-
-    async def span(self) -> tuple[Lsn, Lsn]:
-        """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
-        ...
-
-    async def lsn_at(self, time: Timestamp) -> Lsn:
-        """The LSN before the first segment written at or after `time`."""
-        ...
-
-    async def queue_names(self, database: str) -> list[str]:
-        """The names of a database's queues."""
-        ...
-
-    async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
-        """The newest segment of these queues in a stretch of the log, None when it has none."""
-        ...
-
-    async def outline(
-        self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
-    ) -> list[Stretch]:
-        """The first `limit` segments of these queues in a stretch of the log, in LSN order, without their records."""
-        ...
-
-    async def bodies(
-        self, after: Lsn, through: Lsn, bytes_max: int, database: str, queues: Sequence[str]
-    ) -> list[Body]:
-        """Segments of these queues in LSN order until their records come to `bytes_max`; one at least, if there is."""
-        ...
-
-    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
-        """What these queues lost after the LSN `after` in drops after the number `since`."""
-        ...
 
 
 class Store(Protocol):
@@ -280,10 +341,6 @@ class Store(Protocol):
         """Dead letters of a queue, oldest first, after the id `after`."""
         ...
 
-    async def milestone(self, database: str, name: str) -> int | None:
-        """The last step that named work has reached (`Reach`), None when it has not begun."""
-        ...
-
     async def partitions(
         self, database: str, queue: str = "", limit: int = 1_000, after: int = 0
     ) -> list[PartitionStatus]:
@@ -302,12 +359,24 @@ class Store(Protocol):
         """The events noted under a name, newest first."""
         ...
 
+    async def stream(self, database: str, query_id: int) -> StreamQuery | None:
+        """A streaming query of a database."""
+        ...
+
+    async def stream_state(self, question: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
+        ...
+
     async def switches(self) -> list[tuple[str, str]]:
         """What is turned on, as (database, name)."""
         ...
 
     async def trace_names(self, database: str, limit: int) -> list[TraceName]:
         """The names that events were noted under, the last used first."""
+        ...
+
+    async def milestone(self, database: str, name: str) -> int | None:
+        """The last step that named work has reached (`Reach`), None when it has not begun."""
         ...
 
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
@@ -327,6 +396,57 @@ class Store(Protocol):
 
     async def access_tokens(self, database: str = "") -> list[AccessToken]:
         """The access tokens of a database, or of all, oldest first."""
+        ...
+
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim on these queues (none: all) could get something: `now`, a later time, or None for nobody knows.
+
+        Cheap: it is asked whenever jobs change.
+        """
+        ...
+
+    async def job(self, database: str, id: str) -> JobStatus | None:
+        """One job, None when there is none of this id."""
+        ...
+
+    async def job_states(self, database: str, ids: Sequence[str]) -> dict[str, JobState]:
+        """The states of those of the jobs that exist."""
+        ...
+
+    async def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
+        """Jobs by queue, state, type or batch: those that ended last first, others as they would run."""
+        ...
+
+    async def job_attempts(self, database: str, id: str) -> list[JobAttempt]:
+        """What is known of a job's attempts, oldest first."""
+        ...
+
+    async def job_dependencies(self, database: str, id: str) -> list[tuple[str, JobState]]:
+        """The jobs that a job depends on, with their states."""
+        ...
+
+    async def job_queues(self, database: str) -> list[JobQueueStatus]:
+        """The job queues of a database with how many jobs are in which state."""
+        ...
+
+    async def job_minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
+        """What was done in each minute since then."""
+        ...
+
+    async def job_config(self, database: str) -> dict[tuple[str, str], Any]:
+        """Settings that were set, by (queue, name); queue '' is the whole database."""
+        ...
+
+    async def job_limits(self, database: str) -> list[JobLimitStatus]:
+        """The limits of types of jobs."""
+        ...
+
+    async def workers(self, database: str) -> list[WorkerStatus]:
+        """The workers of a database."""
+        ...
+
+    async def schedules(self, database: str) -> list[ScheduleStatus]:
+        """The schedules of a database."""
         ...
 
     async def grown(self) -> None:

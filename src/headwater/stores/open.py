@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.errors import ConfigError
-from headwater.stores.contract import LogReader, Store
+from headwater.stores.contract import Store
+from headwater.stores.log_reader import LogReader
 from headwater.stores.sqlite.reading import SqliteLogReader
 from headwater.stores.sqlite.store import SqliteStore
 

@@ -216,7 +216,10 @@ def claim_forgeries() -> Iterator[Forgery]:
         payload = f'{{"exp":{name},"aud":"headwater"}}'.encode()
         yield f"exp {name}", token(with_header(), payload, by_secret()), "is no JSON"
     endless = b'{"exp":1e999,"aud":"headwater"}'
-    yield "exp beyond all numbers", token(with_header(), endless, by_secret()), "a time is no number"
+    yield "exp beyond all numbers", token(with_header(), endless, by_secret()), "out of range"
+    yield "exp after the end of time", hs256(exp=1e305), "out of range"
+    yield "exp in milliseconds", hs256(exp=NOW * 1_000), "out of range"
+    yield "nbf before the beginning of time", hs256(nbf=-1e305), "out of range"
     yield "not before tomorrow", hs256(nbf=NOW + 86_400), EARLY
     yield "not before leeway is over", hs256(nbf=NOW + 11), EARLY
     yield "nbf as text", hs256(nbf=str(NOW)), CLAIMS

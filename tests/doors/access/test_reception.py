@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from headwater.app import Headwater
+from headwater.app import Headwater, open_door
 from headwater.clock import Timestamp
 from headwater.doors.access import reception
 from headwater.doors.access.rates import Allowances
 from headwater.doors.access.reception import KNOWN_SECONDS, Reception
 from headwater.doors.access.tokens import TokenVerifier
 from headwater.doors.access.verifiers import Verified
+from headwater.doors.wire import Request, Response
+from headwater.errors import HeadwaterError, StoreBusy
 from headwater.log.tail import Tail
 from headwater.model.access_token import AccessToken
 from headwater.model.allowance import Rate
@@ -28,12 +31,15 @@ class CountingVerifier(TokenVerifier):
     def __init__(self, store: Store, tail: Tail) -> None:
         super().__init__(store, tail)
         self.count = 0
+        self.failure: HeadwaterError | None = None
         self.found = asyncio.Event()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
     async def verify(self, credential: str, now: Timestamp) -> Verified:
         self.count += 1
+        if self.failure is not None:
+            raise self.failure
         verified = await super().verify(credential, now)
         self.found.set()
         await self.may_answer.wait()
@@ -53,6 +59,9 @@ class House:
 
     async def create(self, **more: float) -> tuple[AccessToken, str]:
         return await self.hw.access_tokens("tenant").create("ci", ["publish"], queues=["orders.*"], **more)
+
+    async def has_waiter(self) -> bool:
+        return self.hw.queues_service.intentions.count > 0
 
     async def status(self, text: str, client: str = "192.0.2.1") -> int:
         return (await self.door(visit(client=client, **bearer(text)))).status
@@ -273,3 +282,52 @@ async def test_the_log_says_why_and_not_what(house: House, caplog: pytest.LogCap
     await house.status(text)
     assert "request request-1 from 192.0.2.1 refused: the token is revoked" in caplog.text
     assert text not in caplog.text
+
+
+# ── what happens meanwhile ──
+
+
+async def test_a_store_that_does_not_answer_is_no_guess_and_no_open_door(house: House) -> None:
+    _, text = await house.create()
+    house.verifier.failure = StoreBusy("opening /secret/place")
+    for _ in range(10):
+        response = await house.door(visit(**bearer(text)))
+        assert (response.status, document(response)["code"]) == (503, "store_busy")
+        assert "secret" not in response.body.decode()
+    house.verifier.failure = None
+    assert await house.status(text) == 200
+
+
+async def test_what_a_waiting_pop_got_is_not_given_to_who_was_revoked_meanwhile(house: House) -> None:
+    token, text = await house.hw.access_tokens("tenant").create("worker", ["consume"])
+    orders = house.hw.database("tenant").queue("orders")
+    async with open_door(house.hw) as routes:
+        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+        asked = msgspec.structs.replace(
+            visit("/api/v1/pop/queue/orders", **bearer(text)), query="wait=true&timeout=60000"
+        )
+        waiting = asyncio.ensure_future(door(asked))
+        await expect_soon_async(house.has_waiter)
+        await house.hw.access_tokens("tenant").revoke(token.id)
+        await orders.push("secret")
+        response = await waiting
+    assert response.status == 401
+    assert b"secret" not in response.body
+
+    async def is_back() -> bool:
+        messages = await orders.pop()
+        return [(message.payload, message.attempts) for message in messages] == [("secret", 1)]
+
+    await expect_soon_async(is_back)
+
+
+async def test_what_was_done_is_answered_even_if_the_token_was_revoked_meanwhile(house: House) -> None:
+    token, text = await house.create()
+
+    async def do(request: Request) -> Response:
+        await house.hw.access_tokens("tenant").revoke(token.id)
+        return await say_who(request)
+
+    door = Reception(do, [house.verifier], house.clock, house.guesses, house.hand)
+    assert (await door(visit(**bearer(text)))).status == 200
+    assert (await door(visit(**bearer(text)))).status == 401

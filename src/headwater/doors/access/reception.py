@@ -7,7 +7,7 @@
 
 Knowing ends with the credential's own time, with `KNOWN_SECONDS`, or at once when its verifier's version changes. What
 was known once may be verified again without it counting as a guess: whoever guesses from the same address cannot keep
-the others out.
+the others out. What can still be taken back, the messages of a pop that waited, is given only to who is still known.
 """
 
 import logging
@@ -19,10 +19,10 @@ import msgspec
 
 from headwater.clock import Clock, Timestamp
 from headwater.doors.access.rates import Allowances, address_key
-from headwater.doors.access.refusals import ask_to_wait, ask_who
+from headwater.doors.access.refusals import refusal
 from headwater.doors.access.verifiers import Verified, Verifier
 from headwater.doors.wire import Handler, Request, Response
-from headwater.errors import RateExceeded, Unauthenticated
+from headwater.errors import HeadwaterError, RateExceeded, Unauthenticated
 from headwater.model.principal import NOBODY, Principal
 
 log = logging.getLogger(__name__)
@@ -70,11 +70,24 @@ class Reception:
             return await self._handler(msgspec.structs.replace(request, principal=NOBODY))
         try:
             principal = await self.principal_of(request)
-        except Unauthenticated as error:
-            return ask_who(request, error)
-        except RateExceeded as error:
-            return ask_to_wait(request, error)
-        return await self._handler(msgspec.structs.replace(request, principal=principal))
+        except HeadwaterError as error:
+            return refusal(request, error)
+        response = await self._handler(msgspec.structs.replace(request, principal=principal))
+        if response.undelivered is None:
+            return response
+        return await self._hand_over(request, response, response.undelivered)
+
+    async def _hand_over(self, request: Request, response: Response, give_back: Callable[[], None]) -> Response:
+        """What was waited for, perhaps for long: to somebody whose credential was revoked meanwhile it is not given."""
+        try:
+            await self.principal_of(request)
+        except HeadwaterError as error:
+            give_back()
+            return refusal(request, error)
+        except BaseException:
+            give_back()
+            raise
+        return response
 
     async def principal_of(self, request: Request) -> Principal:
         """Who asks. Raises Unauthenticated, or RateExceeded after too many guesses."""
@@ -93,9 +106,16 @@ class Reception:
             self._known.pop(name, None)
             log.info("request %s from %s refused: %s", request.id, request.client or "unknown", error)
             raise Unauthenticated("the credential is not valid, or not any more") from None
+        except HeadwaterError:
+            self._take_back_guess(guesser, known)
+            raise
+        self._take_back_guess(guesser, known)
+        return principal
+
+    def _take_back_guess(self, guesser: str, known: _Known | None) -> None:
+        """It was none: the credential is good, or the store could not say."""
         if known is None:
             self._guesses.give_back(guesser)
-        return principal
 
     def _verifier_for(self, credential: str) -> Verifier | None:
         return next((verifier for verifier in self._verifiers if verifier.fits(credential)), None)

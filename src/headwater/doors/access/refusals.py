@@ -3,8 +3,8 @@
 import math
 from http import HTTPStatus
 
-from headwater.doors.wire import Request, Response, problem_response
-from headwater.errors import RateExceeded, Unauthenticated
+from headwater.doors.wire import Request, Response, error_response, problem_response
+from headwater.errors import HeadwaterError, RateExceeded, Unauthenticated
 
 REALM = 'Bearer realm="headwater"'
 
@@ -14,6 +14,15 @@ def refuse(
 ) -> Response:
     """An answer that says no, and why."""
     return problem_response(status, code, detail, request_id=request.id, headers=headers)
+
+
+def refusal(request: Request, error: HeadwaterError) -> Response:
+    """What keeps a guard from letting somebody in, as an answer."""
+    if isinstance(error, Unauthenticated):
+        return ask_who(request, error)
+    if isinstance(error, RateExceeded):
+        return ask_to_wait(request, error)
+    return error_response(error, request.id)
 
 
 def ask_who(request: Request, error: Unauthenticated) -> Response:

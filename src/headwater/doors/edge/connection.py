@@ -11,15 +11,15 @@ still sends would make its system throw the answer away unread.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Protocol, cast
 
 from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
 from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
-from headwater.doors.wire import Request, Response, problem_response
+from headwater.doors.wire import Handler, Request, Response, problem_response
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class House(Protocol):
     """What a connection needs of the server it belongs to."""
 
     limits: Limits
+    handler: Handler
     stopping: bool
 
     def enter(self, connection: "Connection") -> bool:
@@ -40,25 +41,46 @@ class House(Protocol):
         """Count it no more."""
         ...
 
-    async def respond(self, request: Request) -> Response:
-        """The answer to a request; never raises but to be cancelled."""
+    def failed(self, request: Request) -> Response:
+        """What to say when the handler raised what it is raising now."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """Speaks HTTP/1.1 with one client."""
+    """Speaks HTTP/1.1 with one client. There may be thousands that only wait, so what it holds is counted."""
+
+    __slots__ = (
+        "_arrivals",
+        "_deadline",
+        "_house",
+        "_input_ended",
+        "_limits",
+        "_linger_until",
+        "_lingering",
+        "_loop",
+        "_parked",
+        "_paused",
+        "_reader",
+        "_sendable",
+        "_strikes_at",
+        "_task",
+        "_timed",
+        "_timer",
+        "_transport",
+    )
 
     def __init__(self, house: House) -> None:
         self._house = house
         self._limits = house.limits
         self._loop = asyncio.get_running_loop()
-        self._arrivals: deque[Arrival | Refusal] = deque()
+        self._arrivals: list[Arrival | Refusal] = []
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
+        self._strikes_at = 0.0
         self._timed: tuple[Phase, int, bool] | None = None
-        self._sendable = asyncio.Event()
-        self._sendable.set()
+        # None while the client takes what is sent; otherwise done when it does again.
+        self._sendable: asyncio.Future[None] | None = None
         self._paused = False
         self._input_ended = False
         self._lingering = False
@@ -91,16 +113,19 @@ class Connection(asyncio.Protocol):
         One whose request is parked has left: whatever came for it later would be lost on the way.
         """
         self._input_ended = True
-        if self._lingering or self._parked or not self._is_busy():
+        if self._lingering or self._parked or not self._is_busy() or not self._transport.can_write_eof():
+            # Where one end cannot stay open alone (TLS), the other has left.
             return False
         self._set_timer(self._limits.half_closed_seconds)
         return True
 
     def pause_writing(self) -> None:
-        self._sendable.clear()
+        self._sendable = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        self._sendable.set()
+        sendable, self._sendable = self._sendable, None
+        if sendable is not None and not sendable.done():
+            sendable.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
@@ -127,12 +152,17 @@ class Connection(asyncio.Protocol):
     async def _answer_all(self) -> None:
         goes_on = True
         while self._arrivals and goes_on:
+            arrival = self._arrivals.pop(0)
+            if isinstance(arrival, Refusal):
+                goes_on = self._refuse(arrival)
+                continue
             try:
-                goes_on = await self._answer(self._arrivals.popleft())
+                # Called here and not in a coroutine of its own: while a request is parked, each one takes its room.
+                response = await self._house.handler(arrival.request)
             except Exception:
-                log.exception("an answer could not be sent")
-                self._transport.abort()
-                return
+                response = self._house.failed(arrival.request)
+            self._parked = False
+            goes_on = await self._deliver(arrival, response)
             self._read_on()
         self._task = None
         self._parked = False
@@ -143,20 +173,23 @@ class Connection(asyncio.Protocol):
         else:
             self._watch_time()
 
-    async def _answer(self, arrival: Arrival | Refusal) -> bool:
-        """Answer one request; whether the connection goes on."""
-        if isinstance(arrival, Refusal):
-            response = problem_response(arrival.status, arrival.code, arrival.detail)
-            self._transport.write(encode_response(response, keep_alive=False))
-            return False
-        response = await self._house.respond(arrival.request)
-        self._parked = False
+    def _refuse(self, refusal: Refusal) -> bool:
+        response = problem_response(refusal.status, refusal.code, refusal.detail)
+        self._transport.write(encode_response(response, keep_alive=False))
+        return False
+
+    async def _deliver(self, arrival: Arrival, response: Response) -> bool:
+        """Send an answer; whether the connection goes on."""
         try:
-            goes_on = await self._send(arrival, response)
+            return await self._send(arrival, response)
         except asyncio.CancelledError:
             _not_delivered(response)
             raise
-        return goes_on
+        except Exception:
+            log.exception("an answer could not be sent")
+            _not_delivered(response)
+            self._transport.abort()
+            return False
 
     async def _send(self, arrival: Arrival, response: Response) -> bool:
         """Send an answer; whether the connection goes on. One that cannot be sent whole is told to whoever made it."""
@@ -168,7 +201,7 @@ class Connection(asyncio.Protocol):
         if response.chunks is not None and with_body:
             return await self._stream(response, response.chunks, keep_alive, arrival.takes_chunks)
         self._transport.write(encode_response(response, keep_alive=keep_alive, with_body=with_body))
-        if self._sendable.is_set():
+        if self._sendable is None:
             return keep_alive
         is_taken = await self._is_taken()
         if not is_taken:
@@ -176,7 +209,7 @@ class Connection(asyncio.Protocol):
         return is_taken and keep_alive
 
     async def _stream(
-        self, response: Response, chunks: AsyncIterator[bytes], keep_alive: bool, takes_chunks: bool
+        self, response: Response, chunks: AsyncGenerator[bytes, None], keep_alive: bool, takes_chunks: bool
     ) -> bool:
         """Send an answer that has no length: in chunks, or to a client of old until the connection ends."""
         self._transport.write(encode_stream_head(response, keep_alive=keep_alive, takes_chunks=takes_chunks))
@@ -185,11 +218,12 @@ class Connection(asyncio.Protocol):
             self._transport.write(wrap(response.body))
         # From here on a client that sends no more has left, as one that is parked.
         self._parked = True
-        async for chunk in chunks:
-            if chunk:
-                self._transport.write(wrap(chunk))
-            if self._input_ended or not await self._is_taken():
-                return False
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                if chunk:
+                    self._transport.write(wrap(chunk))
+                if self._input_ended or not await self._is_taken():
+                    return False
         self._parked = False
         if takes_chunks:
             self._transport.write(LAST_CHUNK)
@@ -198,15 +232,19 @@ class Connection(asyncio.Protocol):
     def _park(self) -> None:
         """The request under way may wait for long; the client may be gone already."""
         self._parked = True
+        self._reader.rest()
+        if self._timer is not None and self._deadline is None:
+            self._timer.cancel()
+            self._timer = None
         if self._input_ended:
             self._transport.abort()
 
     async def _is_taken(self) -> bool:
         """Wait until the client has taken enough of what was sent; a client that takes nothing is dropped."""
-        if self._sendable.is_set():
+        if self._sendable is None:
             return True
         try:
-            await asyncio.wait_for(self._sendable.wait(), self._limits.send_seconds)
+            await asyncio.wait_for(self._sendable, self._limits.send_seconds)
         except TimeoutError:
             self._transport.abort()
             return False
@@ -248,17 +286,22 @@ class Connection(asyncio.Protocol):
             return
         self._deadline = self._loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= self._deadline:
+            if self._strikes_at <= self._deadline:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._deadline, self._strike)
+        self._strike_at(self._deadline)
+
+    def _strike_at(self, moment: float) -> None:
+        # Remembered here: for a moment that has come, uvloop gives a handle that does not know its time.
+        self._strikes_at = moment
+        self._timer = self._loop.call_at(moment, self._strike)
 
     def _strike(self) -> None:
         self._timer = None
         if self._deadline is None:
             return
         if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._strike)
+            self._strike_at(self._deadline)
         else:
             self._deadline = None
             self._out_of_time()
@@ -297,7 +340,7 @@ class Connection(asyncio.Protocol):
     def _linger(self) -> None:
         if self._transport.is_closing():
             return
-        if self._input_ended or self._house.stopping:
+        if self._input_ended or self._house.stopping or not self._transport.can_write_eof():
             self._close()
             return
         self._lingering = True

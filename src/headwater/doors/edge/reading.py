@@ -59,11 +59,33 @@ class Refusal(Exception):
 class RequestReader:
     """Reads the requests of one connection. `number` counts them, the one under way included."""
 
+    __slots__ = (
+        "_arrived",
+        "_body",
+        "_body_bytes",
+        "_client",
+        "_head_bytes",
+        "_headers",
+        "_is_new",
+        "_keep_alive",
+        "_limits",
+        "_park",
+        "_parser",
+        "_progress",
+        "_quiet_bytes",
+        "_refusal",
+        "_url",
+        "continue_expected",
+        "finished",
+        "number",
+        "phase",
+    )
+
     def __init__(self, limits: Limits, client: str = "", park: Callable[[], None] = stay) -> None:
         self._limits = limits
         self._client = client
         self._park = park
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._arrived: list[Arrival | Refusal] = []
         self._refusal: Refusal | None = None
         self._progress = 0
@@ -90,6 +112,12 @@ class RequestReader:
             self._feed_piece(data[start : start + size])
             start += size
 
+    def rest(self) -> None:
+        """Nothing is read for a while: between two requests the parser is let go, and made anew when bytes come."""
+        if self.phase is Phase.BETWEEN and not self.finished and not self._arrived:
+            self._parser = None
+            self._url = b""
+
     def refuse(self, refusal: Refusal) -> list[Arrival | Refusal]:
         """End the conversation from this side."""
         self.finished = True
@@ -98,6 +126,8 @@ class RequestReader:
     def _feed_piece(self, piece: bytes) -> None:
         progress = self._progress
         try:
+            if self._parser is None:
+                self._parser = httptools.HttpRequestParser(self)
             self._parser.feed_data(piece)
             if self._progress == progress:
                 self._count_quiet(len(piece))
@@ -152,7 +182,9 @@ class RequestReader:
         """The end of the head: everything that can be refused without reading the body is refused here."""
         self._progress += 1
         self.phase = Phase.BODY
-        version = self._parser.get_http_version()
+        parser = self._parser
+        assert parser is not None
+        version = parser.get_http_version()
         if version not in ("1.0", "1.1"):
             raise self._refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "http_version", "HTTP/1.1 is spoken here")
         if version == "1.1" and "host" not in self._headers:
@@ -161,7 +193,7 @@ class RequestReader:
         if length.isdigit() and int(length) > self._limits.body_bytes_max:
             raise self._body_too_large()
         self._is_new = version == "1.1"
-        self._keep_alive = version == "1.1" and self._parser.should_keep_alive() and not self._parser.should_upgrade()
+        self._keep_alive = version == "1.1" and parser.should_keep_alive() and not parser.should_upgrade()
         self.continue_expected = version == "1.1" and self._headers.get("expect", "").lower() == "100-continue"
 
     def on_body(self, piece: bytes) -> None:
@@ -184,6 +216,7 @@ class RequestReader:
     # ── the request, put together ──
 
     def _request(self) -> Request:
+        assert self._parser is not None
         path, _, query = self._target().partition("?")
         return Request(
             method=self._parser.get_method().decode("latin-1"),

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 
 from headwater.doors.edge.connection import Connection
 from headwater.doors.edge.limits import Limits
@@ -22,7 +23,7 @@ class Edge:
     """
 
     def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
-        self._handler = handler
+        self.handler = handler
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
@@ -31,12 +32,18 @@ class Edge:
         self.stopping = False
         self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen at one address; port 0 takes a free one. Raises OSError when the port cannot be had."""
-        listener = _listen(host, port)
+    async def start(self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        """Listen at one address; port 0 takes a free one. Raises OSError when the port cannot be had.
+
+        A `shared` port is one that other processes listen at too: the system deals connections out.
+        """
+        listener = _listen(host, port, shared=shared)
         self.port = listener.getsockname()[1]
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+        seconds = self.limits.head_seconds if tls is not None else None
+        self._server = await loop.create_server(
+            lambda: Connection(self), sock=listener, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
+        )
 
     async def stop(self) -> None:
         """Take no more, finish what is under way, then cut what is left."""
@@ -56,6 +63,10 @@ class Edge:
         for connection in list(self._connections):
             connection.abort()
 
+    def count(self) -> int:
+        """How many connections there are."""
+        return len(self._connections)
+
     # ── what connections ask ──
 
     def enter(self, connection: Connection) -> bool:
@@ -70,21 +81,20 @@ class Edge:
         if not self._connections:
             self._empty.set()
 
-    async def respond(self, request: Request) -> Response:
-        """The handler's answer. What it raises is told here and nowhere else: a client gets a number to ask about."""
-        try:
-            return await self._handler(request)
-        except Exception:
-            log.exception("request %s failed: %s %s", request.id, request.method, request.path)
-            return problem_response(500, "internal", "this server failed to answer", request_id=request.id)
+    def failed(self, request: Request) -> Response:
+        """What the handler raises is told here and nowhere else: a client gets a number to ask about."""
+        log.exception("request %s failed: %s %s", request.id, request.method, request.path)
+        return problem_response(500, "internal", "this server failed to answer", request_id=request.id)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, *, shared: bool) -> socket.socket:
     """A socket bound to exactly one address, so that a free port is one port."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
         listener.setblocking(False)
     except BaseException:

@@ -4,7 +4,7 @@ A pop that waits is parked: an intention in a registry, no thread and no timer. 
 what was leased for it is given back at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from msgspec import UNSET
 
@@ -25,22 +25,25 @@ BATCH_AUTOMATIC = 100
 _modes = {"": "all", "all": "all", "from_beginning": "all", "new": "new", "new-only": "new"}
 
 
-async def pop_queue(site: Site, request: Request, query: PopQuery, queue: str) -> Response:
+# Plain functions that hand on a coroutine: while a pop is parked, every coroutine on the way to it takes its room.
+
+
+def pop_queue(site: Site, request: Request, query: PopQuery, queue: str) -> Awaitable[Response]:
     """Messages of any partition of a queue."""
     check_use(request, queue)
-    return await _pop(site, request, query, queue, "")
+    return _pop(site, request, query, queue, "")
 
 
-async def pop_partition(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Response:
+def pop_partition(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Awaitable[Response]:
     """Messages of one partition."""
     check_use(request, queue)
-    return await _pop(site, request, query, queue, partition)
+    return _pop(site, request, query, queue, partition)
 
 
-async def pop_together(site: Site, request: Request, query: PopQuery) -> Response:
+def pop_together(site: Site, request: Request, query: PopQuery) -> Awaitable[Response]:
     """Messages of any queue of a namespace and task."""
     require_all(request.principal, Scope.CONSUME)
-    return await _pop(site, request, query, "", "")
+    return _pop(site, request, query, "", "")
 
 
 async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Response:
@@ -48,6 +51,8 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
     seconds = min(query.timeout / 1_000, site.config.wait_seconds_max) if query.wait else 0
     if (answer := await held_off(site, request, seconds)) is not None:
         return answer
+    # It may be parked for long, with thousands of others.
+    del query, queue, partition
     popped = await site.queues.pop_batches(operation, seconds, parked=request.park)
     if not popped.batches:
         return NOTHING

@@ -2,7 +2,18 @@
 
 from typing import Any
 
-from headwater.doors.queen import configuration, groups, maintenance, messages, pop, push, reports, resources, traces
+from headwater.doors.queen import (
+    configuration,
+    groups,
+    maintenance,
+    messages,
+    pop,
+    push,
+    reports,
+    resources,
+    streams,
+    traces,
+)
 from headwater.doors.queen import shapes as shape
 from headwater.doors.queen.transactions import transaction
 from headwater.doors.routes import Route, RouteHandler
@@ -375,4 +386,31 @@ MAINTENANCE = (
     ),
 )
 
-ROUTES = (*QUEUES, *GROUPS, *MESSAGES, *RESOURCES, *MAINTENANCE)
+STREAMS = (
+    post(
+        "/streams/v1/queries",
+        streams.register,
+        "Make a streaming query known",
+        Scope.CONSUME,
+        takes=streams.QueryBody,
+        gives=streams.QueryAnswer,
+    ),
+    post(
+        "/streams/v1/cycle",
+        streams.cycle,
+        "Commit state, pushes and the report on the source together",
+        Scope.CONSUME,
+        takes=streams.CycleBody,
+        gives=streams.CycleAnswer,
+    ),
+    post(
+        "/streams/v1/state/get",
+        streams.get_state,
+        "What a streaming query remembers of a partition",
+        Scope.CONSUME,
+        takes=streams.StateBody,
+        gives=streams.StateAnswer,
+    ),
+)
+
+ROUTES = (*QUEUES, *GROUPS, *MESSAGES, *RESOURCES, *MAINTENANCE, *STREAMS)

@@ -28,6 +28,9 @@ from headwater.stores.contract import (
     PartitionStatus,
     QueueStatus,
     Segment,
+    StateQuestion,
+    StateValue,
+    StreamQuery,
     TraceEvent,
     TraceName,
 )
@@ -179,11 +182,6 @@ class Answers:
         rows = self._connection.execute(sql.dead_letters, (row[0], after, limit)).fetchall()
         return [dead_letter_of(found, queue, self._codec) for found in rows]
 
-    def milestone(self, database: str, name: str) -> int | None:
-        """The last step that named work has reached."""
-        row = self._connection.execute(sql.find_milestone, (database, name)).fetchone()
-        return None if row is None else int(row[0])
-
     def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
         """Partitions with where their records begin and end."""
         rows = self._connection.execute(sql.partition_list, (database, queue, after, limit))
@@ -207,6 +205,23 @@ class Answers:
         rows = self._connection.execute(sql.traces_named, (database, name, limit, skip)).fetchall()
         return [TraceEvent(*row[:6], msgspec.Raw(row[6].encode())) for row in rows]  # type: ignore[call-arg]
 
+    def stream(self, database: str, query_id: int) -> StreamQuery | None:
+        """A streaming query."""
+        row = self._connection.execute(sql.find_stream_by_id, (query_id, database)).fetchone()
+        return None if row is None else StreamQuery(*row)
+
+    def stream_state(self, question: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
+        place = (question.query_id, question.partition_id)
+        rows: list[tuple[str, str, int]] = []
+        if question.keys:
+            for key in dict.fromkeys(question.keys):
+                rows += self._connection.execute(sql.get_stream_value, (*place, key)).fetchall()
+        else:
+            about = (*place, question.prefix, question.ended_by)
+            rows = self._connection.execute(sql.stream_values, about).fetchall()
+        return [StateValue(key, msgspec.Raw(value.encode()), Timestamp(at)) for key, value, at in rows]
+
     def switches(self) -> list[tuple[str, str]]:
         """What is turned on."""
         return [(str(database), str(name)) for database, name in self._connection.execute(sql.switches)]
@@ -214,6 +229,11 @@ class Answers:
     def trace_names(self, database: str, limit: int) -> list[TraceName]:
         """The names of events."""
         return [TraceName(*row) for row in self._connection.execute(sql.trace_names, (database, limit))]
+
+    def milestone(self, database: str, name: str) -> int | None:
+        """The last step that named work has reached."""
+        row = self._connection.execute(sql.find_milestone, (database, name)).fetchone()
+        return None if row is None else int(row[0])
 
     def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""

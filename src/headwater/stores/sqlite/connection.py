@@ -7,7 +7,7 @@ descriptor of theirs would drop the locks that SQLite holds in this process.
 import errno
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -63,6 +63,10 @@ class Connection(Protocol):
 
     def execute(self, statement: str, bindings: Sequence[Any] = ..., /) -> Rows:
         """Run one statement."""
+        ...
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Any]], /) -> Rows:
+        """Run one statement with each of these bindings."""
         ...
 
 

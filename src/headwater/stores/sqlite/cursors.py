@@ -13,7 +13,7 @@ from headwater.errors import LeaseLost, QueueMissing, StoreDamaged
 from headwater.log.operations import Reap, Reaped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
-from headwater.model.names import Offset, PartitionId
+from headwater.model.names import STREAM_GROUP_PREFIX, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition
 from headwater.stores.sqlite.connection import Connection
@@ -85,6 +85,8 @@ class Cursors:
 
     def expire(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> tuple[Cursor, int]:
         """The cursor after its lease ran out, and how many records that buried."""
+        if group.name.startswith(STREAM_GROUP_PREFIX):
+            return rules.let_go(cursor, now).cursor, 0
         settled = rules.expire(cursor, group.queue.options, now)
         reasons: dict[int | str, str] = dict.fromkeys(settled.buried, LEASE_RAN_OUT)
         self.bury(group, partition, settled.buried, Burial(cursor.attempts, reasons, now))

@@ -14,11 +14,13 @@ import apsw
 from headwater.clock import SystemClock
 from headwater.config import load_config
 from headwater.errors import InvalidInput, StoreForeign, StoreNewer
+from headwater.log.job_operations import Enqueue, NewJob
 from headwater.model.names import DATABASE_DEFAULT, PARTITION_DEFAULT, SYSTEM_PREFIX, Offset, check_name
 from headwater.model.record import Record, encode_payload
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import open_files
+from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.segments import Segments, read_last_lsn
 
@@ -59,6 +61,24 @@ def push(
     now = SystemClock().now()
     lane = catalog.make_partition(catalog.make_queue(database, queue, now), partition, now)
     return segments.append(lane, [record], now)
+
+
+def enqueue(
+    connection: apsw.Connection | sqlite3.Connection, *jobs: NewJob, database: str = DATABASE_DEFAULT
+) -> list[str]:
+    """Add jobs as part of the transaction that is open on `connection`; their ids, if that commits."""
+    check_name("database", database)
+    _check_connection(connection)
+    config = load_config()
+    codec = Codec(config.encryption_key)
+    catalog = Catalog(connection, codec)
+    segments = Segments(connection, codec, _origin, config.deduplication_ids_max)
+    segments.catch_up(read_last_lsn(connection))
+    now = SystemClock().now()
+    board = Jobs(connection, catalog, segments)
+    enqueued = board.intake.enqueue(Enqueue(database=database, jobs=jobs), now)
+    board.books.close(now)
+    return [placed.id for placed in enqueued.jobs]
 
 
 def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> None:

@@ -17,7 +17,8 @@ from headwater.errors import QueueMissing, StoreOlder
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
-from headwater.stores.contract import Body, Drops, Stretch, Traits
+from headwater.stores.contract import Traits
+from headwater.stores.log_reader import Body, Drops, Stretch
 from headwater.stores.sqlite.connection import Connection, connect_to_read, note_open, translated
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.place import check_contents, check_place

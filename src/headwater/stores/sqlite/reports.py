@@ -4,7 +4,7 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
-from headwater.log.operations import Ack, Acked, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
+from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -36,16 +36,39 @@ class Reports:
         partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
         rules.check_lease(cursor, operation.token, now)
         if operation.outcomes is None and rules.is_whole(cursor, operation.offsets):
-            done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
-            self._cursors.write(group, partition.id, done)
-            return Acked(True, (), done.ready_at is not None)
+            return self._settle_all(group, partition, cursor, now)
         outcomes = self._outcomes(operation, partition, cursor)
+        if rules.is_all_done(cursor, outcomes):
+            return self._settle_all(group, partition, cursor, now)
         settled = rules.settle(cursor, outcomes, group.queue.options, now)
         burial = Burial(cursor.attempts, operation.errors or {}, now)
         self._cursors.bury(group, partition, settled.buried, burial)
         after = self._cursors.caught_up(settled.cursor, partition.id) if settled.released else settled.cursor
         self._cursors.write(group, partition.id, after)
         return Acked(settled.released, settled.buried, settled.released and after.ready_at is not None)
+
+    def _settle_all(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> Acked:
+        done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
+        self._cursors.write(group, partition.id, done)
+        return Acked(True, (), done.ready_at is not None)
+
+    def advance(self, operation: Advance, now: Timestamp) -> Acked:
+        """Settle a live lease up to one record."""
+        partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
+        rules.check_lease(cursor, operation.token, now)
+        through = self._place(operation.through, partition, cursor)
+        settled = rules.advance(cursor, through, release=operation.release, now=now)
+        after = self._cursors.caught_up(settled.cursor, partition.id)
+        self._cursors.write(group, partition.id, after)
+        return Acked(True, (), after.ready_at is not None)
+
+    def _place(self, name: int | str, partition: Partition, cursor: Cursor) -> int:
+        if isinstance(name, int):
+            return name
+        for offset, record, _ in self._cursors.records_between(partition.id, cursor.position, cursor.leased_to):
+            if record.transaction_id == name:
+                return offset
+        raise UnknownRecord(f"no record with transaction id {name!r} is in this lease")
 
     def extend(self, operation: Extend, now: Timestamp) -> Extended:
         """Keep a live lease for longer."""

@@ -146,12 +146,13 @@ class Segments:
 
     def _note_drop(self, partition_id: PartitionId, offset: int) -> None:
         """Readers that come by LSN must learn that records are gone which they have not seen."""
-        newest = self._connection.execute(sql.newest_before, (partition_id, offset)).fetchone()
-        if newest is not None:
-            row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
-            number = row[0] + 1 if row else 1
-            self._connection.execute(sql.set_meta, ("drops", number))
-            self._connection.execute(sql.note_drop, (partition_id, newest[0], number))
+        (lsn,) = self._connection.execute(sql.last_lsn_before, (partition_id, offset)).fetchone()
+        if lsn is None:
+            return
+        row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
+        number = row[0] + 1 if row else 1
+        self._connection.execute(sql.set_meta, ("drops", number))
+        self._connection.execute(sql.note_drop, (partition_id, lsn, number))
 
     # ── duplicates ──
 

@@ -21,6 +21,7 @@ from headwater.config import Config
 from headwater.errors import Closed, StoreBusy
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.access_token import AccessToken
+from headwater.model.job import JobState
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
@@ -28,12 +29,23 @@ from headwater.stores.contract import (
     CursorStatus,
     DeadLetter,
     GroupStatus,
+    JobAttempt,
+    JobFilter,
+    JobLimitStatus,
+    JobMinute,
+    JobQueueStatus,
+    JobStatus,
     PartitionStatus,
     QueueStatus,
+    ScheduleStatus,
     Segment,
+    StateQuestion,
+    StateValue,
+    StreamQuery,
     TraceEvent,
     TraceName,
     Traits,
+    WorkerStatus,
 )
 from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
@@ -48,6 +60,7 @@ from headwater.stores.sqlite.connection import (
     translate,
     translated,
 )
+from headwater.stores.sqlite.job_answers import JobAnswers
 from headwater.stores.sqlite.migrate import migrate
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.turnstile import Turnstile
@@ -123,7 +136,9 @@ class SqliteStore:
             self._turnstile.leave()
         codec = Codec(self._config.encryption_key)
         self._writer = Writer(self._connection, self._config, codec, self.origin)
-        self._answers = Answers(self._connect(SIDE_CACHE_BYTES), codec)
+        reading = self._connect(SIDE_CACHE_BYTES)
+        self._answers = Answers(reading, codec)
+        self._jobs = JobAnswers(reading)
         self._checkpoints = Checkpoints(
             self._connect(SIDE_CACHE_BYTES),
             Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds),
@@ -305,10 +320,6 @@ class SqliteStore:
         """Dead letters of a queue, oldest first."""
         return await self._answers.ask(self._answers.dead_letters, database, queue, limit, after)
 
-    async def milestone(self, database: str, name: str) -> int | None:
-        """The last step that named work has reached."""
-        return await self._answers.ask(self._answers.milestone, database, name)
-
     async def partitions(
         self, database: str, queue: str = "", limit: int = 1_000, after: int = 0
     ) -> list[PartitionStatus]:
@@ -327,6 +338,14 @@ class SqliteStore:
         """The events noted under a name, newest first."""
         return await self._answers.ask(self._answers.traces_named, database, name, limit, skip)
 
+    async def stream(self, database: str, query_id: int) -> StreamQuery | None:
+        """A streaming query of a database."""
+        return await self._answers.ask(self._answers.stream, database, query_id)
+
+    async def stream_state(self, question: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
+        return await self._answers.ask(self._answers.stream_state, question)
+
     async def switches(self) -> list[tuple[str, str]]:
         """What is turned on, as (database, name)."""
         return await self._answers.ask(self._answers.switches)
@@ -334,6 +353,10 @@ class SqliteStore:
     async def trace_names(self, database: str, limit: int) -> list[TraceName]:
         """The names that events were noted under."""
         return await self._answers.ask(self._answers.trace_names, database, limit)
+
+    async def milestone(self, database: str, name: str) -> int | None:
+        """The last step that named work has reached."""
+        return await self._answers.ask(self._answers.milestone, database, name)
 
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
@@ -352,6 +375,59 @@ class SqliteStore:
     async def access_tokens(self, database: str = "") -> list[AccessToken]:
         """The access tokens of a database, or of all."""
         return await self._answers.ask(self._answers.access_tokens, database)
+
+    # ── jobs ──
+
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """Asked on the loop: a few looks at indexes, and a worker waits for the answer."""
+        self._check_open()
+        with translated("looking for jobs"):
+            self._data_version()  # Only a read makes the pager look whether its version is still the newest.
+            return self._writer.jobs_ready_at(database, queues, now)
+
+    async def job(self, database: str, id: str) -> JobStatus | None:
+        """One job."""
+        return await self._answers.ask(self._jobs.job, database, id)
+
+    async def job_states(self, database: str, ids: Sequence[str]) -> dict[str, JobState]:
+        """The states of those of the jobs that exist."""
+        return await self._answers.ask(self._jobs.states, database, ids)
+
+    async def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
+        """Jobs by queue, state, type or batch."""
+        return await self._answers.ask(self._jobs.jobs, database, chosen)
+
+    async def job_attempts(self, database: str, id: str) -> list[JobAttempt]:
+        """What is known of a job's attempts."""
+        return await self._answers.ask(self._jobs.attempts, database, id)
+
+    async def job_dependencies(self, database: str, id: str) -> list[tuple[str, JobState]]:
+        """The jobs that a job depends on."""
+        return await self._answers.ask(self._jobs.dependencies, database, id)
+
+    async def job_queues(self, database: str) -> list[JobQueueStatus]:
+        """The job queues of a database."""
+        return await self._answers.ask(self._jobs.queues, database)
+
+    async def job_minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
+        """What was done in each minute."""
+        return await self._answers.ask(self._jobs.minutes, database, since)
+
+    async def job_config(self, database: str) -> dict[tuple[str, str], Any]:
+        """Settings that were set."""
+        return await self._answers.ask(self._jobs.config, database)
+
+    async def job_limits(self, database: str) -> list[JobLimitStatus]:
+        """The limits of types of jobs."""
+        return await self._answers.ask(self._jobs.limits, database)
+
+    async def workers(self, database: str) -> list[WorkerStatus]:
+        """The workers of a database."""
+        return await self._answers.ask(self._jobs.workers, database)
+
+    async def schedules(self, database: str) -> list[ScheduleStatus]:
+        """The schedules of a database."""
+        return await self._answers.ask(self._jobs.schedules, database)
 
     # ── upkeep ──
 

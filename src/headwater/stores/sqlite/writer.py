@@ -17,10 +17,13 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.log.job_operations import JOB_RESULT_TYPES
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
     AddAccessToken,
+    Advance,
+    ChangeState,
     Clear,
     Commit,
     Configure,
@@ -37,6 +40,7 @@ from headwater.log.operations import (
     Reach,
     Reached,
     Reap,
+    RegisterStream,
     Requeue,
     Retain,
     RevokeAccessToken,
@@ -57,10 +61,12 @@ from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
+from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
 from headwater.stores.sqlite.segments import SegmentRow, Segments
+from headwater.stores.sqlite.streams import Streams
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -70,6 +76,7 @@ KIND_LENGTH_MAX = 200
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
     Ack: _REPORTS,
+    Advance: _REPORTS,
     Extend: _REPORTS,
     Push: _PUSHES,
     Transaction: _TRANSACTIONS,
@@ -89,13 +96,15 @@ class Writer:
         self._placed: dict[int, int] = {}
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
-        self._clock = ClockJumps(connection, self.segments)
         letters = DeadLetters(connection, codec, self.catalog, self.segments)
         cursors = Cursors(connection, self.catalog, self.segments, letters)
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
         self.access_tokens = AccessTokens(connection)
+        self.jobs = Jobs(connection, self.catalog, self.segments)
+        self._clock = ClockJumps(connection, self.segments, self.jobs.clock_set_back)
+        streams = Streams(connection)
         self._check_lease = reports.check_lease
         self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
@@ -106,20 +115,24 @@ class Writer:
             Clear: reports.clear,
             PassOver: reports.pass_over,
             Ack: reports.ack,
+            Advance: reports.advance,
+            RegisterStream: streams.register,
+            ChangeState: streams.change_state,
             Extend: reports.extend,
             Push: lambda operation, now: self._push([operation], now)[0],
             Pop: pops.pop,
             Requeue: letters.requeue,
             Purge: lambda operation, _: letters.purge(operation),
             Trace: self._trace,
-            Reach: self._reach,
             AddAccessToken: self.access_tokens.add,
             RevokeAccessToken: self.access_tokens.revoke,
             SetSwitch: self._set_switch,
+            Reach: self._reach,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
             Forget: lambda operation, _: retention.forget(operation),
+            **self.jobs.handlers(),
         }
 
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
@@ -129,11 +142,13 @@ class Writer:
         self._clock.check(now)
         self.segments.touched = []
         self._pops.begin()
+        self.jobs.books.clear()
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
             repeated = False
         else:
             results, repeated = self._together(operations, now)
+        self.jobs.books.close(now)
         wrote = self._changes() != changes or repeated or any(map(_affirms, results))
         return Commit(results, self.segments.touched, wrote)
 
@@ -155,7 +170,8 @@ class Writer:
             results[index] = result
         for index in phases[_TRANSACTIONS]:
             results[index] = self._try(operations[index], now)
-        self._pops.begin()
+        alike: list[Any] = [operations[index] for index in phases[_POPS]]
+        self._pops.begin(alike)
         for index in phases[_POPS]:
             results[index] = self._try(operations[index], now)
         if not keyed:
@@ -174,6 +190,7 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
+        self.jobs.forget()
         names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
@@ -183,6 +200,11 @@ class Writer:
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
         return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
+
+    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim on these queues could get something."""
+        self.catch_up()
+        return self.jobs.ready_at(database, queues, now)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
         """Segments with their addresses; those of partitions that are gone are left out."""
@@ -203,6 +225,7 @@ class Writer:
         self.catalog.forget()
         self.segments.forget()
         self._clock.forget()
+        self.jobs.forget()
 
     # ── one after the other ──
 
@@ -229,6 +252,13 @@ class Writer:
             self._connection.execute(sql.add_trace, (*about, name, operation.event, data, now))
         return Traced(len(names))
 
+    def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
+        if operation.is_on:
+            self._connection.execute(sql.turn_on, (operation.database, operation.name, now))
+        else:
+            self._connection.execute(sql.turn_off, (operation.database, operation.name))
+        return Switched(operation.is_on)
+
     def _reach(self, operation: Reach, now: Timestamp) -> Reached:
         row = self._connection.execute(sql.find_milestone, (operation.database, operation.name)).fetchone()
         if row is not None and row[0] >= operation.number:
@@ -238,16 +268,10 @@ class Writer:
         self._connection.execute(sql.set_milestone, step)
         return Reached(None if row is None else row[0])
 
-    def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
-        if operation.is_on:
-            self._connection.execute(sql.turn_on, (operation.database, operation.name, now))
-        else:
-            self._connection.execute(sql.turn_off, (operation.database, operation.name))
-        return Switched(operation.is_on)
-
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
         touched = len(self.segments.touched)
+        books = self.jobs.books.keep()
         self._connection.execute("SAVEPOINT hw_transaction")
         try:
             for lease in operation.leases:
@@ -259,13 +283,13 @@ class Writer:
             self.forget()
             self.catch_up()
             self.segments.touched = kept
+            self.jobs.books.go_back(books)
             raise
         finally:
             self._connection.execute("RELEASE hw_transaction")
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> Any:
-        self._pops.begin()
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
         # The step before may have pushed what a pop before it did not find.
@@ -412,7 +436,7 @@ def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=RESULT_TYPES[type(operation)])
+        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES)[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
 

@@ -37,9 +37,9 @@ SELECT q.name, p.name FROM hw_drops d JOIN hw_partitions p ON p.id = d.partition
 WHERE d.lsn > ?1 AND d.number > ?2 AND q.database = ?3 AND q.name IN (SELECT value FROM json_each(?4))
 ORDER BY q.name, p.name;
 
--- name: newest_before
+-- name: last_lsn_before
 -- The newest segment of a partition before an offset.
-SELECT lsn FROM hw_segments WHERE partition_id = ? AND first_offset < ? ORDER BY first_offset DESC LIMIT 1;
+SELECT max(lsn) FROM hw_segments WHERE partition_id = ? AND first_offset < ?;
 
 -- name: note_drop
 -- What a partition has lost, and in which drop.

@@ -1,0 +1,310 @@
+"""`queuectl status`, `list`, `show`, `logs`, `wait` and `stats`: what happened to my job?"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.exits import ExitCode
+from headwater.cli.output import (
+    note,
+    plural,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    show_bytes,
+    show_seconds,
+)
+from headwater.cli.session import opened, run_async
+from headwater.cli.settings import Settings, settings_of
+from headwater.cli.watching import changes, watch
+
+if TYPE_CHECKING:
+    from headwater.app import Headwater
+    from headwater.stores.contract import JobAttempt, JobStatus
+
+JobId = Annotated[str, typer.Argument(help="The job.", metavar="ID", show_default=False)]
+JobIds = Annotated[list[str], typer.Argument(help="Jobs by id.", metavar="ID...", show_default=False)]
+Queue = Annotated[str, typer.Option("--queue", help="Only this queue.", show_default=False)]
+Watch = Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")]
+TEXT_LENGTH_SHOWN = 60
+STATES = ("pending", "processing", "scheduled", "waiting", "failed", "completed", "dead", "cancelled")
+
+
+def status(ctx: typer.Context, watching: Watch = False) -> None:
+    """How many jobs are in which state, by queue, and how many workers there are.
+
+    Examples:
+      queuectl status
+      queuectl status --watch
+    """
+    settings = settings_of(ctx)
+    run_async(watch(settings, _show_status, watching=watching))
+
+
+async def _show_status(hw: "Headwater", settings: Settings) -> None:
+    from headwater.services.job_documents import queue_document
+
+    queues = [queue_document(queue) for queue in await hw.jobs.queues()]
+    workers = len(await hw.jobs.workers())
+    totals = {state: sum(int(str(queue[state])) for queue in queues) for state in STATES}
+    if settings.json:
+        print_json({"queues": queues, "totals": totals, "workers": workers})
+        return
+    rows = [(q["queue"], *(q[state] for state in STATES), "paused" if q["paused"] else "") for q in queues]
+    print_table(("QUEUE", *(state.upper() for state in STATES), ""), rows)
+    note(plural(workers, "worker"))
+
+
+def list_jobs(
+    ctx: typer.Context,
+    state: Annotated[str, typer.Option(help=f"Only jobs in this state: {', '.join(STATES)}.", show_default=False)] = "",
+    queue: Queue = "",
+    type_: Annotated[str, typer.Option("--type", help="Only jobs of this type.", show_default=False)] = "",
+    batch: Annotated[str, typer.Option(help="Only jobs of this batch.", show_default=False)] = "",
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 100,
+    watching: Watch = False,
+) -> None:
+    """List jobs: those that ended last first, others in the order in which they would run.
+
+    Examples:
+      queuectl list --state pending
+      queuectl list --state dead --json
+    """
+    settings = settings_of(ctx)
+
+    async def show_list(hw: "Headwater", settings: Settings) -> None:
+        jobs = await hw.jobs.list(state=state, queue=queue, type=type_, batch=batch, limit=limit)
+        print_jobs(settings, jobs, limit)
+
+    run_async(watch(settings, show_list, watching=watching))
+
+
+def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
+    """Jobs as a table, or a line of JSON each."""
+    from headwater.services.job_documents import describe_work, job_document, show_time
+
+    if settings.json:
+        for job in jobs:
+            print_json(job_document(job))
+        return
+    if not jobs:
+        note("no jobs")
+        return
+    columns = ("ID", "STATE", "QUEUE", "JOB", "ATTEMPTS", "PRIORITY", "CREATED", "ERROR")
+    rows = [
+        (
+            job.id,
+            job.state.value,
+            job.queue,
+            _cut(describe_work(job)),
+            f"{job.attempts}/{job.attempts_max}",
+            job.priority,
+            show_time(job.created_at),
+            _cut((job.error or "").strip().rpartition("\n")[2]),
+        )
+        for job in jobs
+    ]
+    print_table(columns, rows)
+    if len(jobs) == limit:
+        note(f"there may be more: --limit shows more than {limit:,}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_LENGTH_SHOWN else f"{text[:TEXT_LENGTH_SHOWN]}…"
+
+
+def show(ctx: typer.Context, job_id: JobId, watching: Watch = False) -> None:
+    """Show what happened to a job: its state, its attempts, its result, and why it failed.
+
+    Examples:
+      queuectl show job1
+      queuectl show job1 --json
+    """
+
+    async def show_one(hw: "Headwater", settings: Settings) -> None:
+        await show_job(hw, settings, job_id)
+
+    run_async(watch(settings_of(ctx), show_one, watching=watching))
+
+
+async def show_job(hw: "Headwater", settings: Settings, job_id: str) -> None:
+    """Everything that is known of a job."""
+    from headwater.services.job_documents import attempt_document, job_document
+
+    job = await hw.jobs.show(job_id)
+    attempts = await hw.jobs.attempts(job_id)
+    needs = await hw.jobs.dependencies(job_id)
+    if settings.json:
+        about = [attempt_document(attempt) for attempt in attempts]
+        output = attempts[-1].output if attempts else None
+        depends_on = [{"id": name, "state": state.value} for name, state in needs]
+        print_json({**job_document(job), "output": output, "attempt_list": about, "depends_on": depends_on})
+        return
+    print_facts(_facts(job, attempts, needs))
+
+
+def _facts(job: "JobStatus", attempts: "Any", needs: Any) -> list[tuple[str, object]]:
+    from headwater.services.job_documents import describe_work, show_time
+
+    times = (
+        ("created", job.created_at),
+        ("runs at", job.run_at),
+        ("started", job.started_at),
+        ("ended", job.finished_at),
+    )
+    facts: list[tuple[str, object]] = [
+        ("id", job.id),
+        ("state", job.state.value),
+        ("job", describe_work(job)),
+        ("queue", job.queue),
+        ("priority", job.priority),
+        ("attempts", f"{job.attempts} of {job.attempts_max}"),
+        *((name, show_time(time)) for name, time in times if time is not None),
+    ]
+    optional = (
+        ("worker", job.worker),
+        ("batch", job.batch),
+        ("depends on", [f"{name} ({state.value})" for name, state in needs] or None),
+        ("progress", None if job.progress is None else bytes(job.progress).decode()),
+        ("result", None if job.result is None else bytes(job.result).decode()),
+        ("error", (job.error or "").splitlines() or None),
+    )
+    facts += [(name, value) for name, value in optional if value is not None]
+    facts += [(f"attempt {attempt.attempt}", _attempt(attempt)) for attempt in attempts]
+    if attempts and attempts[-1].output:
+        facts.append(("output", attempts[-1].output.splitlines()[-10:]))
+    return facts
+
+
+def _attempt(attempt: "JobAttempt") -> str:
+    parts = [attempt.outcome]
+    if attempt.exit_code is not None:
+        parts.append(f"exit code {attempt.exit_code}")
+    if attempt.duration_seconds is not None:
+        parts.append(show_seconds(attempt.duration_seconds))
+    if attempt.memory_bytes:
+        parts.append(show_bytes(attempt.memory_bytes))
+    if attempt.error:
+        parts.append(_cut(attempt.error.strip().rpartition("\n")[2]))
+    return ", ".join(parts)
+
+
+def stats(
+    ctx: typer.Context,
+    hours: Annotated[float, typer.Option(min=0.01, max=720, help="How far to look back.")] = 1.0,
+    minutes: Annotated[bool, typer.Option("--minutes", help="A line for every minute, for graphs.")] = False,
+) -> None:
+    """What was done lately: jobs added, completed, failed and dead, and how long they ran.
+
+    Examples:
+      queuectl stats
+      queuectl stats --hours 24 --minutes --json
+    """
+    settings = settings_of(ctx)
+    run_async(_stats(settings, hours, minutes))
+
+
+async def _stats(settings: Settings, hours: float, each: bool) -> None:
+    from headwater.services.job_documents import minute_document
+
+    async with opened(settings) as hw:
+        found = [minute_document(minute) for minute in await hw.jobs.minutes(hours)]
+    names = ("enqueued", "completed", "failed", "dead", "run_seconds")
+    if not each:
+        totals: dict[str, dict[str, float]] = {}
+        for minute in found:
+            row = totals.setdefault(str(minute["queue"]), dict.fromkeys(names, 0.0))
+            for name in names:
+                row[name] += float(str(minute[name]))
+        found = [{"queue": queue, "hours": hours, **row} for queue, row in totals.items()]
+    if settings.json:
+        for row_of in found:
+            print_json(row_of)
+        return
+    first = ("queue", "minute") if each else ("queue",)
+    rows = [[row_of[name] for name in (*first, *names)] for row_of in found]
+    print_table([name.upper().replace("_", " ") for name in (*first, *names)], rows)
+
+
+def wait(
+    ctx: typer.Context,
+    ids: JobIds,
+    timeout: Annotated[str, typer.Option(help="How long at most: 30s, 5m; nothing: as long as it takes.")] = "",
+) -> None:
+    """Wait until jobs have ended; exit code 0 when all completed, 1 when not, 4 when the time was over first.
+
+    Examples:
+      queuectl wait job1
+      queuectl wait job1 job2 --timeout 5m
+    """
+    from headwater.model.durations import parse_duration
+
+    settings = settings_of(ctx)
+    seconds = parse_duration(timeout) if timeout else None
+    states = run_async(_wait(settings, ids, seconds))
+    for name, state in states.items():
+        if settings.json:
+            print_json({"id": name, "state": state})
+        else:
+            print_line((name, "cyan"), (f" {state or 'has not ended'}", ""))
+    if None in states.values():
+        raise typer.Exit(ExitCode.NOTHING)
+    if set(states.values()) != {"completed"}:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _wait(settings: Settings, ids: list[str], seconds: float | None) -> dict[str, str | None]:
+    import asyncio
+
+    async with opened(settings) as hw:
+
+        async def one(name: str) -> str | None:
+            try:
+                return (await hw.jobs.wait(name, seconds)).value
+            except TimeoutError:
+                return None
+
+        return dict(zip(ids, await asyncio.gather(*(one(name) for name in ids)), strict=True))
+
+
+def logs(
+    ctx: typer.Context,
+    job_id: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    attempt: Annotated[int, typer.Option(min=0, help="The attempt; 0 is the last.")] = 0,
+) -> None:
+    """Print what a job printed.
+
+    Examples:
+      queuectl logs job1
+      queuectl logs job1 -f
+    """
+    settings = settings_of(ctx)
+    run_async(_logs(settings, job_id, follow, attempt))
+
+
+async def _logs(settings: Settings, job_id: str, follow: bool, number: int) -> None:
+    from headwater.model.job import FINISHED
+
+    shown = 0
+    token = 0
+    async with opened(settings) as hw:
+        async for _ in changes(hw):
+            job = await hw.jobs.show(job_id)
+            found = [one for one in await hw.jobs.attempts(job_id) if number in (0, one.attempt)]
+            last = found[-1] if found else None
+            if settings.json and (not follow or job.state in FINISHED):
+                from headwater.services.job_documents import attempt_document
+
+                for one in found:
+                    print_json(attempt_document(one))
+            elif last is not None and not settings.json:
+                shown = shown if last.token == token else 0
+                token = last.token
+                sys.stdout.write(last.output[shown:])
+                sys.stdout.flush()
+                shown = len(last.output)
+            if not follow or job.state in FINISHED:
+                return

@@ -1,0 +1,212 @@
+"""Processes that run jobs.
+
+Examples:
+  queuectl worker start --count 4
+  queuectl worker list
+  queuectl worker stop
+"""
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.exits import ExitCode
+from headwater.cli.job_views import Watch
+from headwater.cli.output import iso_time, note, plural, print_json, print_line, print_table
+from headwater.cli.session import opened, run_async, run_fast
+from headwater.cli.settings import Settings, settings_of
+from headwater.cli.watching import watch
+
+if TYPE_CHECKING:
+    from headwater.app import Headwater
+
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", help="Only jobs of this queue; may be repeated.", show_default="all queues"),
+]
+Concurrency = Annotated[
+    int, typer.Option(min=1, max=10_000, help="How many commands or async functions a worker runs at once.")
+]
+App = Annotated[str, typer.Option(help="The JobApp with your functions, as module:name.", show_default=False)]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option("--import", help="Run any function of this module, by its import path.", show_default=False),
+]
+Drain = Annotated[bool, typer.Option("--drain", help="End when there is nothing left to run.")]
+
+
+def start_workers(
+    ctx: typer.Context,
+    count: Annotated[int, typer.Option(min=1, max=1_000, help="How many processes.")] = os.cpu_count() or 1,
+    queue: Queues = None,
+    concurrency: Concurrency = 1,
+    app: App = "",
+    modules: Modules = None,
+    drain: Drain = False,
+) -> None:
+    """Run jobs until Ctrl-C, SIGTERM or `queuectl worker stop`.
+
+    As many processes as there are processors suit jobs that compute, twice as many suit jobs that wait for others. The
+    first signal lets running jobs finish, a second one ends them at once.
+
+    Examples:
+      queuectl worker start --count 4
+      queuectl worker start --app tasks:app --concurrency 50
+    """
+    settings = settings_of(ctx)
+    from headwater.cli.serve import set_logging
+
+    set_logging(as_json=settings.json)
+    arguments = ["--store", settings.store, "--database", settings.database, "--concurrency", str(concurrency)]
+    for name in queue or []:
+        arguments += ["--queue", name]
+    for name in modules or []:
+        arguments += ["--import", name]
+    arguments += ["--app", app] if app else []
+    arguments += ["--drain"] if drain else []
+    code, ended_by = run_fast(_supervise(settings, count, tuple(arguments)))
+    if ended_by == signal.SIGINT:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    if code:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...]) -> tuple[int, int]:
+    from headwater.worker.supervisor import Fleet, Supervisor
+
+    async with opened(settings, create=True, housekeeping=None) as hw:
+        supervisor = Supervisor(hw.jobs_service, Fleet(database=settings.database, count=count, arguments=arguments))
+        received = [0]
+
+        def stop(number: int) -> None:
+            received[0] = received[0] or number
+            supervisor.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+        if settings.json:
+            print_json({"event": "ready", "workers": count, "store": settings.store, "supervisor": supervisor.name})
+        else:
+            print(f"queuectl runs {plural(count, 'worker')} on {settings.store}; Ctrl-C lets them finish", flush=True)
+        return await supervisor.run(), received[0]
+
+
+def run_worker(
+    ctx: typer.Context,
+    worker: Annotated[str, typer.Argument(help="The worker's id.")],
+    supervisor: Annotated[str, typer.Argument(help="Who started it.")],
+    queue: Queues = None,
+    concurrency: Concurrency = 1,
+    app: App = "",
+    modules: Modules = None,
+    drain: Drain = False,
+) -> None:
+    """One worker of a supervisor; `queuectl worker start` runs it.
+
+    Examples:
+      queuectl worker start
+    """
+    from headwater.cli.serve import set_logging
+    from headwater.worker.processes import adopt_orphans, end_with_parent
+    from headwater.worker.worker import WorkerOptions
+
+    settings = settings_of(ctx)
+    set_logging(as_json=settings.json)
+    parent = int(supervisor.rpartition(":")[2])
+    # Sent once for each thread of the parent that ends, so it must not be one that means more the second time.
+    end_with_parent(signal.SIGUSR1, parent)
+    adopt_orphans()
+    options = WorkerOptions(
+        id=worker,
+        database=settings.database,
+        queues=tuple(queue or ()),
+        concurrency=concurrency,
+        app=app,
+        modules=tuple(modules or ()),
+        supervisor=supervisor,
+        drain=drain,
+        sweeps=True,
+    )
+    code = run_fast(_work(settings, options))
+    if code:
+        raise typer.Exit(code)
+
+
+async def _work(settings: Settings, options: object) -> int:
+    from headwater.model.job import WorkerSettings
+    from headwater.worker.worker import Worker, WorkerOptions
+
+    assert isinstance(options, WorkerOptions)
+    async with opened(settings, create=True) as hw:
+        found = await hw.jobs.config()
+        names = WorkerSettings.__struct_fields__
+        chosen = WorkerSettings(**{name: found[name.replace("_", "-")] for name in names})  # type: ignore[arg-type]
+        worker = Worker(hw.jobs_service, hw.tail, options, chosen)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, worker.stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, worker.stop_once)
+        return await worker.run()
+
+
+def list_workers(ctx: typer.Context, watching: Watch = False) -> None:
+    """List workers with what they hold and when they were last heard of.
+
+    Examples:
+      queuectl worker list
+      queuectl worker list --json
+    """
+    run_async(watch(settings_of(ctx), _show_workers, watching=watching))
+
+
+async def _show_workers(hw: "Headwater", settings: Settings) -> None:
+    from headwater.services.job_documents import worker_document
+
+    workers = await hw.jobs.workers()
+    if settings.json:
+        for worker in workers:
+            print_json(worker_document(worker))
+        return
+    if not workers:
+        note("no workers run")
+        return
+    rows = [
+        (
+            worker.id,
+            worker.about.host,
+            str(worker.about.pid),
+            ", ".join(worker.about.queues) or "all",
+            worker.held,
+            iso_time(worker.started_at),
+            iso_time(worker.seen_at),
+            "stopping" if worker.stopping else "",
+        )
+        for worker in workers
+    ]
+    print_table(("WORKER", "HOST", "PID", "QUEUES", "JOBS", "STARTED", "SEEN", ""), rows)
+
+
+def stop_workers(
+    ctx: typer.Context,
+    ids: Annotated[list[str] | None, typer.Argument(help="Workers by id.", metavar="ID...", show_default="all")] = None,
+) -> None:
+    """Ask workers to finish what they run and end.
+
+    Examples:
+      queuectl worker stop
+    """
+    settings = settings_of(ctx)
+
+    async def stop() -> list[str]:
+        async with opened(settings) as hw:
+            return list(await hw.jobs.stop_workers(*(ids or ())))
+
+    found = run_async(stop())
+    if settings.json:
+        print_json({"ids": found, "count": len(found)})
+    else:
+        print_line((f"asked {plural(len(found), 'worker')} to stop", ""))
+    if not found:
+        raise typer.Exit(ExitCode.NOTHING)

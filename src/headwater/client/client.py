@@ -1,0 +1,89 @@
+"""A client: what people hold instead of an open store when there is a server. The verbs are the same."""
+
+import ssl
+from types import TracebackType
+from typing import Self
+
+from headwater.client.address import check_token, parse_address
+from headwater.client.exchange import Exchange, Timing
+from headwater.client.pool import Pool
+from headwater.client.remote import RemoteQueues
+from headwater.config import Config
+from headwater.errors import ConfigError
+from headwater.model.names import DATABASE_DEFAULT, Lsn
+from headwater.services.database import Database
+from headwater.services.requests import Bounds, SegmentsAnswer
+
+CONNECTIONS_MAX = 32
+SECONDS_MAX = 86_400
+
+
+class Client(Database):
+    """The queues of a server. Made by `headwater.connect`."""
+
+    queues_service: RemoteQueues
+
+    def __init__(
+        self, url: str, *, token: str, tls: ssl.SSLContext | None, timing: Timing, connections_max: int
+    ) -> None:
+        address = parse_address(url, tls)
+        pool = Pool(address, connections_max=connections_max, connect_seconds=timing.connect_seconds)
+        self.server: Bounds | None = None
+        # The server knows the database by the token; here it has no other name.
+        super().__init__(RemoteQueues(Exchange(address, check_token(token), pool, timing)), DATABASE_DEFAULT)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Greet the server: an address where there is none, or a token that is not good, is told here."""
+        try:
+            self.server = await self.queues_service.greet()
+        except BaseException:
+            await self.queues_service.close()
+            raise
+
+    async def close(self) -> None:
+        """Send what is on its way, then hang up."""
+        await self.queues_service.close()
+
+    @property
+    def config(self) -> Config:
+        """The server's bounds."""
+        return self.queues_service.config
+
+    async def read(self, queue: str, after: Lsn, *, limit: int = 16, wait: float = 0) -> SegmentsAnswer:
+        """The log of a queue after an LSN, without a group; waits for more when there is none."""
+        return await self.queues_service.store.segments(queue, after, limit, wait)
+
+
+def connect(
+    url: str,
+    *,
+    token: str = "",
+    tls: ssl.SSLContext | None = None,
+    connections_max: int = CONNECTIONS_MAX,
+    **patience: float,
+) -> Client:
+    """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
+
+    `patience` may name connect_seconds, answer_seconds and retry_seconds.
+
+    >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
+    ...     await hw.queue("orders").push({"id": 7})
+    """
+    names = Timing.__struct_fields__
+    for name, seconds in patience.items():
+        if name not in names:
+            raise ConfigError(f"no such option of connect: {name}; there are {', '.join(names)}")
+        if type(seconds) not in (int, float) or not 0 <= seconds <= SECONDS_MAX:
+            raise ConfigError(f"{name} must be 0 to {SECONDS_MAX:,} seconds; got {seconds!r:.80}")
+    if type(connections_max) is not int or connections_max < 1:
+        raise ConfigError(f"connections_max must be 1 or more; got {connections_max!r:.80}")
+    return Client(url, token=token, tls=tls, timing=Timing(**patience), connections_max=connections_max)

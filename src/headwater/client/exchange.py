@@ -1,0 +1,242 @@
+"""A request and its answer, whatever happens on the way: repeated while that helps, and for so long only.
+
+Every request may be repeated: what changes something carries a key, and the second one with that key gets the answer of
+the first. So an answer that was lost is asked for again, and has one effect.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator
+from functools import cache
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+
+from headwater.client.address import Address
+from headwater.client.connection import Answer, Broken, Orphaned
+from headwater.client.pool import Pool
+from headwater.errors import (
+    Closed,
+    HeadwaterError,
+    NotAllowed,
+    Overloaded,
+    QueueFull,
+    RateExceeded,
+    ServerRefused,
+    ServerUnreachable,
+    ServerUnreadable,
+    StoreFull,
+    TooLarge,
+    Unauthenticated,
+)
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 0.05
+PAUSE_SECONDS_MAX = 2.0
+DETAIL_LENGTH_MAX = 500
+
+Result = TypeVar("Result")
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """For how long a client is patient, in seconds."""
+
+    connect_seconds: float = 5.0
+    """For a connection."""
+    answer_seconds: float = 30.0
+    """For an answer, beyond the time that a pop waits by itself."""
+    retry_seconds: float = 30.0
+    """For how long a request that failed is repeated, counted from its first try; 0 is never."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """The parts of a problem that are for programs."""
+
+    code: str = ""
+    detail: str = ""
+
+
+class NotNow(Exception):
+    """A try that failed and may succeed after a pause."""
+
+    def __init__(self, error: HeadwaterError, pause_seconds: float) -> None:
+        super().__init__(error)
+        self.error = error
+        self.pause_seconds = pause_seconds
+
+
+class Exchange:
+    """Asks one server."""
+
+    def __init__(self, address: Address, token: str, pool: Pool, timing: Timing) -> None:
+        self._pool = pool
+        self._timing = timing
+        self._where = f"{address.authority}{address.prefix}"
+        self._prefix = address.prefix
+        lines = [f"host: {address.authority}", "accept: application/json"]
+        if token:
+            lines.append(f"authorization: Bearer {token}")
+        self._head = "".join(f"{line}\r\n" for line in lines)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        decoder: "msgspec.json.Decoder[Result]",
+        *,
+        wait_seconds: float = 0,
+        orphaned: Orphaned | None = None,
+    ) -> Result:
+        """What the server answers, decoded; raises what it says is wrong, as if it had been raised here.
+
+        `wait_seconds` is how long the server may wait before it begins to answer. `orphaned` gets an answer that came
+        just as the caller was cancelled.
+        """
+        request = self._request(method, path, body)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timing.retry_seconds
+        for pause in _pauses():
+            try:
+                return await self._try(request, decoder, wait_seconds, orphaned)
+            except NotNow as refusal:
+                pause = max(pause, refusal.pause_seconds)
+                if loop.time() + pause > deadline:
+                    raise refusal.error from refusal.error.__cause__
+                log.debug("asking %s again in %.2f s: %s", self._where, pause, refusal.error)
+            await asyncio.sleep(pause)
+        raise AssertionError("pauses have no end")
+
+    async def quiesce(self) -> None:
+        """Hear what is on its way to callers who left."""
+        await self._pool.quiesce()
+
+    def close(self) -> None:
+        """Cut all connections."""
+        self._pool.close()
+
+    def _request(self, method: str, path: str, body: bytes) -> bytes:
+        about = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if method == "POST" else ""
+        return f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._head}{about}\r\n".encode("latin-1") + body
+
+    async def _try(
+        self,
+        request: bytes,
+        decoder: "msgspec.json.Decoder[Result]",
+        wait_seconds: float,
+        orphaned: Orphaned | None,
+    ) -> Result:
+        try:
+            seconds = self._timing.answer_seconds + wait_seconds
+            answer = await self._pool.exchange(request, seconds, waits=wait_seconds > 0, orphaned=orphaned)
+        except Broken as broken:
+            if broken.garbled:
+                raise ServerUnreadable(f"{self._where}: {broken}") from broken
+            unreachable = ServerUnreachable(f"{self._where}: {broken}")
+            unreachable.__cause__ = broken
+            raise NotNow(unreachable, 0) from None
+        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+            error = error_of(answer, self._where)
+            pause = _pause_of(answer, error)
+            raise error if pause is None else NotNow(error, pause)
+        try:
+            return decoder.decode(answer.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ServerUnreadable(f"{self._where}: the answer is not what was expected: {error}") from error
+
+
+# ── what went wrong ──
+
+
+def error_of(answer: Answer, where: str) -> HeadwaterError:
+    """The error that an answer tells of: by its code one of the family, or that the server refused."""
+    said = _read_problem(answer)
+    detail = said.detail[:DETAIL_LENGTH_MAX]
+    kind = _by_code().get(said.code) or _by_status.get(answer.status)
+    if kind is Closed:
+        return ServerUnreachable(f"{where} is being stopped")
+    if kind is not None:
+        # Whatever its constructor takes, the message is all there is to say.
+        error = kind.__new__(kind, detail)
+        Exception.__init__(error, detail or _phrase(answer.status))
+        if isinstance(error, RateExceeded):
+            error.retry_seconds = _seconds(answer.retry_after)
+        return error
+    reason = ", ".join(part for part in (said.code, detail) if part)
+    return ServerRefused(f"{where} answered {answer.status} {_phrase(answer.status)}{': ' if reason else ''}{reason}")
+
+
+def _read_problem(answer: Answer) -> Said:
+    try:
+        return msgspec.json.decode(answer.body, type=Said)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Said()
+
+
+_by_status: dict[int, type[HeadwaterError]] = {
+    HTTPStatus.UNAUTHORIZED: Unauthenticated,
+    HTTPStatus.FORBIDDEN: NotAllowed,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: TooLarge,
+    HTTPStatus.TOO_MANY_REQUESTS: Overloaded,
+}
+
+
+@cache
+def _by_code() -> dict[str, type[HeadwaterError]]:
+    """The family by its codes; of two with one code, the one that was there first."""
+    found: dict[str, type[HeadwaterError]] = {}
+    kinds: list[type[HeadwaterError]] = [HeadwaterError]
+    while kinds:
+        kind = kinds.pop(0)
+        if kind.__module__ == HeadwaterError.__module__ and kind is not HeadwaterError:
+            found.setdefault(kind.code, kind)
+        kinds.extend(kind.__subclasses__())
+    return found
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "an unknown status"
+
+
+# ── whether to ask again ──
+
+# The caller decides about these: waiting does not make room by itself.
+_final = (QueueFull, StoreFull)
+_worth_another_try = {500, 502, 503, 504}
+
+
+def _pause_of(answer: Answer, error: HeadwaterError) -> float | None:
+    """After how many seconds to ask again; None when that would not help."""
+    if isinstance(error, _final):
+        return None
+    helps = error.retryable
+    if isinstance(error, ServerRefused):
+        helps = answer.status in _worth_another_try
+    return _seconds(answer.retry_after) if helps else None
+
+
+def _seconds(text: str) -> float:
+    """What Retry-After says, when it says seconds."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
+
+
+def _pauses() -> Iterator[float]:
+    """Longer and longer, and never two clients in step."""
+    pause = PAUSE_SECONDS
+    while True:
+        yield pause * random.uniform(0.5, 1.0)
+        pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+
+def encode(value: Any) -> bytes:
+    """A request's body."""
+    return _encoder.encode(value)
+
+
+_encoder = msgspec.json.Encoder()

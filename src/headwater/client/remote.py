@@ -1,0 +1,312 @@
+"""Serves the faces from afar: operations become requests of `/v1`, answers become what the log would have answered."""
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from headwater.client.connection import Answer as HttpAnswer
+from headwater.client.exchange import Exchange, encode
+from headwater.clock import SystemClock, Timestamp
+from headwater.config import Config, Durability
+from headwater.errors import Closed, HeadwaterError, ServerUnreadable
+from headwater.log.committer import Answer
+from headwater.log.operations import (
+    RESULT_TYPES,
+    Ack,
+    Acked,
+    Configure,
+    DeleteGroup,
+    DeleteQueue,
+    Extend,
+    Extended,
+    Operation,
+    Pop,
+    Popped,
+    Purge,
+    Push,
+    Requeue,
+    Seek,
+    Trace,
+    Transacted,
+    Transaction,
+)
+from headwater.model.names import Lsn, PartitionId
+from headwater.services.intentions import release
+from headwater.services.requests import (
+    SEVERAL_MAX,
+    Bounds,
+    ExtendRequest,
+    Lease,
+    PopAnswer,
+    PopRequest,
+    PushAnswer,
+    Report,
+    SegmentsAnswer,
+)
+from headwater.services.verbs import Verbs
+from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
+
+log = logging.getLogger(__name__)
+
+# What stands between client and server may hang up on a connection that is quiet for longer.
+SLICE_SECONDS = 20.0
+
+Result = TypeVar("Result")
+
+_paths: dict[type[Operation], str] = {
+    Configure: "/v1/configure",
+    DeleteQueue: "/v1/delete-queue",
+    Seek: "/v1/seek",
+    DeleteGroup: "/v1/delete-group",
+    Requeue: "/v1/requeue",
+    Purge: "/v1/purge",
+    Trace: "/v1/trace",
+}
+
+
+class ServerClock:
+    """The server's time, as far as its last answer told."""
+
+    def __init__(self) -> None:
+        self._here = SystemClock()
+        self._ahead = 0
+
+    def now(self) -> Timestamp:
+        """Microseconds since 1970, as the server counts them."""
+        return Timestamp(self._here.now() + self._ahead)
+
+    def set(self, now: Timestamp) -> None:
+        """It is this late there."""
+        self._ahead = now - self._here.now()
+
+
+class RemoteQueues(Verbs):
+    """All queues that a server lets this client use."""
+
+    clock: ServerClock
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._keys = (f"{prefix}{number}" for prefix in (secrets.token_hex(8) + ".",) for number in itertools.count())
+        self._forgotten: set[asyncio.Task[None]] = set()
+        self.clock = ServerClock()
+        self.config = Config()
+        self.store: RemoteQuestions = RemoteQuestions(exchange)
+
+    async def greet(self) -> Bounds:
+        """Ask the server what it takes; from now on the checks here go by that."""
+        bounds = await self._exchange.ask("GET", "/v1/bounds", b"", decoder_of(Bounds))
+        self.clock.set(bounds.now)
+        self.config = Config(
+            record_bytes_max=bounds.record_bytes_max,
+            batch_max=bounds.batch_max,
+            batch_bytes_max=bounds.batch_bytes_max,
+            wait_seconds_max=bounds.wait_seconds_max,
+        )
+        return bounds
+
+    async def close(self) -> None:
+        """Send what is on its way, then hang up."""
+        await self._exchange.quiesce()
+        while self._forgotten:
+            await asyncio.gather(*self._forgotten, return_exceptions=True)
+        self._exchange.close()
+
+    # ── pushing ──
+
+    async def push(self, push: Push, durability: Durability | None) -> Answer:
+        """Append to one partition."""
+        return (await self.push_together([push], durability))[0]
+
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer]:
+        """Append to several partitions in one commit."""
+        for push in pushes:
+            self.check_push(push)
+        body = {
+            "pushes": [_lane_push(push) for push in pushes],
+            "durability": durability,
+            "ttl_seconds": pushes[0].ttl_seconds,
+            # The server makes the keys of the other partitions from that of the first.
+            "key": pushes[0].key or next(self._keys),
+        }
+        answers = await self._post("/v1/push", body, list[PushAnswer])
+        if len(answers) != len(pushes):
+            raise ServerUnreadable(f"{len(pushes)} pushes got {len(answers)} answers")
+        return [Answer(answer.pushed, answer.durability) for answer in answers]
+
+    # ── popping and reporting ──
+
+    async def pop_batches(self, operation: Pop, wait_seconds: float = 0, reports: Sequence[Ack] = ()) -> Popped:
+        """Lease the next records; waits in slices, so that nothing between here and there finds it too quiet."""
+        self.check_pop(operation)
+        self.check_wait(wait_seconds)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        said = [self._report(report) for report in reports]
+        slice_seconds = min(wait_seconds, SLICE_SECONDS)
+        while True:
+            answer = await self._pop(operation, slice_seconds, said)
+            said = []
+            slice_seconds = min(deadline - loop.time(), SLICE_SECONDS)
+            if answer.batches or slice_seconds <= 0:
+                return Popped(answer.batches)
+
+    async def _pop(self, operation: Pop, wait_seconds: float, reports: list[Report]) -> PopAnswer:
+        request = PopRequest(**_fields(operation), wait_seconds=wait_seconds, reports=reports)
+        answer = await self._exchange.ask(
+            "POST",
+            "/v1/pop",
+            encode(request),
+            decoder_of(PopAnswer),
+            wait_seconds=wait_seconds,
+            orphaned=self._give_back,
+        )
+        self.clock.set(answer.now)
+        return answer
+
+    def _give_back(self, answer: HttpAnswer) -> None:
+        """The caller of a pop was cancelled as its answer came: let others have the records."""
+        try:
+            batches = decoder_of(PopAnswer).decode(answer.body).batches
+        except msgspec.MsgspecError:
+            # It was no good answer, so there is nothing to give back.
+            return
+        for batch in batches:
+            if batch.token:
+                self.submit_and_forget(release(batch, ""))
+
+    async def settle(self, reports: Sequence[Ack]) -> None:
+        """Hand reports in."""
+        for start in range(0, len(reports), SEVERAL_MAX):
+            body = {"reports": [self._report(report) for report in reports[start : start + SEVERAL_MAX]]}
+            await self._post("/v1/report", body, list[Acked])
+
+    def _report(self, report: Ack) -> Report:
+        return Report(**{**_fields(report), "key": report.key or next(self._keys)})
+
+    async def extend_leases(self, extensions: Sequence[Extend]) -> list[Extended]:
+        """Keep leases for longer."""
+        if not extensions:
+            return []
+        leases = [Lease(one.partition_id, one.token, one.group) for one in extensions]
+        return await self._post("/v1/extend", ExtendRequest(leases, extensions[0].seconds), list[Extended])
+
+    # ── the rest ──
+
+    async def run(self, operation: Operation) -> Any:
+        """One operation, and what it came to."""
+        if isinstance(operation, Transaction):
+            return await self._transact(operation)
+        body = {**_fields(operation), "key": operation.key or next(self._keys)}
+        return await self._post(_paths[type(operation)], body, RESULT_TYPES[type(operation)])
+
+    async def _transact(self, transaction: Transaction) -> Transacted:
+        body = {
+            "operations": [_step(step) for step in transaction.operations],
+            "leases": [Lease(partition_id, token, group) for partition_id, group, token in transaction.leases],
+            "key": transaction.key or next(self._keys),
+        }
+        answer = await self._post("/v1/transaction", body, _Transacted)
+        steps = zip(answer.results, transaction.operations, strict=True)
+        return Transacted([decoder_of(RESULT_TYPES[type(step)]).decode(result) for result, step in steps])
+
+    def submit_and_forget(self, operation: Operation) -> None:
+        """Hand in an operation whose answer nobody needs."""
+        task = asyncio.get_running_loop().create_task(self._hand_in(operation))
+        self._forgotten.add(task)
+        task.add_done_callback(self._forgotten.discard)
+
+    async def _hand_in(self, operation: Operation) -> None:
+        try:
+            if isinstance(operation, Ack):
+                await self.settle([operation])
+            elif isinstance(operation, Extend):
+                await self.extend_leases([operation])
+            else:
+                await self.run(operation)
+        except Closed:
+            log.warning("a client was closed before all was said; leases run out by themselves")
+        except HeadwaterError as error:
+            # A lease that was lost is no news to somebody who does not wait for an answer.
+            log.debug("a report that nobody waits for was not taken: %s", error)
+
+    async def _post(self, path: str, body: Any, kind: type[Result]) -> Result:
+        return await self._exchange.ask("POST", path, encode(body), decoder_of(kind))
+
+
+class RemoteQuestions:
+    """What can be asked about what is kept. The database is that of the token, whatever is named."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def queues(self, database: str) -> list[QueueStatus]:
+        """The queues with their sizes."""
+        return await self._get("/v1/queues", list[QueueStatus])
+
+    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
+        """The consumer groups, of all queues or of one."""
+        return await self._get("/v1/groups", list[GroupStatus], queue=queue)
+
+    async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
+        """Dead letters of a queue, oldest first, after the id `after`."""
+        return await self._get("/v1/dead-letters", list[DeadLetter], queue=queue, limit=limit, after=after)
+
+    async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
+        """The noted events of one record, oldest first."""
+        about = {"partition_id": partition_id, "transaction_id": transaction_id}
+        return await self._get("/v1/traces", list[TraceEvent], **about)
+
+    async def segments(self, queue: str, after: Lsn, limit: int, wait_seconds: float) -> SegmentsAnswer:
+        """A stretch of a queue's log; waits for one."""
+        about = {"queue": queue, "after": after, "limit": limit, "wait_seconds": wait_seconds}
+        query = urlencode(about)
+        return await self._exchange.ask(
+            "GET", f"/v1/segments?{query}", b"", decoder_of(SegmentsAnswer), wait_seconds=wait_seconds
+        )
+
+    async def _get(self, path: str, kind: type[Result], **query: object) -> Result:
+        target = f"{path}?{urlencode(query)}" if query else path
+        return await self._exchange.ask("GET", target, b"", decoder_of(kind))
+
+
+class _Transacted(msgspec.Struct, frozen=True):
+    results: list[msgspec.Raw]
+
+
+_decoders: dict[Any, Any] = {}
+
+
+def decoder_of(kind: type[Result]) -> "msgspec.json.Decoder[Result]":
+    """Reads answers of a kind."""
+    decoder: msgspec.json.Decoder[Result] | None = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
+
+
+def _fields(operation: Operation) -> dict[str, Any]:
+    """An operation as the wire has it: all but the database, which is the server's to say."""
+    fields = msgspec.structs.asdict(operation)
+    del fields["database"]
+    return fields
+
+
+def _lane_push(push: Push) -> dict[str, Any]:
+    return {"queue": push.queue, "partition": push.partition, "records": push.records}
+
+
+def _step(operation: Operation) -> dict[str, Any]:
+    if isinstance(operation, Push):
+        return {"kind": "push", **_lane_push(operation)}
+    if not isinstance(operation, Ack):
+        raise TypeError(f"a transaction over HTTP takes pushes and reports; got {type(operation).__name__}")
+    fields = _fields(operation)
+    del fields["key"]
+    return {"kind": "report", **fields}

@@ -1,0 +1,309 @@
+"""Everything that can be asked of jobs, as plain data, and what is answered. See `operations.py` for the rest.
+
+Workers claim and settle many jobs with one operation; whatever changes the state of a job is one statement for all of
+them, and one segment of the log.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.log.operations import Operation
+from headwater.model.job import QUEUE_DEFAULT, SHELL, JobNumber, JobState, Outcome, Work
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job as it is handed in. What is None takes the queue's setting.
+
+    `depends_on` names jobs that must complete first (with `depends_when="finished"`: end, whatever the outcome).
+    `unique_key` keeps a second job with the same key out while the first is unfinished, and for `unique_seconds`.
+    At most `concurrency_limit` jobs of a `concurrency_key` run at once.
+    """
+
+    id: str = ""
+    queue: str = QUEUE_DEFAULT
+    type: str = SHELL
+    command: str = ""
+    argv: tuple[str, ...] = ()
+    arguments: msgspec.Raw = msgspec.Raw(b"null")
+    env: dict[str, str] = {}
+    cwd: str = ""
+    priority: int = 0
+    run_at: Timestamp | None = None
+    delay_seconds: float = 0.0
+    timeout_seconds: float | None = None
+    max_retries: int | None = None
+    backoff_base: float | None = None
+    backoff_max_seconds: float | None = None
+    backoff_jitter: float | None = None
+    result_seconds: float | None = None
+    depends_on: tuple[str, ...] = ()
+    depends_when: str = "completed"
+    unique_key: str = ""
+    unique_seconds: float = 0.0
+    unique_mode: str = "ignore"
+    concurrency_key: str = ""
+    concurrency_limit: int = 1
+    batch: str = ""
+
+
+class Enqueue(Operation, frozen=True, kw_only=True):
+    """Add jobs: all of them, or none."""
+
+    jobs: Sequence[NewJob]
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """Where one job of an `Enqueue` is; `duplicate` when one with its unique key was there and it was left out."""
+
+    id: str
+    state: JobState
+    duplicate: bool = False
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """The jobs in the order in which they were handed in."""
+
+    jobs: list[Placed]
+
+
+class Claim(Operation, frozen=True, kw_only=True):
+    """Lease jobs to a worker, the most urgent and then the oldest first. No queues means: all of the database.
+
+    The worker's own lease is renewed with it. Who holds no live lease any more gets a new one: what it held is gone.
+    """
+
+    worker: str
+    queues: Sequence[str] = ()
+    limit: int = 1
+    lease_seconds: float = 30.0
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
+    """A job as its worker gets it. `results` are those of the jobs it depended on, by id."""
+
+    number: JobNumber
+    id: str
+    queue: str
+    type: str
+    token: int
+    attempt: int
+    attempts_max: int
+    work: Work
+    results: dict[str, msgspec.Raw] | None = None
+    previous_error: str = ""
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim got; `ready_at` says when something that is known now may become free, when there is less."""
+
+    jobs: list[ClaimedJob] = []
+    ready_at: Timestamp | None = None
+    stopping: bool = False
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a worker says of one job. `after_seconds` overrules the back-off, or says how long a job is snoozed."""
+
+    number: JobNumber
+    token: int
+    outcome: Outcome
+    result: str | None = None
+    error: str = ""
+    after_seconds: float | None = None
+    output: str = ""
+    exit_code: int | None = None
+    duration_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
+class Settle(Operation, frozen=True, kw_only=True):
+    """Reports of one worker, each taken or refused on its own."""
+
+    worker: str
+    reports: Sequence[Report]
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The state that each reported job has now; None where the report came too late: the lease was lost."""
+
+    states: list[JobState | None]
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How far a running job is: progress as JSON, or its output so far."""
+
+    number: JobNumber
+    token: int
+    progress: str | None = None
+    output: str | None = None
+
+
+class Heartbeat(Operation, frozen=True, kw_only=True):
+    """A worker is alive: keep its lease, take its notes, tell it what it should know."""
+
+    worker: str
+    lease_seconds: float = 30.0
+    about: "WorkerAbout | None" = None
+    notes: Sequence[Note] = ()
+
+
+class WorkerAbout(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a worker is."""
+
+    host: str = ""
+    pid: int = 0
+    supervisor: str = ""
+    queues: tuple[str, ...] = ()
+    concurrency: int = 1
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """Whether the lease was still alive, whether the worker is asked to stop, and which of its jobs are cancelled."""
+
+    alive: bool
+    stopping: bool = False
+    cancelled: list[JobNumber] = []
+
+
+class Depart(Operation, frozen=True, kw_only=True):
+    """A worker is gone. In good order it has settled everything; otherwise what it held counts as a lost attempt."""
+
+    worker: str
+    reason: str = ""
+
+
+class StopWorkers(Operation, frozen=True, kw_only=True):
+    """Ask workers to finish what they run and end; all of the database when none are named."""
+
+    workers: Sequence[str] = ()
+
+
+class Rescue(Operation, frozen=True, kw_only=True):
+    """Take jobs back from workers whose lease ran out, in every database."""
+
+
+class Prune(Operation, frozen=True, kw_only=True):
+    """Forget results whose time is over, and jobs that ended longer ago than their database keeps them."""
+
+    limit: int = 1_000
+
+
+class ChooseJobs(Operation, frozen=True, kw_only=True):
+    """What operations on chosen jobs have: ids, or a filter when there are none."""
+
+    ids: Sequence[str] = ()
+    state: JobState | None = None
+    queue: str = ""
+    type: str = ""
+    limit: int = 1_000
+
+
+class Cancel(ChooseJobs, frozen=True, kw_only=True):
+    """Cancel jobs that have not ended. Those that run are ended by their worker."""
+
+
+class Rearm(ChooseJobs, frozen=True, kw_only=True):
+    """Give jobs that failed, died or were cancelled all their attempts again, from now on."""
+
+
+class DropJobs(ChooseJobs, frozen=True, kw_only=True):
+    """Forget jobs that have ended, with everything kept about them; with `before`, those that ended before it."""
+
+    before: Timestamp | None = None
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """The jobs that were changed."""
+
+    ids: list[str]
+
+
+class SetJobConfig(Operation, frozen=True, kw_only=True):
+    """Remember a setting for the database, or for one queue; None forgets it."""
+
+    name: str
+    value: Any
+    queue: str = ""
+
+
+class PauseJobs(Operation, frozen=True, kw_only=True):
+    """Hand out no more jobs of a queue, or hand them out again."""
+
+    queue: str
+    paused: bool
+
+
+class SetJobLimit(Operation, frozen=True, kw_only=True):
+    """Limit one type of job in one queue: `rate` per `seconds`, with a burst, and how many may run at once."""
+
+    queue: str = QUEUE_DEFAULT
+    type: str
+    rate: float = 0.0
+    seconds: float = 1.0
+    burst: int = 1
+    concurrency: int = 0
+
+
+class Limited(msgspec.Struct, frozen=True):
+    """How many unfinished jobs the limit holds for now."""
+
+    jobs: int
+
+
+class PutSchedule(Operation, frozen=True, kw_only=True):
+    """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds."""
+
+    name: str
+    cron: str = ""
+    every_seconds: float = 0.0
+    timezone: str = "UTC"
+    job: NewJob
+
+
+class ChangeSchedule(Operation, frozen=True, kw_only=True):
+    """Pause a schedule, let it go on, or remove it."""
+
+    name: str
+    paused: bool | None = None
+    remove: bool = False
+
+
+class Scheduled(msgspec.Struct, frozen=True):
+    """When the schedule enqueues next; None when it is paused or gone."""
+
+    next_at: Timestamp | None
+
+
+class FireSchedules(Operation, frozen=True, kw_only=True):
+    """Enqueue what is due, in every database."""
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """The jobs that were enqueued, and when the next is due."""
+
+    ids: list[str]
+    next_at: Timestamp | None
+
+
+JOB_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
+    Enqueue: Enqueued,
+    Claim: Claimed,
+    Settle: Settled,
+    Heartbeat: Beat,
+    Depart: Changed,
+    StopWorkers: Changed,
+    Rescue: Changed,
+    Prune: Changed,
+    Cancel: Changed,
+    Rearm: Changed,
+    DropJobs: Changed,
+    SetJobConfig: Changed,
+    PauseJobs: Changed,
+    SetJobLimit: Limited,
+    PutSchedule: Scheduled,
+    ChangeSchedule: Scheduled,
+    FireSchedules: Fired,
+}

@@ -1,0 +1,52 @@
+"""Limits on jobs: how many of a type may start in a time, how many may run at once. Rules, no clock, no disk.
+
+A lane is where limited jobs queue: those of one type in a queue, or of one concurrency key. Rates are kept as the time
+at which the next start would be exactly on schedule (`free_at`), so one number holds a whole bucket of permits.
+"""
+
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+
+
+class JobLane(msgspec.Struct, frozen=True, gc=False):
+    """A lane with its limits and what uses them; 0 means no limit."""
+
+    id: int
+    parent: int
+    concurrency: int
+    rate: float
+    seconds: float
+    burst: int
+    free_at: int
+    running: int
+
+    def interval(self) -> int:
+        """Microseconds between two starts, at least one."""
+        return max(round(self.seconds * SECOND / self.rate), 1)
+
+
+def allowance(lane: JobLane, now: Timestamp, wanted: int) -> int:
+    """How many jobs of the lane may start now, at most `wanted`."""
+    count = wanted
+    if lane.concurrency:
+        count = min(count, lane.concurrency - lane.running)
+    if lane.rate:
+        behind = max(lane.free_at - now, 0)
+        count = min(count, lane.burst - -(-behind // lane.interval()))
+    return max(count, 0)
+
+
+def started(lane: JobLane, now: Timestamp, count: int) -> JobLane:
+    """The lane after `count` jobs of it were started."""
+    free_at = max(lane.free_at, now) + count * lane.interval() if lane.rate and count else lane.free_at
+    return msgspec.structs.replace(lane, free_at=free_at, running=lane.running + count)
+
+
+def next_start(lane: JobLane, now: Timestamp) -> Timestamp | None:
+    """When the next job of the lane may start; None when only the end of another one helps."""
+    if lane.concurrency and lane.running >= lane.concurrency:
+        return None
+    if not lane.rate:
+        return now
+    return Timestamp(max(lane.free_at - (lane.burst - 1) * lane.interval(), now))

@@ -1,0 +1,124 @@
+"""Bounds of jobs that callers hand in: each check returns the value, or raises and names what was expected."""
+
+import math
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from headwater.errors import InvalidOption, TooLarge
+from headwater.log.job_operations import NewJob
+from headwater.model.job import SHELL
+from headwater.model.names import check_name
+from headwater.services.checks import TIMESTAMP_MAX, check_text, is_text
+
+COMMAND_BYTES_MAX = 100_000
+ARGUMENTS_MAX = 1_000
+VARIABLES_MAX = 1_000
+DEPENDENCIES_MAX = 1_000
+PRIORITY_MAX = 1_000_000
+SECONDS_MAX = 10 * 365 * 86_400.0
+
+_plain = NewJob()
+# Most jobs have none of these: one look at all of them together, because jobs come by the hundred thousand.
+_named = ("id", "queue", "type", "command", "argv", "arguments")
+_options = attrgetter(*(name for name in NewJob.__struct_fields__ if name not in _named))
+_defaults = _options(_plain)
+_modes = {"depends_when": ("completed", "finished"), "unique_mode": ("ignore", "replace")}
+_seconds = ("delay_seconds", "timeout_seconds", "backoff_max_seconds", "result_seconds", "unique_seconds")
+
+
+def check_job(job: object, bytes_max: int) -> NewJob:
+    """A job that may be handed in."""
+    if not isinstance(job, NewJob):
+        raise InvalidOption(f"a headwater.NewJob is expected; got {job!r:.80}")
+    if job.id:
+        check_name("job", job.id)
+    check_name("queue", job.queue)
+    check_name("job type", job.type)
+    if _options(job) != _defaults:
+        _check_options(job)
+    if job.type == SHELL:
+        _check_command(job)
+    elif len(memoryview(job.arguments)) > bytes_max:
+        raise TooLarge(
+            f"the arguments of a job may have {bytes_max:,} bytes; these have {len(memoryview(job.arguments)):,}"
+        )
+    return job
+
+
+def _check_options(job: NewJob) -> None:
+    _check_numbers(job)
+    for name, allowed in _modes.items():
+        if getattr(job, name) not in allowed:
+            raise InvalidOption(f"{name} must be {' or '.join(allowed)}; got {getattr(job, name)!r:.80}")
+    _check_ties(job)
+
+
+def _check_numbers(job: NewJob) -> None:
+    for name in _seconds:
+        value = getattr(job, name)
+        if value is not None:
+            check_range(name, value, 0, SECONDS_MAX)
+    if job.priority != 0:
+        check_range("priority", job.priority, -PRIORITY_MAX, PRIORITY_MAX, whole=True)
+    if job.max_retries is not None:
+        check_range("max_retries", job.max_retries, 0, 1_000, whole=True)
+    if job.backoff_base is not None:
+        check_range("backoff_base", job.backoff_base, 1, 1_000)
+    if job.backoff_jitter is not None:
+        check_range("backoff_jitter", job.backoff_jitter, 0, 10)
+    if job.run_at is not None:
+        check_range("run_at", job.run_at, 0, TIMESTAMP_MAX, whole=True)
+    if job.concurrency_limit != 1:
+        check_range("concurrency_limit", job.concurrency_limit, 1, 1_000_000, whole=True)
+
+
+def _check_command(job: NewJob) -> None:
+    if bool(job.command) == bool(job.argv):
+        raise InvalidOption("a job needs either a command for the shell or a list of arguments (argv), not both")
+    for text in (job.command, *job.argv):
+        if not is_text(text):
+            raise InvalidOption(f"a command and its arguments are texts without NUL; got {text!r:.80}")
+    if len(job.argv) > ARGUMENTS_MAX or len(job.command) + sum(map(len, job.argv)) > COMMAND_BYTES_MAX:
+        raise TooLarge(f"a command may have {COMMAND_BYTES_MAX:,} characters in {ARGUMENTS_MAX:,} arguments")
+
+
+def _check_ties(job: NewJob) -> None:
+    if job.env:
+        _check_env(job.env)
+    if job.cwd and not is_text(job.cwd):
+        raise InvalidOption(f"cwd must be a path; got {job.cwd!r:.80}")
+    if len(job.depends_on) > DEPENDENCIES_MAX:
+        raise TooLarge(f"a job may depend on {DEPENDENCIES_MAX:,} others; this one names {len(job.depends_on):,}")
+    for name in job.depends_on:
+        check_name("job", name)
+    for name in ("unique_key", "concurrency_key", "batch"):
+        if getattr(job, name):
+            check_text(name, getattr(job, name))
+
+
+def _check_env(env: Any) -> None:
+    if not isinstance(env, dict) or len(env) > VARIABLES_MAX:
+        raise InvalidOption(f"env must be at most {VARIABLES_MAX:,} names with texts; got {env!r:.80}")
+    for name, value in env.items():
+        if not is_text(name) or not is_text(value) or not name or "=" in name:
+            raise InvalidOption(f"env must have names without = and texts as values; got {name!r:.80}")
+
+
+def check_range(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:
+    """Raises unless the value is a number within bounds."""
+    kinds = (int,) if whole else (int, float)
+    if type(value) not in kinds or not math.isfinite(value) or not low <= value <= high:
+        what = "a whole number" if whole else "a number"
+        raise InvalidOption(f"{name} must be {what} from {low:,.0f} to {high:,.0f}; got {value!r:.80}")
+
+
+def with_options(job: NewJob, options: dict[str, Any]) -> NewJob:
+    """A job with some of its fields changed; an unknown name is an error."""
+    unknown = sorted(set(options) - set(NewJob.__struct_fields__))
+    if unknown:
+        raise InvalidOption(
+            f"no such job option: {', '.join(unknown)}; there are {', '.join(NewJob.__struct_fields__)}"
+        )
+    return msgspec.structs.replace(job, **options)

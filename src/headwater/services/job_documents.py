@@ -1,0 +1,221 @@
+"""Jobs as JSON: what people and programs write to add one, and what they read of it. The same on every door."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidInput, InvalidOption
+from headwater.log.job_operations import NewJob
+from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState
+from headwater.services.checks import check_time
+from headwater.stores.contract import JobAttempt, JobMinute, JobQueueStatus, JobStatus, ScheduleStatus, WorkerStatus
+
+
+class JobDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to be added: `{"id": "job1", "command": "sleep 2"}`. Times are ISO 8601, lengths of time seconds."""
+
+    id: str = ""
+    command: str = ""
+    argv: tuple[str, ...] = ()
+    queue: str = QUEUE_DEFAULT
+    type: str = SHELL
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    cwd: str = ""
+    priority: int = 0
+    run_at: str | None = None
+    delay: float = 0.0
+    timeout: float | None = None
+    max_retries: int | None = None
+    backoff_base: float | None = None
+    backoff_max: float | None = None
+    backoff_jitter: float | None = None
+    result_ttl: float | None = None
+    depends_on: tuple[str, ...] = ()
+    depends_when: str = "completed"
+    unique_key: str = ""
+    unique_seconds: float = 0.0
+    unique_mode: str = "ignore"
+    concurrency_key: str = ""
+    concurrency_limit: int = 1
+    batch: str = ""
+
+
+_decoder = msgspec.json.Decoder(JobDocument)
+
+
+def decode_job(text: bytes | str) -> NewJob:
+    """A job from its JSON; an error says what is wrong with it."""
+    try:
+        return job_of(_decoder.decode(text))
+    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"this is no job: {error}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        example = '{"id": "job1", "command": "sleep 2"}'
+        raise InvalidInput(f"a job is a JSON object like {example}; this is not JSON: {error}") from error
+
+
+def job_of(document: JobDocument) -> NewJob:
+    """The job that a document asks for."""
+    arguments = msgspec.Raw(b"null")
+    if document.type != SHELL:
+        arguments = msgspec.Raw(msgspec.json.encode([document.args, document.kwargs]))
+    elif document.args or document.kwargs:
+        raise InvalidOption("args and kwargs are for functions: name one with type, or use argv")
+    return NewJob(
+        id=document.id,
+        queue=document.queue,
+        type=document.type,
+        command=document.command,
+        argv=document.argv,
+        arguments=arguments,
+        env=document.env,
+        cwd=document.cwd,
+        priority=document.priority,
+        run_at=None if document.run_at is None else _time(document.run_at),
+        delay_seconds=document.delay,
+        timeout_seconds=document.timeout,
+        max_retries=document.max_retries,
+        backoff_base=document.backoff_base,
+        backoff_max_seconds=document.backoff_max,
+        backoff_jitter=document.backoff_jitter,
+        result_seconds=document.result_ttl,
+        depends_on=document.depends_on,
+        depends_when=document.depends_when,
+        unique_key=document.unique_key,
+        unique_seconds=document.unique_seconds,
+        unique_mode=document.unique_mode,
+        concurrency_key=document.concurrency_key,
+        concurrency_limit=document.concurrency_limit,
+        batch=document.batch,
+    )
+
+
+def _time(text: str) -> Timestamp:
+    try:
+        return check_time(datetime.fromisoformat(text))
+    except ValueError:
+        raise InvalidOption(f"run_at must be a time like 2026-01-31T08:00:00Z; got {text!r:.80}") from None
+
+
+# ── what is shown ──
+
+
+def job_document(job: JobStatus) -> dict[str, object]:
+    """A job for programs."""
+    return {
+        "id": job.id,
+        "queue": job.queue,
+        "type": job.type,
+        **_work(job),
+        "state": job.state.value,
+        "priority": job.priority,
+        "attempts": job.attempts,
+        "max_retries": job.attempts_max - 1,
+        "timeout": job.work.timeout_seconds,
+        "created_at": show_time(job.created_at),
+        "updated_at": show_time(job.changed_at),
+        "run_at": show_time(job.run_at),
+        "started_at": show_time(job.started_at),
+        "finished_at": show_time(job.finished_at),
+        "worker": job.worker,
+        "token": job.token,
+        "batch": job.batch,
+        "progress": job.progress,
+        "result": job.result,
+        "error": job.error,
+    }
+
+
+def _work(job: JobStatus) -> dict[str, object]:
+    if job.type != SHELL:
+        return {"arguments": job.work.arguments}
+    return {"argv": list(job.work.argv)} if job.work.argv else {"command": job.work.command}
+
+
+def describe_work(job: JobStatus) -> str:
+    """What a job does, in one line."""
+    if job.type != SHELL:
+        return job.type
+    return " ".join((job.work.command or " ".join(job.work.argv)).split())
+
+
+def attempt_document(attempt: JobAttempt) -> dict[str, object]:
+    """An attempt for programs."""
+    return {
+        "attempt": attempt.attempt,
+        "token": attempt.token,
+        "worker": attempt.worker,
+        "outcome": attempt.outcome,
+        "started_at": show_time(attempt.started_at),
+        "finished_at": show_time(attempt.finished_at),
+        "exit_code": attempt.exit_code,
+        "duration_seconds": attempt.duration_seconds,
+        "memory_bytes": attempt.memory_bytes,
+        "error": attempt.error or None,
+        "output": attempt.output,
+    }
+
+
+def queue_document(queue: JobQueueStatus) -> dict[str, object]:
+    """A job queue for programs."""
+    counts = {state.value: queue.counts.get(state, 0) for state in JobState}
+    return {"queue": queue.queue, "paused": queue.paused, **counts}
+
+
+def worker_document(worker: WorkerStatus) -> dict[str, object]:
+    """A worker for programs."""
+    return {
+        "id": worker.id,
+        "host": worker.about.host,
+        "pid": worker.about.pid,
+        "supervisor": worker.about.supervisor,
+        "queues": list(worker.about.queues),
+        "concurrency": worker.about.concurrency,
+        "jobs": worker.held,
+        "stopping": worker.stopping,
+        "started_at": show_time(worker.started_at),
+        "seen_at": show_time(worker.seen_at),
+        "lease_until": show_time(worker.lease_until),
+    }
+
+
+def schedule_document(schedule: ScheduleStatus) -> dict[str, object]:
+    """A schedule for programs."""
+    plain = NewJob()
+    job = {name: value for name, value in msgspec.structs.asdict(schedule.job).items() if value != getattr(plain, name)}
+    return {
+        "name": schedule.name,
+        "cron": schedule.cron or None,
+        "every_seconds": schedule.every_seconds or None,
+        "timezone": schedule.timezone,
+        "job": job,
+        "paused": schedule.paused,
+        "next_at": show_time(schedule.next_at),
+        "last_at": show_time(schedule.last_at),
+        "last_id": schedule.last_id,
+    }
+
+
+def minute_document(minute: JobMinute) -> dict[str, object]:
+    """A minute's work for programs."""
+    return {
+        "queue": minute.queue,
+        "minute": show_time(minute.begins_at),
+        "enqueued": minute.enqueued,
+        "completed": minute.completed,
+        "failed": minute.failed,
+        "dead": minute.dead,
+        "run_seconds": minute.run_micros / SECOND,
+    }
+
+
+def show_time(timestamp: int | None) -> str | None:
+    """A time as programs read it."""
+    if timestamp is None:
+        return None
+    at = datetime.fromtimestamp(timestamp / SECOND, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,238 @@
+"""Python functions as jobs: the decorator, what is kept of a call, and what a function can say about its own run.
+
+A call is kept as JSON: arguments are checked against the signature when it is enqueued, and turned into the annotated
+types when it runs. This module knows nothing of stores or processes; `worker/runner.py` calls the functions.
+"""
+
+import importlib
+import inspect
+import logging
+import sys
+import typing
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from headwater.errors import Closed, InvalidOption, InvalidPayload, JobMissing
+from headwater.log.job_operations import NewJob
+from headwater.services.job_checks import with_options
+from headwater.services.jobs import JobHandle, Jobs
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Retry(Exception):
+    """Raise it in a job to be run again after so many seconds; it counts as an attempt."""
+
+    def __init__(self, after: float | None = None, reason: str = "the job asked for another attempt") -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Snooze(Exception):
+    """Raise it in a job that cannot run yet: it comes again after so many seconds, and no attempt is counted."""
+
+    def __init__(self, after: float, reason: str = "the job was snoozed") -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Cancel(Exception):
+    """Raise it in a job that need not be done any more."""
+
+
+class JobContext:
+    """What a running function can know and say about its job."""
+
+    def __init__(self, about: "RunAbout", report_progress: Callable[[Any], None]) -> None:
+        self.id = about.id
+        self.queue = about.queue
+        self.attempt = about.attempt
+        self.attempts_max = about.attempts_max
+        self.token = about.token
+        self.previous_error = about.previous_error
+        self.log = logging.getLogger(f"headwater.job.{about.type}")
+        self._results = about.results
+        self._report_progress = report_progress
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether a failure now is for good."""
+        return self.attempt >= self.attempts_max
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What the jobs returned that this one depended on, by id."""
+        return {name: msgspec.json.decode(result) for name, result in (self._results or {}).items()}
+
+    def progress(self, value: Any) -> None:
+        """Show how far the job is: any JSON value, for `queuectl show` and whoever follows the log."""
+        self._report_progress(value)
+
+
+class RunAbout(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of a job to whoever runs it."""
+
+    id: str
+    queue: str
+    type: str
+    token: int
+    attempt: int
+    attempts_max: int
+    previous_error: str = ""
+    results: dict[str, bytes] | None = None
+
+
+_current: ContextVar[JobContext] = ContextVar("headwater_job")
+
+
+def current_job() -> JobContext:
+    """The job that runs here; an error outside of one."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise InvalidOption("no job runs here: current_job() works inside a function that a worker runs") from None
+
+
+def enter_job(context: JobContext) -> None:
+    """From here on, in this context, this job runs."""
+    _current.set(context)
+
+
+class JobFunction(Generic[P, R]):
+    """A function that can be called as ever, and enqueued."""
+
+    def __init__(self, app: "JobRegistry", function: Callable[P, R], template: NewJob, **policy: Any) -> None:
+        self._app = app
+        self._template = template
+        self.function = function
+        self.name = template.type
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.retry_for: tuple[type[BaseException], ...] = policy.get("retry_for", (Exception,))
+        self.give_up_for: tuple[type[BaseException], ...] = policy.get("give_up_for", ())
+        self._policy = policy
+        self._signature = inspect.signature(function)
+        self._types: dict[str, Any] | None = None
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__wrapped__ = function
+
+    def __call__(self, *arguments: P.args, **options: P.kwargs) -> R:
+        return self.function(*arguments, **options)
+
+    def job(self, *arguments: P.args, **options: P.kwargs) -> NewJob:
+        """The call as a job, to be handed in anywhere: with others, in a transaction, in an outbox, on a schedule."""
+        try:
+            self._signature.bind(*arguments, **options)
+        except TypeError as error:
+            raise InvalidOption(f"{self.name} cannot be called like this: {error}") from None
+        try:
+            kept = msgspec.json.encode([arguments, options])
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise InvalidPayload(f"arguments of {self.name} must be JSON values: {error}") from error
+        return msgspec.structs.replace(self._template, arguments=msgspec.Raw(kept))
+
+    async def enqueue(self, *arguments: P.args, **options: P.kwargs) -> JobHandle:
+        """Enqueue a call."""
+        return await self._app.jobs.add(self.job(*arguments, **options))
+
+    def using(self, **options: Any) -> "JobFunction[P, R]":
+        """The same function with other options: `send.using(delay_seconds=60, priority=5).enqueue(…)`."""
+        return JobFunction(self._app, self.function, with_options(self._template, options), **self._policy)
+
+    def bind(self, kept: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a kept call, as the types that the function asks for."""
+        arguments, options = msgspec.json.decode(kept or b"[[],{}]", type=tuple[list[Any], dict[str, Any]])
+        bound = self._signature.bind(*arguments, **options)
+        types = self._annotations()
+        for name, value in bound.arguments.items():
+            kind = self._signature.parameters[name].kind
+            if name in types and kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                bound.arguments[name] = msgspec.convert(value, types[name])
+        return list(bound.args), dict(bound.kwargs)
+
+    def _annotations(self) -> dict[str, Any]:
+        if self._types is None:
+            hints = typing.get_type_hints(self.function)
+            hints.pop("return", None)
+            self._types = hints
+        return self._types
+
+
+class JobRegistry:
+    """Functions by the names under which they are enqueued."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, JobFunction[..., Any]] = {}
+        self._jobs: Jobs | None = None
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the database that calls are enqueued in."""
+        if self._jobs is None:
+            raise Closed("this JobApp is not open: use `async with app:`, or `app.use(hw.jobs)`")
+        return self._jobs
+
+    def use(self, jobs: Jobs | None) -> None:
+        """Enqueue calls here from now on: `app.use(hw.jobs)`."""
+        self._jobs = jobs
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+
+    @overload
+    def job(self, **options: Any) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
+
+    def job(self, *functions: Any, **options: Any) -> Any:
+        """Make a function a job: `@app.job` or `@app.job(retries=5, queue="mail", timeout_seconds=30)`.
+
+        `retry_for` and `give_up_for` are exceptions after which it is, or is not, tried again. The other options are
+        the fields of `headwater.NewJob`.
+        """
+        for function in functions:
+            return self._add(function, dict(options))
+        return lambda decorated: self._add(decorated, dict(options))
+
+    def find(self, name: str, modules: tuple[str, ...] = ()) -> JobFunction[..., Any]:
+        """The function of this name: a registered one, or an import path in one of the modules allowed."""
+        known = self.functions.get(name)
+        if known is not None:
+            return known
+        module, _, path = name.partition(":")
+        if path and any(module == allowed or module.startswith(allowed + ".") for allowed in modules):
+            found: Any = importlib.import_module(module)
+            for part in path.split("."):
+                found = getattr(found, part)
+            if isinstance(found, JobFunction):
+                return found
+            if callable(found):
+                return JobFunction(self, found, NewJob(type=name))
+        raise JobMissing(f"no function is known as {name!r}; is it in the app that the worker was started with?")
+
+    def _add(self, function: Callable[..., Any], options: dict[str, Any]) -> JobFunction[..., Any]:
+        policy = {name: options.pop(name) for name in ("retry_for", "give_up_for") if name in options}
+        name = options.pop("name", "") or f"{_module_name(function)}:{function.__qualname__}"
+        retries = options.pop("retries", None)
+        if retries is not None:
+            options["max_retries"] = retries
+        if "<" in name:
+            raise InvalidOption(
+                f"{name} cannot be found again by its name: define it at the top of a module, or name it"
+            )
+        if name in self.functions:
+            raise InvalidOption(f"there is a job function {name!r} already")
+        made = JobFunction(self, function, with_options(NewJob(type=name), options), **policy)
+        self.functions[name] = made
+        return made
+
+
+def _module_name(function: Callable[..., Any]) -> str:
+    """The module that a worker can import; a program that is run as a script is known by its file."""
+    if function.__module__ != "__main__":
+        return function.__module__
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return Path(file).stem if file else "__main__"

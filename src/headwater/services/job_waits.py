@@ -1,0 +1,93 @@
+"""Waiting for jobs to end: one question for all who wait, each time the log says that jobs have changed."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from headwater.errors import JobMissing
+from headwater.log.operations import Touch
+from headwater.log.tail import Tail
+from headwater.model.job import FINISHED, JOBS_QUEUE, JobState
+from headwater.stores.contract import Store
+
+log = logging.getLogger(__name__)
+
+
+class JobWaits:
+    """Everybody in this process who waits for a job."""
+
+    def __init__(self, store: Store, tail: Tail) -> None:
+        self._store = store
+        self._tail = tail
+        self._waiting: dict[str, dict[str, list[asyncio.Future[JobState]]]] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self._again: set[str] = set()
+
+    def touched(self, touches: Sequence[Touch]) -> None:
+        """Segments were added: if jobs of a database changed that somebody waits for, ask."""
+        if self._waiting:
+            self._ask({touch.lane.database for touch in touches if touch.lane.queue == JOBS_QUEUE} & set(self._waiting))
+
+    async def wait(self, database: str, name: str, timeout_seconds: float | None = None) -> JobState:
+        """The state in which a job ended; TimeoutError when it has not in that time."""
+        future: asyncio.Future[JobState] = asyncio.get_running_loop().create_future()
+        await self._tail.join(self.touched)
+        # Registered before the first look, or an end in between would be missed.
+        self._waiting.setdefault(database, {}).setdefault(name, []).append(future)
+        try:
+            states = await self._store.job_states(database, [name])
+            if name not in states:
+                raise JobMissing(f"there is no job {name!r}")
+            if states[name] in FINISHED:
+                return states[name]
+            return await asyncio.wait_for(future, timeout_seconds)
+        finally:
+            self._forget(database, name, future)
+
+    async def close(self) -> None:
+        """Tell those who still wait that nothing more will come."""
+        if self._asking is not None:
+            await self._asking
+        for names in list(self._waiting.values()):
+            for futures in list(names.values()):
+                for future in futures:
+                    future.cancel()
+
+    def _ask(self, databases: set[str]) -> None:
+        self._again |= databases
+        if self._again and self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._look(), name="headwater-job-waits")
+
+    async def _look(self) -> None:
+        try:
+            while self._again:
+                database = self._again.pop()
+                names = list(self._waiting.get(database, ()))
+                if names:
+                    self._settle(database, names, await self._store.job_states(database, names))
+        except Exception:
+            log.exception("those who wait for jobs could not be answered; the next change of a job tries again")
+        finally:
+            self._asking = None
+
+    def _settle(self, database: str, asked: list[str], states: dict[str, JobState]) -> None:
+        """Answer those who were asked for; whoever came meanwhile has a look of their own."""
+        waiting = self._waiting.get(database, {})
+        for name in asked:
+            state = states.get(name)
+            for future in waiting.get(name, ()):
+                if future.done():
+                    continue
+                if state is None:
+                    future.set_exception(JobMissing(f"job {name!r} was dropped"))
+                elif state in FINISHED:
+                    future.set_result(state)
+
+    def _forget(self, database: str, name: str, future: asyncio.Future[JobState]) -> None:
+        names = self._waiting.get(database, {})
+        if future in names.get(name, ()):
+            names[name].remove(future)
+        if name in names and not names[name]:
+            del names[name]
+        if not names:
+            self._waiting.pop(database, None)

@@ -1,0 +1,384 @@
+"""Jobs of one database, as people ask for them: checked, turned into operations, and answered.
+
+>>> async with headwater.open("headwater.db") as hw:
+...     job = await hw.jobs.add(command="sleep 2")
+...     await job.wait()
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import SECOND, Clock, Timestamp
+from headwater.config import Config, Durability
+from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful, TooLarge
+from headwater.log.committer import Committer
+from headwater.log.job_operations import (
+    Cancel,
+    Changed,
+    ChangeSchedule,
+    DropJobs,
+    Enqueue,
+    Enqueued,
+    Limited,
+    NewJob,
+    PauseJobs,
+    Placed,
+    PutSchedule,
+    Rearm,
+    Scheduled,
+    SetJobConfig,
+    SetJobLimit,
+    StopWorkers,
+)
+from headwater.log.operations import Operation
+from headwater.log.tail import Tail
+from headwater.model.cron import next_cron
+from headwater.model.job import QUEUE_DEFAULT, JobState
+from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
+from headwater.model.names import check_name
+from headwater.services.checks import check_limit, check_list, check_optional_name
+from headwater.services.job_checks import SECONDS_MAX, check_job, check_range, with_options
+from headwater.services.job_waits import JobWaits
+from headwater.stores.contract import (
+    JobAttempt,
+    JobFilter,
+    JobLimitStatus,
+    JobMinute,
+    JobQueueStatus,
+    JobStatus,
+    ScheduleStatus,
+    Store,
+    WorkerStatus,
+)
+
+JOBS_MAX = 100_000
+BITE = 1_000
+
+
+class JobService:
+    """What the jobs of all databases of an open store share."""
+
+    def __init__(self, store: Store, committer: Committer, tail: Tail, clock: Clock, config: Config) -> None:
+        self.store = store
+        self.clock = clock
+        self.config = config
+        self.waits = JobWaits(store, tail)
+        self.committer = committer
+        # From memory there is no answer yet, and callers need one.
+        self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
+
+    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+        """One operation, and what it came to."""
+        return (await self.committer.submit(operation, durability or self._standing)).result
+
+
+class JobHandle:
+    """A job that was handed in: its id, and the way to its end."""
+
+    def __init__(self, jobs: "Jobs", placed: Placed) -> None:
+        self._jobs = jobs
+        self.id = placed.id
+        self.duplicate = placed.duplicate
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.id!r})"
+
+    async def wait(self, timeout_seconds: float | None = None) -> JobState:
+        """The state in which it ended; TimeoutError when it has not in that time."""
+        return await self._jobs.wait(self.id, timeout_seconds)
+
+    async def result(self, timeout_seconds: float | None = None, *, type: Any = Any) -> Any:
+        """What it returned; JobUnsuccessful when it died or was cancelled."""
+        return await self._jobs.result(self.id, timeout_seconds, type=type)
+
+    async def show(self) -> JobStatus:
+        """The job as it stands."""
+        return await self._jobs.show(self.id)
+
+    async def cancel(self) -> None:
+        """Cancel it."""
+        await self._jobs.cancel(self.id)
+
+
+class Jobs:
+    """The jobs of one database."""
+
+    def __init__(self, service: JobService, database: str) -> None:
+        self.service = service
+        self.database = database
+
+    # ── adding ──
+
+    async def add(self, job: NewJob | None = None, /, **fields: Any) -> JobHandle:
+        """Add one job: a `NewJob`, or its fields. It is on stable storage when this returns.
+
+        >>> await hw.jobs.add(command="sleep 2", id="job1", max_retries=5)
+        """
+        return (await self.add_many([with_options(job or NewJob(), fields)]))[0]
+
+    async def add_many(self, jobs: Iterable[NewJob], *, idempotency_key: str = "") -> list[JobHandle]:
+        """Add jobs in one transaction: all of them, or none."""
+        checked = self.check_all(jobs)
+        if not checked:
+            return []
+        operation = Enqueue(database=self.database, key=idempotency_key, jobs=checked)
+        enqueued: Enqueued = await self.service.run(operation)
+        return [JobHandle(self, placed) for placed in enqueued.jobs]
+
+    async def add_batch(self, jobs: Iterable[NewJob], *, batch: str, callback: NewJob | None = None) -> list[JobHandle]:
+        """Add jobs that belong together; `callback` runs when all of them have ended, whatever they came to."""
+        check_name("batch", batch)
+        members = []
+        for place, job in enumerate(check_list("jobs", jobs)):
+            members.append(msgspec.structs.replace(job, batch=batch, id=job.id or f"{batch}.{place}"))
+        if callback is not None:
+            ids = tuple(job.id for job in members)
+            name = callback.id or f"{batch}.callback"
+            members.append(msgspec.structs.replace(callback, id=name, depends_on=ids, depends_when="finished"))
+        return await self.add_many(members)
+
+    def check_all(self, jobs: Iterable[NewJob]) -> list[NewJob]:
+        """Jobs that may be handed in together."""
+        checked = [check_job(job, self.service.config.record_bytes_max) for job in check_list("jobs", jobs)]
+        if len(checked) > JOBS_MAX:
+            raise TooLarge(f"{JOBS_MAX:,} jobs may be added at once; got {len(checked):,}")
+        return checked
+
+    # ── looking ──
+
+    async def show(self, id: str) -> JobStatus:
+        """One job; JobMissing when there is none."""
+        job = await self.service.store.job(self.database, check_name("job", id))
+        if job is None:
+            raise JobMissing(f"there is no job {id!r}")
+        return job
+
+    async def list(
+        self, *, state: JobState | str | None = None, queue: str = "", type: str = "", batch: str = "", limit: int = 100
+    ) -> list[JobStatus]:
+        """Jobs by state, queue, type or batch: those that ended last first, others as they would run."""
+        chosen = JobFilter(
+            queue=check_optional_name("queue", queue),
+            state=check_state(state),
+            type=check_optional_name("job type", type),
+            batch=check_optional_name("batch", batch),
+            limit=check_limit(limit),
+        )
+        return await self.service.store.jobs(self.database, chosen)
+
+    async def attempts(self, id: str) -> Sequence[JobAttempt]:
+        """What is known of a job's attempts, oldest first: those that failed, and those that printed."""
+        return await self.service.store.job_attempts(self.database, check_name("job", id))
+
+    async def dependencies(self, id: str) -> Sequence[tuple[str, JobState]]:
+        """The jobs that a job depends on, with their states."""
+        return await self.service.store.job_dependencies(self.database, check_name("job", id))
+
+    async def queues(self) -> Sequence[JobQueueStatus]:
+        """The job queues with how many jobs are in which state."""
+        return await self.service.store.job_queues(self.database)
+
+    async def minutes(self, hours: float = 1.0) -> Sequence[JobMinute]:
+        """What was done in each minute of the last hours."""
+        check_range("hours", hours, 0, 24 * 365)
+        since = Timestamp(max(self.service.clock.now() - int(hours * 3_600 * SECOND), 0))
+        return await self.service.store.job_minutes(self.database, since)
+
+    async def wait(self, id: str, timeout_seconds: float | None = None) -> JobState:
+        """The state in which a job ended; TimeoutError when it has not in that time."""
+        return await self.service.waits.wait(self.database, check_name("job", id), timeout_seconds)
+
+    async def result(self, id: str, timeout_seconds: float | None = None, *, type: Any = Any) -> Any:
+        """What a job returned, once it has completed; JobUnsuccessful when it ended in another way."""
+        state = await self.wait(id, timeout_seconds)
+        job = await self.show(id)
+        if state is not JobState.COMPLETED:
+            raise JobUnsuccessful(f"job {id} is {state}: {job.error or 'no reason was given'}", state.value)
+        return None if job.result is None else msgspec.json.decode(job.result, type=type)
+
+    # ── changing ──
+
+    async def cancel(self, *ids: str) -> Sequence[str]:
+        """Cancel jobs that have not ended; those that run are ended by their worker."""
+        return await self._change(Cancel(database=self.database, ids=_names(ids)))
+
+    async def retry(self, *ids: str) -> Sequence[str]:
+        """Give jobs that failed, died or were cancelled all their attempts again, from now on."""
+        return await self._change(Rearm(database=self.database, ids=_names(ids)))
+
+    async def retry_dead(self, *, queue: str = "", type: str = "", limit: int = BITE) -> Sequence[str]:
+        """Arm dead jobs again, `limit` at a time."""
+        about = {"queue": check_optional_name("queue", queue), "type": check_optional_name("job type", type)}
+        return await self._change(Rearm(database=self.database, state=JobState.DEAD, limit=check_limit(limit), **about))
+
+    async def drop(self, *ids: str) -> Sequence[str]:
+        """Forget jobs that have ended."""
+        return await self._change(DropJobs(database=self.database, ids=_names(ids)))
+
+    async def cleanup(
+        self, *, older_than: float = 0.0, state: JobState | str = JobState.COMPLETED, queue: str = ""
+    ) -> int:
+        """Forget jobs that ended in `state` more than `older_than` seconds ago; how many."""
+        check_range("older_than", older_than, 0, SECONDS_MAX)
+        before = Timestamp(self.service.clock.now() - int(older_than * SECOND))
+        chosen = DropJobs(
+            database=self.database,
+            state=check_state(state),
+            queue=check_optional_name("queue", queue),
+            before=before,
+            limit=BITE,
+        )
+        dropped = 0
+        while found := len(await self._change(chosen)):
+            dropped += found
+        return dropped
+
+    async def pause(self, queue: str = QUEUE_DEFAULT) -> None:
+        """Hand out no more jobs of a queue. Those that run go on."""
+        await self._change(PauseJobs(database=self.database, queue=check_name("queue", queue), paused=True))
+
+    async def resume(self, queue: str = QUEUE_DEFAULT) -> None:
+        """Hand out the jobs of a queue again."""
+        await self._change(PauseJobs(database=self.database, queue=check_name("queue", queue), paused=False))
+
+    async def limit(
+        self,
+        type: str,
+        *,
+        queue: str = QUEUE_DEFAULT,
+        rate: float = 0.0,
+        per: float = 1.0,
+        burst: int = 1,
+        concurrency: int = 0,
+    ) -> int:
+        """Limit one type of job in one queue: `rate` starts per `per` seconds, `concurrency` at once; 0 lifts a limit.
+
+        How many unfinished jobs it holds for now.
+        """
+        check_range("rate", rate, 0, 1_000_000)
+        check_range("per", per, 0.001, SECONDS_MAX)
+        check_range("burst", burst, 1, 1_000_000, whole=True)
+        check_range("concurrency", concurrency, 0, 1_000_000, whole=True)
+        operation = SetJobLimit(
+            database=self.database,
+            queue=check_name("queue", queue),
+            type=check_name("job type", type),
+            rate=rate,
+            seconds=per,
+            burst=burst,
+            concurrency=concurrency,
+        )
+        limited: Limited = await self.service.run(operation)
+        return limited.jobs
+
+    async def limits(self) -> Sequence[JobLimitStatus]:
+        """The limits of types."""
+        return await self.service.store.job_limits(self.database)
+
+    # ── settings ──
+
+    async def config(self, queue: str = "") -> dict[str, int | float]:
+        """All settings as they hold for the database, or for one queue."""
+        found = await self.service.store.job_config(self.database)
+        values: dict[str, int | float] = {}
+        for name, setting in JOB_SETTINGS.items():
+            standing = found.get(("", name), setting.default)
+            values[name] = found.get((queue, name), standing) if queue else standing
+        return values
+
+    async def configure(self, name: str, value: Any, *, queue: str = "") -> None:
+        """Remember a setting, for jobs that are added and workers that are started from now on; None forgets it."""
+        if value is not None:
+            check_job_setting(name, value, for_queue=bool(queue))
+        elif name not in JOB_SETTINGS:
+            check_job_setting(name, value)
+        operation = SetJobConfig(
+            database=self.database, queue=check_optional_name("queue", queue), name=name, value=value
+        )
+        await self.service.run(operation)
+
+    # ── schedules ──
+
+    async def schedule(
+        self,
+        name: str,
+        job: NewJob | None = None,
+        /,
+        *,
+        cron: str = "",
+        every: float = 0.0,
+        timezone: str = "UTC",
+        **fields: Any,
+    ) -> Timestamp:
+        """Enqueue a job again and again, by a cron line or every so many seconds; when it does so first."""
+        if bool(cron) == bool(every):
+            raise InvalidOption("a schedule needs either cron or every")
+        if every:
+            check_range("every", every, 0.1, SECONDS_MAX)
+        else:
+            next_cron(cron, timezone, self.service.clock.now())
+        template = check_job(with_options(job or NewJob(), fields), self.service.config.record_bytes_max)
+        if template.id:
+            raise InvalidOption("the jobs of a schedule get ids of their own: leave out id")
+        operation = PutSchedule(
+            database=self.database,
+            name=check_name("schedule", name),
+            cron=cron,
+            every_seconds=float(every),
+            timezone=timezone,
+            job=template,
+        )
+        scheduled: Scheduled = await self.service.run(operation)
+        assert scheduled.next_at is not None
+        return scheduled.next_at
+
+    async def schedules(self) -> Sequence[ScheduleStatus]:
+        """The schedules."""
+        return await self.service.store.schedules(self.database)
+
+    async def pause_schedule(self, name: str) -> None:
+        """Let a schedule rest."""
+        await self._change_schedule(name, paused=True)
+
+    async def resume_schedule(self, name: str) -> None:
+        """Let a schedule go on."""
+        await self._change_schedule(name, paused=False)
+
+    async def unschedule(self, name: str) -> None:
+        """Remove a schedule."""
+        await self._change_schedule(name, remove=True)
+
+    # ── workers ──
+
+    async def workers(self) -> Sequence[WorkerStatus]:
+        """The workers of the database."""
+        return await self.service.store.workers(self.database)
+
+    async def stop_workers(self, *ids: str) -> Sequence[str]:
+        """Ask workers to finish what they run and end; all of them when none are named."""
+        return await self._change(StopWorkers(database=self.database, workers=tuple(ids)))
+
+    async def _change(self, operation: Operation) -> Sequence[str]:
+        changed: Changed = await self.service.run(operation)
+        return changed.ids
+
+    async def _change_schedule(self, name: str, **change: Any) -> None:
+        await self.service.run(ChangeSchedule(database=self.database, name=check_name("schedule", name), **change))
+
+
+def _names(ids: Sequence[str]) -> tuple[str, ...]:
+    if not ids:
+        raise InvalidOption("name at least one job")
+    return tuple(dict.fromkeys(check_name("job", name) for name in ids))
+
+
+def check_state(state: JobState | str | None) -> JobState | None:
+    """A state by its name; '' and None are none."""
+    if not state:
+        return None
+    try:
+        return JobState(state)
+    except ValueError:
+        raise InvalidOption(f"no such state: {state!r:.80}; there are {', '.join(JobState)}") from None

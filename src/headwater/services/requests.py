@@ -1,0 +1,250 @@
+"""What our own client and our own routes say to each other: operations and answers of the log, as they are.
+
+Nothing is named or scaled in a second way on this wire. What a client may not choose is not in it: the database comes
+from who asks. Times are microseconds since 1970.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Raw, Struct
+
+from headwater.clock import Timestamp
+from headwater.config import Durability
+from headwater.log.operations import Batch, Pushed
+from headwater.model.cursor import Outcome
+from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, PartitionId
+from headwater.model.record import Record
+from headwater.stores.contract import Segment
+
+Text = Annotated[str, Meta(max_length=256)]
+ErrorText = Annotated[str, Meta(max_length=65_536)]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+Number = Annotated[int, Meta(ge=0, lt=2**62)]
+Token = Annotated[int, Meta(ge=1, lt=2**62)]
+Partition = Annotated[PartitionId, Meta(ge=0, lt=2**62)]
+SEVERAL_MAX = 1_000
+
+
+class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all requests have: a `key`. The second request with the same one gets the answer of the first."""
+
+    key: Text = ""
+
+
+# ── pushing ──
+
+
+class LanePush(Struct, frozen=True, forbid_unknown_fields=True):
+    """Records for one partition: all of them, or none."""
+
+    queue: str
+    records: Annotated[list[Record], Meta(min_length=1)]
+    partition: str = PARTITION_DEFAULT
+
+
+class PushRequest(Asked, frozen=True, kw_only=True):
+    """Records for any partitions, in one commit."""
+
+    pushes: Annotated[list[LanePush], Meta(min_length=1, max_length=SEVERAL_MAX)]
+    durability: Durability | None = None
+    ttl_seconds: float | None = None
+
+
+class PushAnswer(Struct, frozen=True):
+    """Where the records of one partition are, and how safe; taken into memory only, they have no place yet."""
+
+    durability: Durability
+    pushed: Pushed | None
+
+
+# ── popping and reporting ──
+
+
+class Report(Asked, frozen=True, kw_only=True):
+    """A report on records of a lease: these offsets are done, or these outcomes hold; neither: all are done."""
+
+    partition_id: Partition
+    token: Token
+    group: str = GROUP_DEFAULT
+    offsets: Annotated[list[Number], Meta(max_length=100_000)] = []
+    outcomes: dict[int, Outcome] | None = None
+    errors: dict[int, ErrorText] | None = None
+
+
+class PopRequest(Asked, frozen=True, kw_only=True):
+    """The next records of a partition, of a queue, or of any queue of a namespace and task; waits when there are none.
+
+    `reports` on the records that were popped before take effect in the same commit.
+    """
+
+    queue: str = ""
+    partition: str = ""
+    namespace: str = ""
+    task: str = ""
+    group: str = GROUP_DEFAULT
+    batch: int = 1
+    partitions: int = 1
+    lease_seconds: float | None = None
+    auto_ack: bool = False
+    subscribe: Literal["all", "new"] = "all"
+    since: Number | None = None
+    wait_seconds: Annotated[float, Meta(ge=0)] = 0
+    reports: Annotated[list[Report], Meta(max_length=SEVERAL_MAX)] = []
+
+
+class PopAnswer(Struct, frozen=True):
+    """What a pop got; `now` is the server's time, so that a client can tell how long a lease holds."""
+
+    batches: list[Batch]
+    now: Timestamp
+
+
+class ReportRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Reports on any leases. All are taken that can be; the first that cannot is answered as the error."""
+
+    reports: Annotated[list[Report], Meta(min_length=1, max_length=SEVERAL_MAX)]
+
+
+class Lease(Struct, frozen=True, forbid_unknown_fields=True):
+    """A lease, by what it is known by."""
+
+    partition_id: Partition
+    token: Token
+    group: str = GROUP_DEFAULT
+
+
+class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Leases to keep for so many seconds from now; the queue's own lease time when nothing is said."""
+
+    leases: Annotated[list[Lease], Meta(min_length=1, max_length=SEVERAL_MAX)]
+    seconds: float | None = None
+
+
+# ── several at once ──
+
+
+class TransactedPush(LanePush, frozen=True, tag_field="kind", tag="push", forbid_unknown_fields=True):
+    """Records that are pushed if everything else holds."""
+
+
+class TransactedReport(Struct, frozen=True, tag_field="kind", tag="report", forbid_unknown_fields=True, kw_only=True):
+    """A report that counts if everything else holds."""
+
+    partition_id: Partition
+    token: Token
+    group: str = GROUP_DEFAULT
+    offsets: Annotated[list[Number], Meta(max_length=100_000)] = []
+    outcomes: dict[int, Outcome] | None = None
+    errors: dict[int, ErrorText] | None = None
+
+
+class TransactionRequest(Asked, frozen=True, kw_only=True):
+    """Pushes and reports that take effect together or not at all, if all `leases` are alive."""
+
+    operations: Annotated[list[TransactedPush | TransactedReport], Meta(max_length=SEVERAL_MAX)] = []
+    leases: Annotated[list[Lease], Meta(max_length=SEVERAL_MAX)] = []
+
+
+# ── queues, groups, dead letters, traces ──
+
+
+class ConfigureRequest(Asked, frozen=True, kw_only=True):
+    """A queue to make or to change; options that are not named keep their value."""
+
+    queue: str
+    namespace: str | None = None
+    task: str | None = None
+    options: dict[str, Any] = {}
+
+
+class DeleteQueueRequest(Asked, frozen=True, kw_only=True):
+    """A queue to remove, with everything in it."""
+
+    queue: str
+
+
+class SeekRequest(Asked, frozen=True, kw_only=True):
+    """Where a group goes: the beginning or end of a queue, a time, behind an LSN, or an offset of one partition."""
+
+    queue: str
+    group: str = GROUP_DEFAULT
+    partition: str = ""
+    to: Literal["beginning", "end"] = "end"
+    timestamp: Number | None = None
+    lsn: Number | None = None
+    offset: Number | None = None
+
+
+class DeleteGroupRequest(Asked, frozen=True, kw_only=True):
+    """A group to forget: in one queue, or in all."""
+
+    group: str
+    queue: str = ""
+
+
+class DeadLettersRequest(Asked, frozen=True, kw_only=True):
+    """Dead letters of a queue: those with these ids, or the oldest `limit`."""
+
+    queue: str
+    ids: Annotated[list[Number], Meta(max_length=100_000)] = []
+    limit: Count = 1_000
+
+
+class TraceRequest(Asked, frozen=True, kw_only=True):
+    """An event in the life of a record."""
+
+    partition_id: Partition
+    transaction_id: Text
+    group: str = GROUP_DEFAULT
+    names: Annotated[list[str], Meta(max_length=100)] = []
+    event: Text = "info"
+    data: Raw = Raw(b"null")
+
+
+class GroupsQuery(Struct, frozen=True):
+    """The groups of one queue, or of all."""
+
+    queue: str = ""
+
+
+class DeadLettersQuery(Struct, frozen=True):
+    """Dead letters of a queue, oldest first, after an id."""
+
+    queue: str
+    limit: Count = 100
+    after: Number = 0
+
+
+class TracesQuery(Struct, frozen=True):
+    """The events of one record."""
+
+    partition_id: Partition
+    transaction_id: Text
+
+
+class SegmentsQuery(Struct, frozen=True):
+    """What a queue got after an LSN; waits for more when there is none."""
+
+    queue: str
+    after: Number = 0
+    limit: Annotated[int, Meta(ge=1, le=100)] = 16
+    wait_seconds: Annotated[float, Meta(ge=0)] = 0
+
+
+class SegmentsAnswer(Struct, frozen=True):
+    """A stretch of the log. Everything of the queue up to `through` has been told."""
+
+    through: Lsn
+    segments: list[Segment]
+
+
+class Bounds(Struct, frozen=True):
+    """What this server takes at most, and where its log ends now."""
+
+    version: str
+    record_bytes_max: int
+    batch_max: int
+    batch_bytes_max: int
+    wait_seconds_max: float
+    lsn: Lsn
+    now: Timestamp

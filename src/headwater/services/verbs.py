@@ -1,0 +1,158 @@
+"""What the faces (`Queue`, `Database`, `Together`, `Consumption`) ask of whoever serves them.
+
+Two serve them: `Queues`, on an open store, and `client.remote.RemoteQueues`, on a server over HTTP. The faces are
+written once for both; so are the checks that need nothing but the bounds.
+"""
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from headwater.clock import Clock
+from headwater.config import Config, Durability
+from headwater.errors import InvalidInput, InvalidOption, TooLarge
+from headwater.log.committer import Answer
+from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push
+from headwater.model.cursor import Outcome
+from headwater.model.names import SYSTEM_PREFIX, PartitionId, check_name
+from headwater.model.record import Record, encode_payload, encode_payloads
+from headwater.services.checks import check_headers, check_optional_name, check_seconds, check_text, check_timestamp
+from headwater.services.messages import Message, Outgoing, extension_of, messages_of, reports_of
+from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
+
+_data = operator.attrgetter("data")
+
+
+class Questions(Protocol):
+    """What can be asked about what is kept. A store answers them, and so does a server."""
+
+    async def queues(self, database: str) -> list[QueueStatus]:
+        """The queues of a database with their sizes."""
+        ...
+
+    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
+        """The consumer groups of a database, or of one queue."""
+        ...
+
+    async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
+        """Dead letters of a queue, oldest first, after the id `after`."""
+        ...
+
+    async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
+        """The noted events of one record, oldest first."""
+        ...
+
+
+class Verbs(ABC):
+    """Takes operations and gives their answers; checks what can be checked before anything is handed in."""
+
+    config: Config
+    clock: Clock
+    store: Questions
+
+    # ── what each has its own way of doing ──
+
+    @abstractmethod
+    def push(self, push: Push, durability: Durability | None) -> Awaitable[Answer]:
+        """Append to one partition."""
+
+    @abstractmethod
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer]:
+        """Append to several partitions in one commit."""
+
+    @abstractmethod
+    async def pop_batches(self, operation: Pop, wait_seconds: float = 0, reports: Sequence[Ack] = ()) -> Popped:
+        """Lease the next records, with reports on the last ones in the same commit; wait when there are none."""
+
+    @abstractmethod
+    async def settle(self, reports: Sequence[Ack]) -> None:
+        """Hand reports in. Every lease is reported on; the first that is lost is raised at the end."""
+
+    @abstractmethod
+    async def extend_leases(self, extensions: Sequence[Extend]) -> list[Extended]:
+        """Keep leases for longer; until when each holds now."""
+
+    @abstractmethod
+    async def run(self, operation: Operation) -> Any:
+        """One operation, and what it came to."""
+
+    @abstractmethod
+    def submit_and_forget(self, operation: Operation) -> None:
+        """Hand in an operation whose answer nobody needs."""
+
+    # ── pushing ──
+
+    def record(self, message: Any) -> Record:
+        """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
+        if type(message) is not Outgoing:
+            return Record(encode_payload(message, self.config.record_bytes_max))
+        outgoing = message
+        return Record(
+            data=encode_payload(outgoing.payload, self.config.record_bytes_max),
+            transaction_id=check_text("transaction_id", outgoing.transaction_id),
+            trace_id=check_text("trace_id", outgoing.trace_id),
+            type=check_text("type", outgoing.type),
+            headers=check_headers(outgoing.headers),
+            timestamp=check_timestamp(outgoing.timestamp or 0),
+        )
+
+    def records(self, messages: Sequence[Any]) -> list[Record]:
+        """Many at once, as records; plain payloads go together."""
+        if {Outgoing, Raw}.isdisjoint(map(type, messages)):
+            return list(map(Record, encode_payloads(messages, self.config.record_bytes_max)))
+        return [self.record(message) for message in messages]
+
+    def check_push(self, push: Push) -> None:
+        """Raises when a push cannot be taken whatever the state of its queue is."""
+        check_name("queue", push.queue)
+        check_name("partition", push.partition)
+        if push.queue.startswith(SYSTEM_PREFIX):
+            raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+        count = len(push.records)
+        if not 1 <= count <= self.config.batch_max:
+            raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")
+        if count > 1 and sum(map(len, map(_data, push.records))) > self.config.batch_bytes_max:
+            raise TooLarge(f"a push may have {self.config.batch_bytes_max:,} bytes; split it")
+        if push.ttl_seconds is not None:
+            check_seconds("ttl_seconds", push.ttl_seconds)
+
+    # ── popping and reporting ──
+
+    async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
+        """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
+        popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
+        return messages_of(popped.batches, operation.database)
+
+    def check_pop(self, operation: Pop) -> None:
+        """Raises when a pop asks for what cannot be."""
+        check_name("group", operation.group)
+        for kind in ("queue", "partition", "namespace", "task"):
+            check_optional_name(kind, getattr(operation, kind))
+        if operation.partition and not operation.queue:
+            raise InvalidOption("a partition needs its queue")
+        for name, value in (("batch", operation.batch), ("partitions", operation.partitions)):
+            if type(value) is not int or not 1 <= value <= self.config.batch_max:
+                raise InvalidOption(f"{name} must be 1 to {self.config.batch_max:,}; got {value!r}")
+        if operation.lease_seconds is not None:
+            check_seconds("lease_seconds", operation.lease_seconds)
+        if operation.subscribe not in ("all", "new"):
+            raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
+
+    def check_wait(self, seconds: float) -> None:
+        """Raises when a pop would wait for longer than it may."""
+        if type(seconds) not in (int, float) or not 0 <= seconds <= self.config.wait_seconds_max:
+            raise InvalidOption(f"wait must be 0 to {self.config.wait_seconds_max:g} seconds; got {seconds!r:.80}")
+
+    async def report(self, messages: Iterable[Message], outcome: Outcome, error: str = "") -> None:
+        """Say the same of some messages. Every lease is reported on; the first that is lost is raised at the end."""
+        await self.settle(reports_of(messages, outcome, error))
+
+    async def extend(self, messages: Iterable[Message], seconds: float | None) -> None:
+        """Keep the leases of some messages for longer."""
+        if seconds is not None:
+            check_seconds("seconds", seconds)
+        batches = {id(message.batch): message for message in messages}
+        await self.extend_leases([extension_of(message, seconds) for message in batches.values()])

@@ -1,0 +1,92 @@
+"""What a reader by LSN is: other processes (the pipeline's) read the log with it and never make a writer wait.
+
+A store's own door for writing and asking is in `contract.py`; this one opens the store for reading only.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.model.lane import Lane
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.stores.contract import Traits
+
+
+class Stretch(msgspec.Struct, frozen=True, gc=False):
+    """A segment without its records and names: enough to plan who reads what."""
+
+    lsn: Lsn
+    partition_id: PartitionId
+    first_offset: Offset
+    count: int
+    written_at: Timestamp
+
+
+class Body(msgspec.Struct, frozen=True, gc=False):
+    """A segment with its records unsplit: the JSON array that is kept, decompressed and decrypted."""
+
+    lsn: Lsn
+    lane: Lane
+    first_offset: Offset
+    count: int
+    written_at: Timestamp
+    records: bytes
+
+
+class Drops(msgspec.Struct, frozen=True):
+    """How often anything was dropped from the store, and how many partitions a reader lost records in, some named."""
+
+    number: int
+    lost: int
+    partitions: list[str]
+
+
+class LogReader(Protocol):
+    """The log for reading only, opened by as many processes as there are: nothing here makes a writer wait.
+
+    Every call is one short look. Positions are LSNs: a stretch begins after `after` and ends with `through`.
+    """
+
+    traits: Traits
+
+    async def open(self) -> None:
+        """Connect, and check that there is a store of this version."""
+        ...
+
+    async def close(self) -> None:
+        """Let go."""
+        ...
+
+    async def span(self) -> tuple[Lsn, Lsn]:
+        """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
+        ...
+
+    async def lsn_at(self, time: Timestamp) -> Lsn:
+        """The LSN before the first segment written at or after `time`."""
+        ...
+
+    async def queue_names(self, database: str) -> list[str]:
+        """The names of a database's queues."""
+        ...
+
+    async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
+        """The newest segment of these queues in a stretch of the log, None when it has none."""
+        ...
+
+    async def outline(
+        self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
+    ) -> list[Stretch]:
+        """The first `limit` segments of these queues in a stretch of the log, in LSN order, without their records."""
+        ...
+
+    async def bodies(
+        self, after: Lsn, through: Lsn, bytes_max: int, database: str, queues: Sequence[str]
+    ) -> list[Body]:
+        """Segments of these queues in LSN order until their records come to `bytes_max`; one at least, if there is."""
+        ...
+
+    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
+        """What these queues lost after the LSN `after` in drops after the number `since`."""
+        ...

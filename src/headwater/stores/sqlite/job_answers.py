@@ -1,0 +1,135 @@
+"""Questions about jobs, answered from the reading connection."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.log.job_operations import NewJob, WorkerAbout
+from headwater.model.job import JobState
+from headwater.stores.contract import (
+    JobAttempt,
+    JobFilter,
+    JobLimitStatus,
+    JobMinute,
+    JobQueueStatus,
+    JobStatus,
+    ScheduleStatus,
+    WorkerStatus,
+)
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.job_rows import LISTS, decode_work
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+
+class JobAnswers:
+    """Reads jobs through one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def job(self, database: str, name: str) -> JobStatus | None:
+        """One job."""
+        row = self._connection.execute(sql.show_job, (database, name)).fetchone()
+        return None if row is None else _status(*row)
+
+    def states(self, database: str, names: Sequence[str]) -> dict[str, JobState]:
+        """The states of those of the jobs that exist."""
+        wanted = msgspec.json.encode(list(names)).decode()
+        rows = self._connection.execute(sql.jobs_by_id, (database, wanted)).fetchall()
+        return {row[1]: JobState(row[4]) for row in rows}
+
+    def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
+        """Jobs by queue, state and type: those that ended last first, others as they would run."""
+        rows: list[Any] = []
+        for queue_id, _, name, _ in self._connection.execute(sql.find_job_queues, (database,)).fetchall():
+            if chosen.queue and name != chosen.queue:
+                continue
+            for state in [chosen.state] if chosen.state else JobState:
+                rows += self._in_state(queue_id, state, chosen)
+        if chosen.batch:
+            rows = self._connection.execute(sql.list_batch, (database, chosen.batch, chosen.limit)).fetchall()
+        found = [_status(*row) for row in rows]
+        if chosen.state is None:
+            found.sort(key=lambda job: job.number, reverse=True)
+        return found[: chosen.limit]
+
+    def _in_state(self, queue_id: int, state: JobState, chosen: JobFilter) -> list[Any]:
+        return self._connection.execute(LISTS[state], (queue_id, chosen.type, chosen.limit)).fetchall()
+
+    def attempts(self, database: str, name: str) -> list[JobAttempt]:
+        """What is known of a job's attempts, oldest first."""
+        rows = self._connection.execute(sql.list_attempts, (database, name)).fetchall()
+        return [JobAttempt(*row) for row in rows]
+
+    def dependencies(self, database: str, name: str) -> list[tuple[str, JobState]]:
+        """The jobs that a job depends on, with their states."""
+        rows = self._connection.execute(sql.list_dependencies, (database, name)).fetchall()
+        return [(need, JobState(state)) for need, state in rows]
+
+    def queues(self, database: str) -> list[JobQueueStatus]:
+        """The job queues with how many jobs are in which state."""
+        found: dict[str, tuple[bool, dict[JobState, int]]] = {}
+        for name, paused, state, count in self._connection.execute(sql.list_job_queues, (database,)).fetchall():
+            _, counts = found.setdefault(name, (bool(paused), {}))
+            if state is not None and count:
+                counts[JobState(state)] = count
+        return [JobQueueStatus(name, paused, counts) for name, (paused, counts) in found.items()]
+
+    def minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
+        """What was done in each minute."""
+        rows = self._connection.execute(sql.list_minutes, (database, since // 60_000_000)).fetchall()
+        return [JobMinute(queue, Timestamp(minute * 60_000_000), *row) for queue, minute, *row in rows]
+
+    def workers(self, database: str) -> list[WorkerStatus]:
+        """The workers of a database, with how many jobs each holds."""
+        rows = self._connection.execute(sql.list_workers, (database,)).fetchall()
+        return [
+            WorkerStatus(name, msgspec.json.decode(about, type=WorkerAbout), started, seen, until, bool(stopping), held)
+            for name, about, started, seen, until, stopping, held in rows
+        ]
+
+    def config(self, database: str) -> dict[tuple[str, str], Any]:
+        """The settings of a database and its queues, by (queue, name)."""
+        rows = self._connection.execute(sql.job_config, (database,)).fetchall()
+        return {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
+
+    def schedules(self, database: str) -> list[ScheduleStatus]:
+        """The schedules of a database."""
+        rows = self._connection.execute(sql.schedules, (database,)).fetchall()
+        return [_schedule(*row) for row in rows]
+
+    def limits(self, database: str) -> list[JobLimitStatus]:
+        """The limits of types."""
+        return [JobLimitStatus(*row) for row in self._connection.execute(sql.job_limits, (database,)).fetchall()]
+
+
+def _schedule(name: str, cron: str, every: float, zone: str, job: str, paused: int, *times: Any) -> ScheduleStatus:
+    return ScheduleStatus(name, cron, every, zone, msgspec.json.decode(job, type=NewJob), bool(paused), *times)
+
+
+def _status(
+    number: int,
+    name: str,
+    queue: str,
+    kind: str,
+    state: str,
+    work: str,
+    progress: str | None,
+    result: str | None,
+    *rest: Any,
+) -> JobStatus:
+    return JobStatus(
+        number,
+        name,
+        queue,
+        kind,
+        JobState(state),
+        decode_work(work),
+        None if progress is None else msgspec.Raw(progress.encode()),
+        None if result is None else msgspec.Raw(result.encode()),
+        *rest,
+    )

@@ -1,0 +1,232 @@
+"""New jobs under the write lock: decided before the first row is written, so that all of them go in or none."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidOption, JobExists, JobMissing, JobUnfit
+from headwater.log.job_operations import Enqueue, Enqueued, NewJob, Placed
+from headwater.model.dependencies import check_no_cycle
+from headwater.model.job import FINISHED, SHELL, JobState, first_state
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.job_books import JobBooks, JobChange
+from headwater.stores.sqlite.job_lanes import JobLanes
+from headwater.stores.sqlite.job_queues import JobQueue, JobQueues
+from headwater.stores.sqlite.job_rows import JobIds, JobRow, as_json, encode_work
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+_replaceable = (JobState.PENDING, JobState.SCHEDULED, JobState.WAITING, JobState.FAILED)
+
+
+class _Arrival(msgspec.Struct, gc=False):
+    """A job on its way in: its number, and the jobs that it has to wait for."""
+
+    job: NewJob
+    id: str
+    number: int
+    needs: list[int] = []
+    replaced: str = ""
+
+
+class JobIntake:
+    """Adds jobs. `cancel` is what cancels those that are replaced."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        queues: JobQueues,
+        lanes: JobLanes,
+        books: JobBooks,
+        cancel: Callable[[Sequence[JobRow], str, Timestamp], None],
+    ) -> None:
+        self._connection = connection
+        self._queues = queues
+        self._lanes = lanes
+        self._books = books
+        self._cancel = cancel
+        self._ids = JobIds()
+        self._last_number: int | None = None
+
+    def forget(self) -> None:
+        """Others may have added jobs."""
+        self._last_number = None
+
+    def enqueue(self, operation: Enqueue, now: Timestamp) -> Enqueued:
+        """Add all these jobs, or none."""
+        self._refuse_known(operation)
+        placed: list[Placed | None] = []
+        arrivals = []
+        keys: dict[str, _Arrival] = {}
+        number = self._newest()
+        for job in operation.jobs:
+            duplicate, replaced = self._duplicate(operation.database, job, keys, now) if job.unique_key else (None, "")
+            placed.append(duplicate)
+            if duplicate is None:
+                number += 1
+                arrival = _Arrival(job, job.id or self._ids.next(now), number, replaced=replaced)
+                arrivals.append(arrival)
+                if job.unique_key:
+                    keys[job.unique_key] = arrival
+        self._resolve(operation.database, arrivals)
+        states = self._insert(operation.database, arrivals, now) if arrivals else []
+        fresh = iter(zip(arrivals, states, strict=True))
+        jobs = [found or _placed(*next(fresh)) for found in placed]
+        self._last_number = number
+        return Enqueued(jobs)
+
+    def _newest(self) -> int:
+        if self._last_number is None:
+            row = self._connection.execute(sql.last_job_number).fetchone()
+            self._last_number = row[0] if row else 0
+        return self._last_number
+
+    # ── deciding ──
+
+    def _refuse_known(self, operation: Enqueue) -> None:
+        """Ids are given once: within the operation, and against what is there."""
+        if any(job.type == SHELL and not job.command and not job.argv for job in operation.jobs):
+            raise InvalidOption("a job needs a command, a list of arguments, or the name of a function")
+        ids = [job.id for job in operation.jobs if job.id]
+        if not ids:
+            return
+        if len(set(ids)) < len(ids):
+            repeated = sorted(name for name in set(ids) if ids.count(name) > 1)
+            raise JobExists(f"these ids come more than once: {', '.join(repeated[:5])}")
+        found = self._connection.execute(sql.jobs_by_id, (operation.database, as_json(ids))).fetchall()
+        if found:
+            raise JobExists(f"there is a job {found[0][1]} already, it is {found[0][4]}; choose another id")
+
+    def _duplicate(
+        self, database: str, job: NewJob, keys: dict[str, _Arrival], now: Timestamp
+    ) -> tuple[Placed | None, str]:
+        """The job that has the unique key already, and keeps it; or the id of one that this job replaces."""
+        if job.unique_key in keys:
+            return Placed(keys[job.unique_key].id, JobState.PENDING, True), ""
+        row = self._connection.execute(sql.find_unique, (database, job.unique_key)).fetchone()
+        if row is None:
+            return None, ""
+        _, until, name, state = row
+        unfinished = state is not None and JobState(state) not in FINISHED
+        if job.unique_mode == "replace" and unfinished and JobState(state) in _replaceable:
+            return None, name
+        if unfinished or (until > now and name is not None and job.unique_mode != "replace"):
+            return Placed(name, JobState(state), True), ""
+        return None, ""
+
+    def _resolve(self, database: str, arrivals: list[_Arrival]) -> None:
+        """Find the jobs that new ones depend on: among themselves, or in the table."""
+        dependent = [arrival for arrival in arrivals if arrival.job.depends_on]
+        if not dependent:
+            return
+        check_no_cycle({arrival.id: arrival.job.depends_on for arrival in dependent})
+        fresh = {arrival.id: arrival.number for arrival in arrivals}
+        names = {name for arrival in dependent for name in arrival.job.depends_on} - set(fresh)
+        rows = self._connection.execute(sql.jobs_by_id, (database, as_json(sorted(names)))).fetchall()
+        known = {row.id: row for row in (JobRow(*found) for found in rows)}
+        for name in sorted(names - set(known)):
+            raise JobMissing(f"there is no job {name!r} to depend on")
+        for arrival in dependent:
+            for name in dict.fromkeys(arrival.job.depends_on):
+                self._need(arrival, fresh.get(name), known.get(name))
+
+    @staticmethod
+    def _need(arrival: _Arrival, fresh: int | None, known: JobRow | None) -> None:
+        settled = arrival.job.depends_when == "finished"
+        if known is not None and known.state == JobState.CANCELLED and not settled:
+            raise JobUnfit(f"job {known.id} is cancelled; nothing can depend on it")
+        arrival.needs.append(fresh if fresh is not None else known.number if known is not None else 0)
+
+    # ── writing ──
+
+    def _insert(self, database: str, arrivals: list[_Arrival], now: Timestamp) -> list[JobState]:
+        self._replace(database, arrivals, now)
+        waits = self._waits(arrivals)
+        rows: list[tuple[Any, ...]] = []
+        states: list[JobState] = []
+        lanes: list[int] = []
+        changes: list[JobChange] = []
+        for arrival in arrivals:
+            job = arrival.job
+            queue = self._queues.make(database, job.queue)
+            run_at = Timestamp(job.run_at if job.run_at is not None else now + int(job.delay_seconds * SECOND))
+            lane = self._lanes.place(queue, job)
+            open_needs = waits.get(arrival.number, 0)
+            state = first_state(now, run_at, waits=open_needs > 0)
+            rows.append(_row(arrival, queue, lane, state, run_at, open_needs, now))
+            states.append(state)
+            if state is JobState.PENDING:
+                lanes.append(lane)
+            changes.append(JobChange(arrival.id, queue.name, job.type, state._value_))
+        self._connection.executemany(sql.add_job, rows)
+        self._books.tell_all(database, changes)
+        for (name, reached), count in Counter((change.queue, change.state) for change in changes).items():
+            self._books.moved(self._queues.make(database, name), None, reached, count)
+        self._lanes.entered(lanes, now)
+        self._note_keys_and_needs(database, arrivals, now)
+        return states
+
+    def _waits(self, arrivals: list[_Arrival]) -> dict[int, int]:
+        """How many of the jobs that each depends on have not ended well, or at all where that is enough."""
+        numbers = sorted({number for arrival in arrivals for number in arrival.needs})
+        if not numbers:
+            return {}
+        rows = self._connection.execute(sql.jobs_by_number, (as_json(numbers),)).fetchall()
+        states = {row[0]: JobState(row[4]) for row in rows}
+        return {
+            arrival.number: sum(not _is_met(arrival, states.get(need)) for need in arrival.needs)
+            for arrival in arrivals
+        }
+
+    def _note_keys_and_needs(self, database: str, arrivals: list[_Arrival], now: Timestamp) -> None:
+        for arrival in arrivals:
+            job = arrival.job
+            if job.unique_key:
+                until = now + int(job.unique_seconds * SECOND)
+                self._connection.execute(sql.put_unique, (database, job.unique_key, arrival.number, until))
+            settled = int(job.depends_when == "finished")
+            for need in arrival.needs:
+                self._connection.execute(sql.add_dependency, (need, arrival.number, settled))
+        met = [arrival for arrival in arrivals if arrival.needs]
+        if met:
+            self._meet(met)
+
+    def _meet(self, arrivals: list[_Arrival]) -> None:
+        """Dependencies that were fulfilled before are not waited for."""
+        numbers = sorted({number for arrival in arrivals for number in arrival.needs})
+        rows = self._connection.execute(sql.jobs_by_number, (as_json(numbers),)).fetchall()
+        states = {row[0]: JobState(row[4]) for row in rows}
+        for arrival in arrivals:
+            for need in arrival.needs:
+                if _is_met(arrival, states.get(need)):
+                    self._connection.execute(sql.meet_dependency, (need, arrival.number))
+
+    def _replace(self, database: str, arrivals: list[_Arrival], now: Timestamp) -> None:
+        names = [arrival.replaced for arrival in arrivals if arrival.replaced]
+        if names:
+            rows = self._connection.execute(sql.jobs_by_id, (database, as_json(names))).fetchall()
+            self._cancel([JobRow(*row) for row in rows], "replaced by a newer job with the same unique key", now)
+
+
+def _is_met(arrival: _Arrival, state: JobState | None) -> bool:
+    if state is None:
+        return False
+    return state is JobState.COMPLETED or (arrival.job.depends_when == "finished" and state in FINISHED)
+
+
+def _row(
+    arrival: _Arrival, queue: JobQueue, lane: int, state: JobState, run_at: Timestamp, waits: int, now: Timestamp
+) -> tuple[Any, ...]:
+    job = arrival.job
+    retries = queue.defaults.max_retries if job.max_retries is None else job.max_retries
+    place = (arrival.number, queue.database, arrival.id, queue.id, lane, state._value_, job.priority, run_at, job.type)
+    ties = (retries + 1, waits, len(arrival.needs), job.batch or None, job.unique_key or None)
+    return (*place, *ties, now, now, encode_work(job, queue))
+
+
+def _placed(arrival: _Arrival, state: JobState) -> Placed:
+    return Placed(arrival.id, state)

@@ -1,0 +1,176 @@
+"""Limited jobs queue in lanes: a lane whose limit is reached is not looked at until it can have something again.
+
+What is blocked costs a claim nothing, however much of it waits: jobs without a limit (lane 0) and lanes that are ready
+are found by index, blocked ones are not met at all.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.log.job_operations import Limited, NewJob, SetJobLimit
+from headwater.model.limits import JobLane, allowance, next_start, started
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.job_queues import JobQueue, JobQueues
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+LANES_PER_CLAIM = 64
+NO_LANE = 0
+
+Head = tuple[int, int, int]  # minus priority, number, lane
+
+
+class _Look(msgspec.Struct):
+    """A lane during one claim."""
+
+    lane: JobLane
+    heads: list[Head]
+    taken: int = 0
+
+
+class JobLanes:
+    """All lanes, under the write lock."""
+
+    def __init__(self, connection: Connection, queues: JobQueues) -> None:
+        self._connection = connection
+        self._queues = queues
+        self._limited: dict[tuple[int, str], int] = {}
+
+    def forget(self) -> None:
+        """Drop what is remembered."""
+        self._limited.clear()
+
+    # ── which lane ──
+
+    def place(self, queue: JobQueue, job: NewJob) -> int:
+        """The lane of a new job: 0 when nothing limits it."""
+        parent = self._lane_of_type(queue, job.type)
+        if not job.concurrency_key:
+            return parent
+        row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, job.concurrency_key)).fetchone()
+        limit = job.concurrency_limit
+        if row is None:
+            values = (queue.id, job.type, job.concurrency_key, parent, limit)
+            return int(self._connection.execute(sql.add_job_lane, values).fetchone()[0])
+        self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
+        return int(row[0])
+
+    def limit(self, operation: SetJobLimit, now: Timestamp) -> Limited:
+        """Give a type of job limits; jobs of the type that are there already come under them."""
+        queue = self._queues.make(operation.database, operation.queue)
+        number = self._lane_of_type(queue, operation.type)
+        if not number:
+            values = (queue.id, operation.type, "", NO_LANE, operation.concurrency)
+            (number,) = self._connection.execute(sql.add_job_lane, values).fetchone()
+            self._connection.execute(sql.adopt_jobs, (number, queue.id, operation.type))
+            self._connection.execute(sql.adopt_lanes, (number, queue.id, operation.type))
+        limits = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
+        self._connection.execute(sql.limit_job_lane, (*limits, now, number))
+        running, jobs = self._connection.execute(sql.count_lane, (queue.id, number)).fetchone()
+        self._connection.execute(sql.set_job_lane, (0, running, 0, now, number))
+        self._connection.execute(sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
+        self.forget()
+        return Limited(jobs)
+
+    def _lane_of_type(self, queue: JobQueue, kind: str) -> int:
+        number = self._limited.get((queue.id, kind))
+        if number is None:
+            row = self._connection.execute(sql.find_lane_limits, (queue.id, kind, "")).fetchone()
+            number = self._limited[queue.id, kind] = NO_LANE if row is None else int(row[0])
+        return number
+
+    # ── jobs come and go ──
+
+    def entered(self, lanes: Iterable[int], now: Timestamp) -> None:
+        """Jobs of these lanes may run now."""
+        for lane in set(lanes):
+            if lane:
+                self._connection.execute(sql.lane_entered, (now, lane))
+
+    def left(self, lanes: Iterable[int], now: Timestamp) -> None:
+        """Jobs of these lanes run no more."""
+        counts: dict[int, int] = {}
+        for lane in lanes:
+            if lane:
+                counts[lane] = counts.get(lane, 0) + 1
+        for lane, count in counts.items():
+            row = self._connection.execute(sql.lane_left, (lane, count, now)).fetchone()
+            self._connection.execute(sql.wake_lanes_below, (lane, now, count))
+            if row is not None and row[0]:
+                self._connection.execute(sql.lane_left, (row[0], count, now)).fetchone()
+                self._connection.execute(sql.wake_lanes_below, (row[0], now, count))
+
+    def next_ready(self, queue: JobQueue) -> Timestamp | None:
+        """When a lane of the queue is worth a look."""
+        (ready_at,) = self._connection.execute(sql.next_lane, (queue.id,)).fetchone()
+        return ready_at if ready_at is None else Timestamp(ready_at)
+
+    # ── claiming ──
+
+    def choose(self, queues: list[JobQueue], limit: int, now: Timestamp) -> list[int]:
+        """The numbers of the jobs that come next, the most urgent first; their lanes are charged."""
+        free: list[Head] = []
+        looks: dict[int, _Look] = {}
+        for queue in queues:
+            free += self._heads(queue, NO_LANE, limit)
+            rows = self._connection.execute(sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM)).fetchall()
+            for row in rows:
+                looks[row[0]] = self._look(queue, JobLane(*row), limit, now)
+        if not looks:
+            return [number for _, number, _ in sorted(free)[:limit]]
+        return self._choose_limited(free, looks, limit, now)
+
+    def _choose_limited(self, free: list[Head], looks: dict[int, _Look], limit: int, now: Timestamp) -> list[int]:
+        parents = self._parents(looks)
+        room = {number: allowance(look.lane, now, limit) for number, look in {**parents, **looks}.items()}
+        chosen: list[int] = []
+        for _, number, lane in sorted([*free, *(head for look in looks.values() for head in look.heads)]):
+            if len(chosen) == limit:
+                break
+            above = looks[lane].lane.parent if lane else NO_LANE
+            if lane and (room[lane] < 1 or (above and room[above] < 1)):
+                continue
+            chosen.append(number)
+            for charged in (lane, above):
+                if charged:
+                    room[charged] -= 1
+            if lane:
+                looks[lane].taken += 1
+            if above:
+                (looks.get(above) or parents[above]).taken += 1
+        self._charge(looks, parents, now)
+        return chosen
+
+    def _look(self, queue: JobQueue, lane: JobLane, limit: int, now: Timestamp) -> _Look:
+        """One head more than may be taken tells whether something stays behind."""
+        return _Look(lane, self._heads(queue, lane.id, allowance(lane, now, limit) + 1))
+
+    def _heads(self, queue: JobQueue, lane: int, limit: int) -> list[Head]:
+        rows = self._connection.execute(sql.ready_heads, (queue.id, lane, limit)).fetchall()
+        return [(priority, number, lane) for priority, number in rows]
+
+    def _parents(self, looks: dict[int, _Look]) -> dict[int, _Look]:
+        numbers = {look.lane.parent for look in looks.values()} - {NO_LANE} - set(looks)
+        return {number: _Look(self._get(number), []) for number in numbers}
+
+    def _get(self, number: int) -> JobLane:
+        return JobLane(*self._connection.execute(sql.get_job_lane, (number,)).fetchone())
+
+    def _charge(self, looks: dict[int, _Look], parents: dict[int, _Look], now: Timestamp) -> None:
+        """Write down what each lane has used, and when it is worth another look."""
+        after = {number: started(look.lane, now, look.taken) for number, look in {**parents, **looks}.items()}
+        for number in parents:
+            lane = after[number]
+            own = next_start(lane, now)
+            self._connection.execute(sql.set_job_lane, (lane.free_at, lane.running, int(own is None), own, number))
+        for number, look in looks.items():
+            lane = after[number]
+            waits = len(look.heads) > look.taken or (number in {other.lane.parent for other in looks.values()})
+            times = [next_start(lane, now), next_start(after[lane.parent], now) if lane.parent else now]
+            ready_at = max((time for time in times if time is not None), default=now) if waits else None
+            blocked = waits and None in times
+            row = (lane.free_at, lane.running, int(blocked), None if blocked else ready_at, number)
+            self._connection.execute(sql.set_job_lane, row)

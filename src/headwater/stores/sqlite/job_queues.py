@@ -1,0 +1,136 @@
+"""Job queues and their settings, looked up once and remembered while nobody else commits."""
+
+from typing import Any
+
+import msgspec
+
+from headwater.errors import InvalidOption, StoreDamaged
+from headwater.log.job_operations import Changed, PauseJobs, SetJobConfig
+from headwater.model.job import Backoff, Defaults, WorkerSettings
+from headwater.model.job_settings import check_job_setting
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+
+class JobQueue(msgspec.Struct, frozen=True):
+    """A job queue's row, with the settings that hold for its jobs."""
+
+    id: int
+    database: str
+    name: str
+    paused: bool
+    defaults: Defaults
+    backoff: Backoff
+
+
+class JobQueues:
+    """All job queues, under the write lock."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._queues: dict[tuple[str, str], JobQueue] = {}
+        self._by_id: dict[int, JobQueue] = {}
+        self._settings: dict[str, dict[tuple[str, str], Any]] = {}
+        self._complete: set[str] = set()
+
+    def forget(self) -> None:
+        """Drop what is remembered: others have committed, or something was undone."""
+        self._queues.clear()
+        self._by_id.clear()
+        self._settings.clear()
+        self._complete.clear()
+
+    def find(self, database: str, name: str) -> JobQueue | None:
+        """The queue, or None."""
+        queue = self._queues.get((database, name))
+        if queue is None:
+            row = self._connection.execute(sql.find_job_queue, (database, name)).fetchone()
+            return None if row is None else self._remember(*row)
+        return queue
+
+    def make(self, database: str, name: str) -> JobQueue:
+        """The queue, made when it is new."""
+        queue = self.find(database, name)
+        if queue is None:
+            self._connection.execute(sql.add_job_queue, (database, name))
+            queue = self.find(database, name)
+        if queue is None:
+            raise StoreDamaged(f"job queue {name!r} could not be made")
+        return queue
+
+    def by_id(self, number: int) -> JobQueue:
+        """The queue with this number."""
+        if number not in self._by_id:
+            for row in self._connection.execute(sql.all_job_queues).fetchall():
+                self._remember(*row)
+        return self._by_id[number]
+
+    def of(self, database: str, names: Any = ()) -> list[JobQueue]:
+        """The queues with these names that exist, or all of the database."""
+        if names:
+            return [queue for name in names if (queue := self.find(database, name)) is not None]
+        if database not in self._complete:
+            for row in self._connection.execute(sql.find_job_queues, (database,)).fetchall():
+                self._remember(*row)
+            self._complete.add(database)
+        return [queue for queue in self._by_id.values() if queue.database == database]
+
+    def databases(self) -> list[str]:
+        """All databases that have jobs."""
+        rows = self._connection.execute(sql.all_job_queues).fetchall()
+        return list(dict.fromkeys(row[1] for row in rows))
+
+    def worker_settings(self, database: str) -> WorkerSettings:
+        """What holds for the workers of a database."""
+        settings: WorkerSettings = _settings(self._read(database), "", WorkerSettings)
+        return settings
+
+    def configure(self, operation: SetJobConfig) -> Changed:
+        """Remember or forget one setting."""
+        place = (operation.database, operation.queue, operation.name)
+        if operation.value is None:
+            self._connection.execute(sql.drop_job_config, place)
+        else:
+            value = check_job_setting(operation.name, operation.value, for_queue=bool(operation.queue))
+            self._connection.execute(sql.set_job_config, (*place, msgspec.json.encode(value).decode()))
+        self.forget()
+        return Changed([operation.name])
+
+    def pause(self, operation: PauseJobs) -> Changed:
+        """Hand out the jobs of a queue, or do not; a new queue can be paused before its first job."""
+        queue = self.make(operation.database, operation.queue)
+        self._connection.execute(sql.pause_job_queue, (int(operation.paused), queue.id))
+        self.forget()
+        return Changed([queue.name])
+
+    def _remember(self, number: int, database: str, name: str, paused: int) -> JobQueue:
+        defaults = _settings(self._read(database), name, Defaults)
+        backoff = Backoff(defaults.backoff_base, defaults.backoff_max, defaults.backoff_jitter)
+        queue = JobQueue(number, database, name, bool(paused), defaults, backoff)
+        self._queues[database, name] = self._by_id[number] = queue
+        return queue
+
+    def _read(self, database: str) -> dict[tuple[str, str], Any]:
+        known = self._settings.get(database)
+        if known is None:
+            rows = self._connection.execute(sql.job_config, (database,)).fetchall()
+            known = {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
+            self._settings[database] = known
+        return known
+
+
+def _settings(found: dict[tuple[str, str], Any], queue: str, kind: type[Any]) -> Any:
+    """Settings of a kind: those of the queue over those of the database over the defaults."""
+    values = {}
+    for field in kind.__struct_fields__:
+        name = field.replace("_", "-")
+        for place in ((queue, name), ("", name)):
+            if place in found:
+                values[field] = found[place]
+                break
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(f"a job setting cannot be used: {error}") from error

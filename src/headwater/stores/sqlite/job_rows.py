@@ -1,0 +1,114 @@
+"""Rows of jobs as the writing side holds them, and the values that go in and out of them."""
+
+import secrets
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headwater.errors import StoreDamaged
+from headwater.log.job_operations import NewJob
+from headwater.model.job import Backoff, Held, JobState, Work
+from headwater.stores.sqlite.job_queues import JobQueue
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+# Jobs of a queue by state, type and limit: each state has an index of its own, and so a statement of its own.
+LISTS = {
+    JobState.PENDING: sql.list_pending,
+    JobState.SCHEDULED: sql.list_scheduled,
+    JobState.FAILED: sql.list_failed,
+    JobState.WAITING: sql.list_waiting,
+    JobState.PROCESSING: sql.list_processing,
+    JobState.COMPLETED: sql.list_completed,
+    JobState.DEAD: sql.list_dead,
+    JobState.CANCELLED: sql.list_cancelled,
+}
+
+
+class JobRow(NamedTuple):
+    """The columns that a change of state needs."""
+
+    number: int
+    id: str
+    queue_id: int
+    lane: int
+    state: str
+    type: str
+    attempts: int
+    attempts_max: int
+    token: int
+    worker: str | None
+    started_at: int | None
+    run_at: int
+    waits: int
+    work: str
+
+    def held(self) -> Held:
+        """What the rules need to know."""
+        return Held(self.id, self.attempts, self.attempts_max, decode_work(self.work).backoff)
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Work)
+
+
+def encode_work(job: NewJob, queue: JobQueue) -> str:
+    """What a job does, with the settings of its queue where it has none of its own."""
+    return _encoder.encode(
+        Work(
+            command=job.command,
+            argv=job.argv,
+            arguments=job.arguments,
+            env=job.env,
+            cwd=job.cwd,
+            timeout_seconds=_or(job.timeout_seconds, queue.defaults.timeout),
+            result_seconds=_or(job.result_seconds, queue.defaults.result_ttl),
+            backoff=_backoff(job, queue.backoff),
+        )
+    ).decode()
+
+
+def _backoff(job: NewJob, standing: Backoff) -> Backoff:
+    if job.backoff_base is None and job.backoff_max_seconds is None and job.backoff_jitter is None:
+        return standing
+    return Backoff(
+        _or(job.backoff_base, standing.base),
+        _or(job.backoff_max_seconds, standing.max_seconds),
+        _or(job.backoff_jitter, standing.jitter),
+    )
+
+
+def _or(value: float | None, standing: float) -> float:
+    return standing if value is None else value
+
+
+def decode_work(text: str) -> Work:
+    """What a job does."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"what a job does cannot be read: {error}") from error
+
+
+def numbers_of(rows: Any) -> str:
+    """The numbers of rows, as a statement takes them."""
+    return _encoder.encode([row[0] for row in rows]).decode()
+
+
+def as_json(values: Any) -> str:
+    """A list as a statement takes it."""
+    return _encoder.encode(values).decode()
+
+
+class JobIds:
+    """Ids that sort by time, so that new ones stand together in the index and a commit touches few pages of it."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._suffix = f"{secrets.randbits(24):06x}"
+
+    def next(self, now: int) -> str:
+        """A new id."""
+        self._last = max(now, self._last + 1)
+        return f"{self._last:014x}{self._suffix}"

@@ -1,0 +1,92 @@
+"""Schedules under the write lock: what is due is enqueued once, by whichever process claims or looks first.
+
+A schedule that was missed, because nothing ran, comes once when it can and then at its next time: runs do not pile up.
+"""
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import JobMissing
+from headwater.log.job_operations import ChangeSchedule, Enqueue, Fired, NewJob, PutSchedule, Scheduled
+from headwater.model.cron import find_timezone, next_cron, next_every
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.job_books import JobBooks
+from headwater.stores.sqlite.job_intake import JobIntake
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+
+class _Schedule(msgspec.Struct, frozen=True):
+    """A schedule's row."""
+
+    database: str
+    name: str
+    cron: str
+    every_seconds: float
+    timezone: str
+    job: str
+    next_at: int | None
+    created_at: int
+
+    def after(self, now: Timestamp) -> Timestamp:
+        """Its next time."""
+        if self.cron:
+            return next_cron(self.cron, self.timezone, now)
+        return next_every(self.every_seconds, Timestamp(self.created_at), now)
+
+
+class JobSchedules:
+    """All schedules of the store."""
+
+    def __init__(self, connection: Connection, intake: JobIntake, books: JobBooks) -> None:
+        self._connection = connection
+        self._intake = intake
+        self._books = books
+
+    def put(self, operation: PutSchedule, now: Timestamp) -> Scheduled:
+        """Add a schedule, or change one."""
+        find_timezone(operation.timezone)
+        job = msgspec.json.encode(operation.job).decode()
+        times = (operation.cron, operation.every_seconds, operation.timezone)
+        schedule = _Schedule(operation.database, operation.name, *times, job, None, now)
+        next_at = schedule.after(now)
+        self._connection.execute(sql.put_schedule, (operation.database, operation.name, *times, job, now, next_at))
+        self._books.control(operation.database, "schedule", operation.name)
+        return Scheduled(next_at)
+
+    def change(self, operation: ChangeSchedule, now: Timestamp) -> Scheduled:
+        """Pause a schedule, let it go on, or remove it."""
+        place = (operation.database, operation.name)
+        row = self._connection.execute(sql.get_schedule, place).fetchone()
+        if row is None:
+            raise JobMissing(f"there is no schedule {operation.name!r}")
+        if operation.remove:
+            self._connection.execute(sql.drop_schedule, place)
+            return Scheduled(None)
+        next_at = None if operation.paused else _Schedule(*row).after(now)
+        self._connection.execute(sql.pause_schedule, (int(bool(operation.paused)), next_at, *place))
+        self._books.control(operation.database, "schedule", operation.name)
+        return Scheduled(next_at)
+
+    def fire(self, now: Timestamp) -> Fired:
+        """Enqueue what is due. The unique key keeps a slow job from being joined by its own next run, if it asks so."""
+        ids: list[str] = []
+        rows = self._connection.execute(sql.due_schedules, (now,)).fetchall()
+        for schedule in (_Schedule(*row) for row in rows):
+            job = msgspec.json.decode(schedule.job, type=NewJob)
+            placed = self._intake.enqueue(Enqueue(database=schedule.database, jobs=(job,)), now).jobs[0]
+            ids.append(placed.id)
+            values = (schedule.after(now), now, placed.id, schedule.database, schedule.name)
+            self._connection.execute(sql.schedule_fired, values)
+        return Fired(ids, self.next_at() if rows else None)
+
+    def clock_set_back(self, now: Timestamp) -> None:
+        """Count the next times anew: those that are known lie behind a time that may never come."""
+        for schedule in [_Schedule(*row) for row in self._connection.execute(sql.armed_schedules, (now,))]:
+            self._connection.execute(sql.rearm_schedule, (schedule.after(now), schedule.database, schedule.name))
+
+    def next_at(self) -> Timestamp | None:
+        """When the next schedule is due."""
+        (next_at,) = self._connection.execute(sql.next_schedule).fetchone()
+        return None if next_at is None else Timestamp(next_at)

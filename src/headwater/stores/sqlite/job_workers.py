@@ -1,0 +1,123 @@
+"""Workers under the write lock: their leases, what they are given, what they note while they run it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import JobMissing
+from headwater.log.job_operations import Changed, ClaimedJob, Note, StopWorkers, WorkerAbout
+from headwater.model.job import JobNumber
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.job_books import JobBooks, JobChange
+from headwater.stores.sqlite.job_queues import JobQueues
+from headwater.stores.sqlite.job_rows import JobRow, as_json, decode_work
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+
+class WorkerLease(msgspec.Struct, frozen=True):
+    """Whether a worker's lease was alive before it was renewed, and whether it is asked to stop."""
+
+    alive: bool
+    stopping: bool
+
+
+class JobWorkers:
+    """All workers of the store."""
+
+    def __init__(self, connection: Connection, queues: JobQueues, books: JobBooks) -> None:
+        self._connection = connection
+        self._queues = queues
+        self._books = books
+
+    def renew(self, worker: str, database: str, seconds: float, now: Timestamp, *, always: bool = False) -> WorkerLease:
+        """Keep a worker's lease. One that has most of its time before it is left alone: a row less to write."""
+        row = self._connection.execute(sql.find_worker, (worker, database)).fetchone()
+        until = now + int(seconds * SECOND)
+        if row is None or always or row[0] - now < seconds * SECOND * 2 / 3:
+            self._connection.execute(sql.put_worker, (worker, database, now, until))
+        return WorkerLease(row is not None, row is not None and bool(row[1]))
+
+    def describe(self, worker: str, about: WorkerAbout) -> None:
+        """Remember who a worker is."""
+        self._connection.execute(sql.describe_worker, (msgspec.json.encode(about).decode(), worker))
+
+    def stop(self, operation: StopWorkers) -> Changed:
+        """Ask workers to stop."""
+        if not operation.workers:
+            rows = self._connection.execute(sql.stop_workers, (operation.database,)).fetchall()
+            found = [row[0] for row in rows]
+        else:
+            found = [self._stop_one(operation.database, worker) for worker in operation.workers]
+        if found:
+            self._books.control(operation.database, "stop", ",".join(found))
+        return Changed(found)
+
+    def _stop_one(self, database: str, worker: str) -> str:
+        row = self._connection.execute(sql.stop_worker, (database, worker)).fetchall()
+        if not row:
+            raise JobMissing(f"there is no worker {worker}")
+        return worker
+
+    def next_lease_end(self) -> Timestamp | None:
+        """When the next lease runs out."""
+        (until,) = self._connection.execute(sql.next_lease_end).fetchone()
+        return None if until is None else Timestamp(until)
+
+    def lease(self, numbers: list[int], worker: str, now: Timestamp) -> list[ClaimedJob]:
+        """Give these jobs to a worker, in this order."""
+        rows = self._connection.execute(sql.lease_jobs, (worker, now, as_json(numbers))).fetchall()
+        for queue_id, count in Counter(row[2] for row in rows).items():
+            self._books.moved(self._queues.by_id(queue_id), "pending", "processing", count)
+        found = {row[0]: row for row in rows}
+        return [self._leased(worker, *found[number]) for number in numbers]
+
+    def _leased(
+        self,
+        worker: str,
+        number: int,
+        name: str,
+        queue_id: int,
+        lane: int,
+        kind: str,
+        token: int,
+        attempts: int,
+        attempts_max: int,
+        work: str,
+        depends: int,
+        error: str,
+    ) -> ClaimedJob:
+        queue = self._queues.by_id(queue_id)
+        self._books.tell(queue.database, JobChange(name, queue.name, kind, "processing", attempts, worker))
+        results = self._results(number) if depends else None
+        done = decode_work(work)
+        return ClaimedJob(
+            JobNumber(number), name, queue.name, kind, token, attempts, attempts_max, done, results, error
+        )
+
+    def _results(self, number: int) -> dict[str, msgspec.Raw]:
+        rows = self._connection.execute(sql.dependency_results, (number,)).fetchall()
+        return {name: msgspec.Raw(result.encode()) for name, result in rows}
+
+    def note(self, notes: Sequence[Note], rows: Sequence[JobRow], now: Timestamp) -> None:
+        """Keep how far jobs are, if their worker still holds them."""
+        held = {(row.number, row.token): row for row in rows}
+        for note in notes:
+            row = held.get((note.number, note.token))
+            if row is not None:
+                self._note_one(note, row, now)
+
+    def _note_one(self, note: Note, row: JobRow, now: Timestamp) -> None:
+        queue = self._queues.by_id(row.queue_id)
+        about = {"id": row.id, "queue": queue.name, "type": row.type, "attempt": row.attempts}
+        if note.progress is not None:
+            self._connection.execute(sql.set_progress, (note.progress, now, row.number))
+            progress = msgspec.Raw(note.progress.encode())
+            self._books.tell(queue.database, JobChange(**about, event="progress", progress=progress))  # type: ignore[arg-type]
+        if note.output is not None:
+            attempt = (row.number, row.attempts, row.token, row.worker or "", row.started_at, None, "running", "")
+            self._connection.execute(sql.put_attempt, (*attempt, None, None, None, note.output))
+            self._books.tell(queue.database, JobChange(**about, event="output"))  # type: ignore[arg-type]

@@ -1,0 +1,417 @@
+"""Jobs under the write lock: claiming, settling, and everything else that changes a job that is there.
+
+`job_intake.py` adds new ones. Whatever changes a state goes through `_move`, which also frees limits, lets dependents
+go on and writes the books, so that no path can forget one of them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import HeadwaterError, JobMissing, JobUnfit
+from headwater.log.job_operations import (
+    Beat,
+    Cancel,
+    Changed,
+    ChangeSchedule,
+    ChooseJobs,
+    Claim,
+    Claimed,
+    Depart,
+    DropJobs,
+    Enqueue,
+    FireSchedules,
+    Heartbeat,
+    PauseJobs,
+    Prune,
+    PutSchedule,
+    Rearm,
+    Report,
+    Rescue,
+    SetJobConfig,
+    SetJobLimit,
+    Settle,
+    Settled,
+    StopWorkers,
+)
+from headwater.log.operations import Operation
+from headwater.model.job import FINISHED, RETRYABLE, UNFINISHED, JobState, Outcome, Verdict, first_state, judge
+from headwater.stores.sqlite.catalog import Catalog
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.job_books import JobBooks, JobChange
+from headwater.stores.sqlite.job_dependents import JobDependents
+from headwater.stores.sqlite.job_intake import JobIntake
+from headwater.stores.sqlite.job_lanes import JobLanes
+from headwater.stores.sqlite.job_queues import JobQueues
+from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, decode_work, numbers_of
+from headwater.stores.sqlite.job_schedules import JobSchedules
+from headwater.stores.sqlite.job_workers import JobWorkers
+from headwater.stores.sqlite.segments import Segments
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+PROMOTED_AT_ONCE = 1_000
+ERROR_LENGTH_MAX = 16_384
+MINUTES_KEPT = 30 * 24 * 60
+
+Move = tuple[JobRow, Verdict, Report | None]
+
+
+class Jobs:
+    """All jobs of the store."""
+
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
+        self._connection = connection
+        self.books = JobBooks(connection, catalog, segments)
+        self.queues = JobQueues(connection)
+        self._lanes = JobLanes(connection, self.queues)
+        self._dependents = JobDependents(connection)
+        self.intake = JobIntake(connection, self.queues, self._lanes, self.books, self._cancel_rows)
+        self._schedules = JobSchedules(connection, self.intake, self.books)
+        self._workers = JobWorkers(connection, self.queues, self.books)
+
+    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
+        """What applies each kind of operation."""
+        return {
+            Enqueue: self.intake.enqueue,
+            Claim: self.claim,
+            Settle: self.settle,
+            Heartbeat: self.heartbeat,
+            Depart: self.depart,
+            StopWorkers: lambda operation, _: self._workers.stop(operation),
+            Rescue: lambda _, now: Changed(self._rescue(now)),
+            Prune: self.prune,
+            Cancel: self.cancel,
+            Rearm: self.rearm,
+            DropJobs: self.drop,
+            SetJobConfig: lambda operation, _: self._told(operation, self.queues.configure(operation)),
+            PauseJobs: lambda operation, _: self._told(operation, self.queues.pause(operation)),
+            SetJobLimit: self._limit,
+            PutSchedule: self._schedules.put,
+            ChangeSchedule: self._schedules.change,
+            FireSchedules: lambda _, now: self._schedules.fire(now),
+        }
+
+    def forget(self) -> None:
+        """Drop what is remembered: others have committed, or something was undone."""
+        self.queues.forget()
+        self._lanes.forget()
+        self.intake.forget()
+
+    def clock_set_back(self, now: Timestamp, by: int) -> None:
+        """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
+        for statement in (sql.take_retries_back, sql.take_workers_back, sql.take_lanes_back):
+            self._connection.execute(statement, (now, by))
+        self._schedules.clock_set_back(now)
+        self._lanes.forget()
+
+    def ready_at(self, database: str, names: Sequence[str], now: Timestamp) -> Timestamp | None:
+        """When a claim could get something: now, later, or nobody knows."""
+        queues = [queue.id for queue in self.queues.of(database, names) if not queue.paused]
+        for number in queues:
+            if self._connection.execute(sql.jobs_are_ready, (number, now)).fetchone()[0]:
+                return now
+        later = self._next_time(queues)
+        return None if later is None else Timestamp(max(later, now))
+
+    # ── workers ask ──
+
+    def claim(self, operation: Claim, now: Timestamp) -> Claimed:
+        """Lease the next jobs to a worker."""
+        self._rescue(now)
+        self._schedules.fire(now)
+        if self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now).stopping:
+            return Claimed(stopping=True)
+        queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
+        for queue in queues:
+            self._promote(queue.id, now)
+        numbers = self._lanes.choose(queues, operation.limit, now)
+        jobs = self._workers.lease(numbers, operation.worker, now) if numbers else []
+        ready_at = None if len(jobs) == operation.limit else self._next_time([queue.id for queue in queues])
+        return Claimed(jobs, ready_at)
+
+    def settle(self, operation: Settle, now: Timestamp) -> Settled:
+        """Take a worker's reports; one on a job that it holds no more changes nothing."""
+        wanted = as_json([report.number for report in operation.reports])
+        rows = self._rows(sql.jobs_held_of, wanted, operation.worker)
+        held = {(row.number, row.token): row for row in rows}
+        states: list[JobState | None] = []
+        moves: list[Move] = []
+        plain: list[JobRow] = []
+        for report in operation.reports:
+            row = held.pop((report.number, report.token), None)
+            if row is None:
+                states.append(None)
+            elif _is_plain(report):
+                states.append(JobState.COMPLETED)
+                plain.append(row)
+            else:
+                verdict = _judge(row, report, now)
+                states.append(verdict.state)
+                moves.append((row, verdict, report))
+        self._complete(operation.database, plain, now)
+        self._move(moves, now)
+        return Settled(states)
+
+    def _complete(self, database: str, rows: Sequence[JobRow], now: Timestamp) -> None:
+        """Jobs that are done and left nothing to keep: the way that most go, so it is one of few steps."""
+        if not rows:
+            return
+        self._connection.execute(sql.complete_jobs, (now, numbers_of(rows)))
+        self._lanes.left((row.lane for row in rows), now)
+        ran: dict[int, list[int]] = {}
+        changes = []
+        for row in rows:
+            queue = self.queues.by_id(row.queue_id)
+            changes.append(JobChange(row.id, queue.name, row.type, "completed", row.attempts, row.worker or ""))
+            ran.setdefault(row.queue_id, []).append(now - (row.started_at or now))
+        self.books.tell_all(database, changes)
+        for number, times in ran.items():
+            queue = self.queues.by_id(number)
+            self.books.moved(queue, "processing", "completed", len(times))
+            self.books.ran(queue, sum(times))
+        self._settle_dependents(dict.fromkeys((row.number for row in rows), JobState.COMPLETED), now)
+
+    def heartbeat(self, operation: Heartbeat, now: Timestamp) -> Beat:
+        """Keep a worker's lease and take its notes."""
+        self._rescue(now)
+        lease = self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now, always=True)
+        if operation.about is not None:
+            self._workers.describe(operation.worker, operation.about)
+        if operation.notes:
+            wanted = as_json([note.number for note in operation.notes])
+            self._workers.note(operation.notes, self._rows(sql.jobs_held_of, wanted, operation.worker), now)
+        rows = self._connection.execute(sql.jobs_cancelling, (operation.worker,)).fetchall()
+        return Beat(lease.alive, lease.stopping, [row[0] for row in rows])
+
+    def depart(self, operation: Depart, now: Timestamp) -> Changed:
+        """A worker is gone: what it still held counts as a lost attempt."""
+        reason = operation.reason or "the worker ended"
+        return Changed(self._take_back(operation.worker, operation.database, reason, now))
+
+    def _rescue(self, now: Timestamp) -> list[str]:
+        """Take back what lost workers held."""
+        found: list[str] = []
+        for worker, database in self._connection.execute(sql.lost_workers, (now,)).fetchall():
+            found += self._take_back(worker, database, "the worker was not heard of for longer than its lease", now)
+        return found
+
+    def _take_back(self, worker: str, database: str, reason: str, now: Timestamp) -> list[str]:
+        rows = self._rows(sql.jobs_held, worker)
+        self._connection.execute(sql.drop_worker, (worker, database))
+        moves = []
+        for row in rows:
+            report = Report(number=row.number, token=row.token, outcome=Outcome.FAILED, error=reason)  # type: ignore[arg-type]
+            moves.append((row, _judge(row, report, now), report))
+        self._move(moves, now)
+        return [row.id for row in rows]
+
+    def _promote(self, queue_id: int, now: Timestamp) -> None:
+        """Jobs whose time has come are pending."""
+        rows = self._rows(sql.jobs_due, queue_id, now, PROMOTED_AT_ONCE)
+        if not rows:
+            return
+        self._connection.execute(sql.make_pending, (now, numbers_of(rows)))
+        self._lanes.entered((row.lane for row in rows), now)
+        self._tell(rows, JobState.PENDING)
+
+    def _next_time(self, queue_ids: list[int]) -> Timestamp | None:
+        """When a claim may get something that nobody will announce."""
+        times = [self._schedules.next_at(), self._workers.next_lease_end()]
+        for number in queue_ids:
+            times.append(self._connection.execute(sql.next_due, (number,)).fetchone()[0])
+            times.append(self._lanes.next_ready(self.queues.by_id(number)))
+        return min((time for time in times if time is not None), default=None)
+
+    # ── people ask ──
+
+    def cancel(self, operation: Cancel, now: Timestamp) -> Changed:
+        """Cancel jobs; those that run are ended by their worker."""
+        rows = self._chosen(operation, UNFINISHED, "cancelled")
+        self._cancel_rows(rows, "", now)
+        return Changed([row.id for row in rows])
+
+    def _cancel_rows(self, rows: Sequence[JobRow], reason: str, now: Timestamp) -> None:
+        running = [row for row in rows if row.state == JobState.PROCESSING]
+        if running:
+            self._connection.execute(sql.ask_to_cancel, (now, numbers_of(running)))
+            for row in running:
+                self.books.control(self.queues.by_id(row.queue_id).database, "cancel", row.id)
+        resting = [row for row in rows if row.state != JobState.PROCESSING]
+        self._move([(row, Verdict(JobState.CANCELLED, row.attempts), _said(row, reason)) for row in resting], now)
+
+    def rearm(self, operation: Rearm, now: Timestamp) -> Changed:
+        """Give jobs all their attempts again."""
+        rows = self._chosen(operation, RETRYABLE, "retried")
+        moves: list[Move] = []
+        for row in rows:
+            moves.append((row, Verdict(first_state(now, now, waits=row.waits > 0), 0, now), None))
+        self._move(moves, now)
+        return Changed([row.id for row in rows])
+
+    def drop(self, operation: DropJobs, now: Timestamp) -> Changed:
+        """Forget jobs that have ended."""
+        rows = self._chosen(operation, FINISHED, "dropped", operation.before)
+        self._forget_jobs(rows, now)
+        return Changed([row.id for row in rows])
+
+    def prune(self, operation: Prune, now: Timestamp) -> Changed:
+        """Forget old results, old jobs and old counts; the dead stay until somebody has looked at them."""
+        expired = self._connection.execute(sql.expire_results, (now, operation.limit)).fetchall()
+        found = [row[0] for row in expired]
+        for database in self.queues.databases():
+            kept = self.queues.worker_settings(database).retention
+            before = now - int(kept * SECOND)
+            for queue in self.queues.of(database) if kept else []:
+                for state in (JobState.COMPLETED, JobState.CANCELLED):
+                    values = (queue.id, state.value, before, "", operation.limit)
+                    rows = self._rows(sql.jobs_finished_before, *values)
+                    self._forget_jobs(rows, now)
+                    found += [row.id for row in rows]
+        self._connection.execute(sql.drop_minutes, (now // (60 * SECOND) - MINUTES_KEPT,))
+        return Changed(found)
+
+    def _forget_jobs(self, rows: Sequence[JobRow], now: Timestamp) -> None:
+        if not rows:
+            return
+        numbers = numbers_of(rows)
+        orphans = self._dependents.waiting_for(numbers)
+        self._cancel_rows(orphans, "a job that it depends on was dropped", now)
+        for row in rows:
+            self.books.moved(self.queues.by_id(row.queue_id), JobState(row.state), None)
+        for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
+            self._connection.execute(statement, (numbers,))
+        self._connection.execute(sql.drop_unique, (numbers, now))
+
+    def _chosen(
+        self, operation: ChooseJobs, allowed: frozenset[JobState], deed: str, before: Timestamp | None = None
+    ) -> list[JobRow]:
+        """Those named, each of which must exist and be in a fitting state; or those that a filter finds."""
+        if operation.ids:
+            rows = self._rows(sql.jobs_by_id, operation.database, as_json(list(operation.ids)))
+            missing = set(operation.ids) - {row.id for row in rows}
+            if missing:
+                raise JobMissing(f"there is no job {', '.join(sorted(missing))}")
+            for row in rows:
+                if row.state not in allowed:
+                    raise JobUnfit(f"job {row.id} is {row.state}; it cannot be {deed}")
+            return rows
+        states = [operation.state] if operation.state else sorted(allowed)
+        if not set(states) <= allowed:
+            raise JobUnfit(f"jobs that are {operation.state} cannot be {deed}")
+        found: list[JobRow] = []
+        for queue in self.queues.of(operation.database, [operation.queue] if operation.queue else ()):
+            for state in states:
+                room = operation.limit - len(found)
+                if before is not None:
+                    found += self._rows(sql.jobs_finished_before, queue.id, state, before, operation.type, room)
+                else:
+                    chosen = self._connection.execute(
+                        LISTS[JobState(state)], (queue.id, operation.type, room)
+                    ).fetchall()
+                    found += self._rows(sql.jobs_by_number, numbers_of(chosen))
+        return found
+
+    # ── one way for all changes ──
+
+    def _move(self, moves: Sequence[Move], now: Timestamp) -> None:
+        """Jobs go to other states, with everything that follows from it."""
+        if not moves:
+            return
+        self._connection.executemany(sql.move_job, [_update(*move, now) for move in moves])
+        attempts = [_attempt(row, verdict, report, now) for row, verdict, report in moves if _is_told(row, report)]
+        if attempts:
+            self._connection.executemany(sql.put_attempt, attempts)
+        self._lanes.left((row.lane for row, _, _ in moves if row.state == JobState.PROCESSING), now)
+        pending = JobState.PENDING
+        self._lanes.entered((row.lane for row, verdict, _ in moves if verdict.state is pending), now)
+        for row, verdict, report in moves:
+            self._book(row, verdict, report, now)
+        ended = {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
+        self._settle_dependents(ended, now)
+
+    def _book(self, row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> None:
+        queue = self.queues.by_id(row.queue_id)
+        error = report.error[:200] if report is not None else ""
+        state = verdict.state.value
+        change = JobChange(row.id, queue.name, row.type, state, verdict.attempts, row.worker or "", error)
+        self.books.changed(queue, JobState(row.state), change)
+        if row.state == JobState.PROCESSING and row.started_at is not None:
+            self.books.ran(queue, now - row.started_at)
+
+    def _settle_dependents(self, ended: dict[int, JobState], now: Timestamp) -> None:
+        """Whoever waited for jobs that have ended goes on, or is cancelled with them."""
+        if not ended:
+            return
+        free, lost = self._dependents.settle(ended, now)
+        for row in free:
+            state = first_state(now, Timestamp(row.run_at), waits=False)
+            self._move([(row, Verdict(state, row.attempts, Timestamp(row.run_at)), None)], now)
+        self._cancel_rows(lost, "a job that it depends on was cancelled", now)
+
+    def _tell(self, rows: Sequence[JobRow], state: JobState) -> None:
+        for row in rows:
+            queue = self.queues.by_id(row.queue_id)
+            change = JobChange(row.id, queue.name, row.type, state.value, row.attempts)
+            self.books.changed(queue, JobState(row.state), change)
+
+    def _rows(self, statement: str, *values: Any) -> list[JobRow]:
+        return [JobRow(*row) for row in self._connection.execute(statement, values).fetchall()]
+
+    def _told(self, operation: SetJobConfig | PauseJobs, changed: Changed) -> Changed:
+        self.books.control(operation.database, "configured", changed.ids[0])
+        return changed
+
+    def _limit(self, operation: SetJobLimit, now: Timestamp) -> Any:
+        limited = self._lanes.limit(operation, now)
+        self.books.control(operation.database, "configured", operation.type)
+        return limited
+
+
+def _judge(row: JobRow, report: Report, now: Timestamp) -> Verdict:
+    """The rules' word on a report; what cannot be read ends in the dead letters, not in everybody's way."""
+    if report.outcome is Outcome.COMPLETED:
+        return Verdict(JobState.COMPLETED, row.attempts)
+    try:
+        return judge(row.held(), report.outcome, now, report.after_seconds)
+    except HeadwaterError:
+        return Verdict(JobState.DEAD, row.attempts)
+
+
+def _is_plain(report: Report) -> bool:
+    """A completion with nothing to keep: all of these are one statement."""
+    kept = report.result is not None or report.output or report.exit_code is not None
+    return report.outcome is Outcome.COMPLETED and not kept
+
+
+def _is_told(row: JobRow, report: Report | None) -> bool:
+    """Whether an attempt leaves a row of its own: it failed, or a command printed or measured something."""
+    if report is None or row.state != JobState.PROCESSING:
+        return False
+    return bool(report.error or report.output or report.exit_code is not None)
+
+
+def _said(row: JobRow, reason: str) -> Report | None:
+    if not reason:
+        return None
+    return Report(number=row.number, token=row.token, outcome=Outcome.CANCELLED, error=reason)  # type: ignore[arg-type]
+
+
+def _update(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:
+    finished = now if verdict.state in FINISHED else None
+    error = report.error[:ERROR_LENGTH_MAX] if report is not None and report.error else None
+    result = report.result if report is not None else None
+    expires_at = None
+    if result is not None and (seconds := decode_work(row.work).result_seconds):
+        expires_at = now + int(seconds * SECOND)
+    run_at = row.run_at if verdict.run_at is None else verdict.run_at
+    return (verdict.state.value, verdict.attempts, run_at, now, finished, error, result, expires_at, row.number)
+
+
+def _attempt(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:
+    assert report is not None
+    measured = (report.exit_code, report.duration_seconds, report.memory_bytes)
+    error = report.error[:ERROR_LENGTH_MAX]
+    about = (row.number, row.attempts, row.token, row.worker or "", row.started_at, now, report.outcome.value, error)
+    return (*about, *measured, report.output)

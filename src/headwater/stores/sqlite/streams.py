@@ -1,0 +1,48 @@
+"""Streaming queries and what they remember: changed in the same commit as the reports and pushes of their cycle."""
+
+from headwater.clock import Timestamp
+from headwater.errors import QueueMissing, StreamMismatch
+from headwater.log.operations import ChangeState, RegisterStream, StateChanged, StreamRegistered
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+
+class Streams:
+    """All streaming queries, under the write lock."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def register(self, operation: RegisterStream, now: Timestamp) -> StreamRegistered:
+        """Find a query or make it. One of another shape is refused, or begins anew if that is asked for."""
+        row = self._connection.execute(sql.find_stream, (operation.database, operation.name)).fetchone()
+        shape = (operation.source_queue, operation.sink_queue, operation.config_hash)
+        if row is None:
+            about = (operation.database, operation.name, *shape, now)
+            (number,) = self._connection.execute(sql.add_stream, about).fetchone()
+            return StreamRegistered(number, fresh=True)
+        number, config_hash = row[0], row[3]
+        if config_hash != operation.config_hash and not operation.reset:
+            raise StreamMismatch(
+                f"stream {operation.name!r} was registered with config_hash {config_hash!r}, not with "
+                f"{operation.config_hash!r}; register it with reset, or under another name"
+            )
+        if operation.reset:
+            self._connection.execute(sql.drop_stream_state, (number,))
+        self._connection.execute(sql.change_stream, (*shape, number))
+        return StreamRegistered(number, reset=operation.reset)
+
+    def change_state(self, operation: ChangeState, now: Timestamp) -> StateChanged:
+        """Remember and forget values, in the order in which they were named."""
+        found = self._connection.execute(sql.find_stream_by_id, (operation.query_id, operation.database)).fetchone()
+        if found is None:
+            raise QueueMissing(f"there is no stream {operation.query_id}")
+        place = (operation.query_id, operation.partition_id)
+        for key, value in operation.changes:
+            if value is None:
+                self._connection.execute(sql.drop_stream_value, (*place, key))
+            else:
+                self._connection.execute(sql.set_stream_state, (*place, key, bytes(value).decode(), now))
+        return StateChanged(len(operation.changes))

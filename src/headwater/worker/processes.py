@@ -1,0 +1,84 @@
+"""Processes and their descendants on Linux: who adopts orphans, who is left over, and how they are ended.
+
+A subreaper is the new parent of every descendant whose own parent dies, even of one that made a session of its own: so
+a worker finds whatever a command left behind, and a supervisor whatever a killed worker left behind.
+"""
+
+import ctypes
+import os
+import signal
+import time
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+SWEEPS_MAX = 200
+SWEEP_PAUSE_SECONDS = 0.005
+
+
+def adopt_orphans() -> None:
+    """From now on, orphaned descendants become children of this process."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent(number: signal.Signals, parent: int) -> None:
+    """Get a signal when the parent dies; at once when it is dead already."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def _prctl(option: int, value: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option} was refused")
+
+
+def children() -> set[int]:
+    """The children that the main thread started, and the orphans that were adopted: those are always given to it."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return {int(number) for number in file.read().split()}
+
+
+def environment_of(process: int) -> bytes:
+    """The environment that a process was started with; nothing when it is gone or not ours."""
+    try:
+        with open(f"/proc/{process}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def kill_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to a process group that we made; one that is gone needs none."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def kill_strays(known: set[int], spare: tuple[bytes, ...] = ()) -> int:
+    """Kill children that are not known, whole groups of them, until none is left; how many there were.
+
+    Those whose environment has one of the marks in `spare` belong to somebody who still runs.
+    """
+    killed: set[int] = set()
+    for _ in range(SWEEPS_MAX):
+        strays = children() - known
+        if spare and strays:
+            strays = {stray for stray in strays if not any(mark in environment_of(stray) for mark in spare)}
+        if not strays:
+            break
+        for stray in strays:
+            _kill_stray(stray)
+            killed.add(stray)
+        if children() - known:
+            time.sleep(SWEEP_PAUSE_SECONDS)
+    return len(killed)
+
+
+def _kill_stray(process: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(process) == process:
+            os.killpg(process, signal.SIGKILL)
+        os.kill(process, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(process, os.WNOHANG)

@@ -1,0 +1,120 @@
+"""Keeps N workers alive. What a dead one held is taken back at once, and whatever it left running is killed."""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from headwater.errors import HeadwaterError
+from headwater.log.job_operations import Depart
+from headwater.services.jobs import JobService
+from headwater.worker.function import describe_end
+from headwater.worker.processes import adopt_orphans, kill_strays
+
+log = logging.getLogger(__name__)
+
+RESTART_SECONDS = 0.1
+RESTART_SECONDS_MAX = 10.0
+STEADY_SECONDS = 10.0
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """How many workers of what kind: `arguments` are what each is started with, besides its id."""
+
+    database: str
+    count: int
+    arguments: tuple[str, ...]
+
+
+class _Child(msgspec.Struct):
+    """A worker process."""
+
+    id: str
+    process: subprocess.Popen[bytes]
+    started_at: float
+    ended: asyncio.Future[None]
+
+
+class Supervisor:
+    """Starts workers and starts them again. `run` returns when all have ended because they were asked to."""
+
+    def __init__(self, service: JobService, fleet: Fleet) -> None:
+        self._service = service
+        self._fleet = fleet
+        self._children: dict[int, _Child] = {}
+        self._signals = 0
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.failed = False
+
+    async def run(self) -> int:
+        """Until every worker has ended; 0 when all ended well."""
+        adopt_orphans()
+        await asyncio.gather(*(self._keep() for _ in range(self._fleet.count)))
+        kill_strays(set())
+        return 1 if self.failed else 0
+
+    def stop(self) -> None:
+        """Tell the workers to finish; told again, to end at once."""
+        self._signals += 1
+        for child in self._children.values():
+            child.process.send_signal(signal.SIGTERM)
+
+    def workers(self) -> Sequence[tuple[str, int]]:
+        """Ids and processes of the workers that run."""
+        return [(child.id, child.process.pid) for child in self._children.values()]
+
+    async def _keep(self) -> None:
+        """One worker after the other, until one ends because it was asked to."""
+        pause = RESTART_SECONDS
+        while not self._signals:
+            child = self._start()
+            await child.ended
+            code = child.process.wait()
+            del self._children[child.process.pid]
+            if code == 0:
+                return
+            await self._bury(child, describe_end(code))
+            if code == 1 and time.monotonic() - child.started_at < STEADY_SECONDS:
+                # It said itself why it cannot work: starting it again would only say it again.
+                self.failed = True
+                return
+            pause = RESTART_SECONDS if time.monotonic() - child.started_at > STEADY_SECONDS else pause * 2
+            await asyncio.sleep(min(pause, RESTART_SECONDS_MAX))
+
+    def _start(self) -> _Child:
+        name = f"{socket.gethostname().partition('.')[0]}-{secrets.token_hex(4)}"
+        arguments = [sys.executable, "-m", "headwater.cli", "run-worker", name, self.name, *self._fleet.arguments]
+        # A group of its own: Ctrl-C on the terminal reaches the supervisor alone, which passes it on.
+        process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, process_group=0)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        descriptor = os.pidfd_open(process.pid)
+        loop.add_reader(descriptor, _ended, loop, descriptor, ended)
+        child = _Child(name, process, time.monotonic(), ended)
+        self._children[process.pid] = child
+        return child
+
+    async def _bury(self, child: _Child, how: str) -> None:
+        """Take back what a dead worker held, and kill what it left."""
+        log.warning("worker %s %s", child.id, how)
+        kill_strays(set(self._children))
+        operation = Depart(database=self._fleet.database, worker=child.id, reason=f"the worker {how}")
+        try:
+            await self._service.run(operation)
+        except HeadwaterError as error:
+            log.warning("what worker %s held comes back when its lease runs out: %s", child.id, error)
+
+
+def _ended(loop: asyncio.AbstractEventLoop, descriptor: int, ended: "asyncio.Future[None]") -> None:
+    loop.remove_reader(descriptor)
+    os.close(descriptor)
+    if not ended.done():
+        ended.set_result(None)

@@ -1,0 +1,483 @@
+"""One worker: claims jobs, runs them, reports, and keeps its lease. It sleeps until the log says that there is more.
+
+Reports and the claim of what comes next share a commit. How much is claimed ahead follows from how long jobs take:
+short ones are fetched by the hundred, of long ones not one more than can run, so that no other worker stays idle.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from headwater.clock import SECOND, Clock, Timestamp
+from headwater.config import Durability
+from headwater.errors import Closed, HeadwaterError, Overloaded
+from headwater.log.committer import Answer, Committer
+from headwater.log.job_operations import (
+    Beat,
+    Claim,
+    Claimed,
+    ClaimedJob,
+    Depart,
+    Heartbeat,
+    Note,
+    Report,
+    Settle,
+    Settled,
+    WorkerAbout,
+)
+from headwater.log.operations import Touch
+from headwater.log.tail import Tail
+from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, SHELL, JobNumber, Outcome, WorkerSettings
+from headwater.services.jobs import JobService
+from headwater.worker.function import Functions
+from headwater.worker.processes import kill_strays
+from headwater.worker.shell import Ended, Shell, mark_of
+
+log = logging.getLogger(__name__)
+
+AHEAD_SECONDS = 0.1
+AHEAD_MAX = 200
+PIPELINE_MAX = 32
+STALLED_SECONDS = 1.0
+ERROR_PAUSE_SECONDS = 0.5
+OUTPUT_PAUSE_SECONDS = 1.0
+NOTE_PAUSE_SECONDS = 0.2
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker is started. One that is alone in its process kills whatever its commands leave behind (`sweeps`)."""
+
+    id: str
+    database: str
+    queues: tuple[str, ...] = ()
+    concurrency: int = 1
+    app: str = ""
+    modules: tuple[str, ...] = ()
+    supervisor: str = ""
+    drain: bool = False
+    sweeps: bool = False
+
+
+class Worker:
+    """Runs jobs of one database until it is asked to stop, or, with `drain`, until there are none."""
+
+    def __init__(self, service: JobService, tail: Tail, options: WorkerOptions, settings: WorkerSettings) -> None:
+        self._committer: Committer = service.committer
+        self._store = service.store
+        self._clock: Clock = service.clock
+        self._tail = tail
+        self._options = options
+        self._settings = settings
+        self._buffer: deque[ClaimedJob] = deque()
+        self._shells: dict[JobNumber, tuple[ClaimedJob, Shell]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reports: list[Report] = []
+        self._notes: dict[JobNumber, Note] = {}
+        self._news = asyncio.Event()
+        self._look = True
+        self._beat_now = asyncio.Event()
+        self._stopping = False
+        self._killed = False
+        self._ready_at: Timestamp | None = None
+        self._seconds = AHEAD_SECONDS
+        self._settling: set[asyncio.Task[None]] = set()
+        self.completed = 0
+        self.functions = Functions(options.app, options.modules, options.concurrency, settings.grace)
+        self.functions.on_report = self._report
+        self.functions.on_progress = self._note_progress
+        self.functions.on_unloadable = self.stop_once
+
+    # ── life ──
+
+    async def run(self) -> int:
+        """Work until the end; 0 when it was a good one, 1 when the app could not be loaded."""
+        unfollow = await self._tail.follow(self._touched)
+        beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
+        try:
+            await self._beat()
+            await self._work()
+        finally:
+            beating.cancel()
+            unfollow()
+            await self._end_everything()
+        await self._settle_rest()
+        await self._depart()
+        if self.functions.unloadable:
+            log.error("the app %s cannot be loaded:\n%s", self._options.app, self.functions.unloadable)
+            return 1
+        return 0
+
+    def stop(self) -> None:
+        """Finish what runs, give back the rest, and end; asked a second time, end at once."""
+        if self._stopping:
+            self._killed = True
+        self._stopping = True
+        self._news.set()
+
+    def stop_once(self) -> None:
+        """Finish what runs and end; asked again, go on finishing."""
+        if not self._stopping:
+            self.stop()
+
+    async def _work(self) -> None:
+        while not self._is_done():
+            if self._stopping:
+                await self._release_waiting()
+            self._fill()
+            wanted = 0 if self._stopping else self._wanted()
+            if self._reports or (wanted and self._look):
+                await self._exchange(wanted)
+                continue
+            if self._options.drain and self._is_idle() and not self._look:
+                return
+            await self._wait()
+
+    def _is_idle(self) -> bool:
+        return not (self._buffer or self._shells or self.functions.count or self._reports)
+
+    def _is_done(self) -> bool:
+        return self._killed or (self._stopping and self._is_idle())
+
+    async def _wait(self) -> None:
+        """Until something ends, something new may be there, or a time comes."""
+        self._news.clear()
+        seconds = self._until_ready()
+        crowded = (self._shells or self.functions.count) and (self._buffer or self.functions.waiting())
+        if crowded:
+            seconds = min(seconds if seconds is not None else STALLED_SECONDS, STALLED_SECONDS / 2)
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            if self._until_ready() == 0:
+                self._look = True
+                self._ready_at = None
+        if crowded:
+            await self._release_stalled()
+
+    def _until_ready(self) -> float | None:
+        if self._ready_at is None or self._stopping:
+            return None
+        return max((self._ready_at - self._clock.now()) / SECOND, 0.0)
+
+    # ── what comes next ──
+
+    def _wanted(self) -> int:
+        """How many jobs to claim: enough for a tenth of a second, and only when half of that is used up."""
+        ahead = min(int(AHEAD_SECONDS / max(self._seconds, 1e-6)), AHEAD_MAX)
+        depth = max(self._options.concurrency, ahead * self._options.concurrency)
+        depth = min(depth, max(AHEAD_MAX, self._options.concurrency))
+        held = len(self._buffer) + len(self._shells) + self.functions.count
+        return depth - held if held <= depth // 2 or held < self._options.concurrency else 0
+
+    def _fill(self) -> None:
+        """Start what can be started."""
+        while self._buffer:
+            job = self._buffer[0]
+            if job.type != SHELL:
+                if self.functions.count >= max(PIPELINE_MAX, self._options.concurrency):
+                    return
+                self.functions.run(self._buffer.popleft())
+            elif len(self._shells) < self._options.concurrency:
+                self._start_shell(self._buffer.popleft())
+            else:
+                return
+
+    def _touched(self, touches: Sequence[Touch]) -> None:
+        """The log grew: look whether there is anything for us, without the write lock."""
+        mine = [touch for touch in touches if touch.lane.queue == JOBS_QUEUE]
+        mine = [touch for touch in mine if touch.lane.database == self._options.database]
+        if not mine:
+            return
+        if any(touch.lane.partition == CONTROL_PARTITION for touch in mine):
+            self._beat_now.set()
+            self._look = True
+        elif not self._wanted():
+            # There is no room for more now; when there is, a look is due.
+            self._look = True
+            return
+        elif not self._look:
+            now = self._clock.now()
+            self._ready_at = self._store.jobs_ready_at(self._options.database, self._options.queues, now)
+            self._look = self._ready_at == now
+        self._news.set()
+
+    # ── the store ──
+
+    async def _exchange(self, wanted: int) -> None:
+        """Hand in reports and claim what comes next, in one commit. Reports are waited for off the path."""
+        reports, self._reports = self._reports, []
+        if reports:
+            self._hand_in(reports)
+        if not wanted or not self._look:
+            await asyncio.sleep(0)
+            return
+        claim = Claim(
+            database=self._options.database,
+            worker=self._options.id,
+            queues=self._options.queues,
+            limit=wanted,
+            lease_seconds=self._settings.lease,
+        )
+        self._look = False
+        try:
+            # Not waited for on the disk: a claim that a power cut takes is a job that runs again, as is promised.
+            claimed: Claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
+        except Closed:
+            raise
+        except HeadwaterError as error:
+            log.warning("no jobs could be claimed, trying again: %s", error)
+            self._look = True
+            await asyncio.sleep(ERROR_PAUSE_SECONDS)
+            return
+        self._take(claimed, wanted)
+
+    def _take(self, claimed: Claimed, wanted: int) -> None:
+        self._buffer.extend(claimed.jobs)
+        self._ready_at = claimed.ready_at
+        if len(claimed.jobs) == wanted:
+            self._look = True
+        if claimed.stopping:
+            self.stop_once()
+
+    def _hand_in(self, reports: list[Report]) -> None:
+        """Hand reports in now, so that they go with the next claim, and look after them in a task."""
+        operation = Settle(database=self._options.database, worker=self._options.id, reports=reports)
+        task = asyncio.get_running_loop().create_task(self._settle(operation, self._submit(operation)))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    def _submit(self, operation: Settle) -> asyncio.Future[Answer] | None:
+        try:
+            return self._committer.submit(operation)
+        except Overloaded:
+            return None
+
+    async def _settle(self, operation: Settle, answer: asyncio.Future[Answer] | None) -> None:
+        """Until the store has taken the reports: what was done must not be done again for want of a second try."""
+        while True:
+            try:
+                if answer is not None:
+                    self._settled(operation, (await answer).result)
+                    return
+            except Closed:
+                log.warning("%d reports came too late: the store is closed", len(operation.reports))
+                return
+            except HeadwaterError as error:
+                log.warning("reports could not be handed in, trying again: %s", error)
+            await asyncio.sleep(ERROR_PAUSE_SECONDS)
+            answer = self._submit(operation)
+
+    def _settled(self, operation: Settle, settled: Settled) -> None:
+        lost = sum(state is None for state in settled.states)
+        self.completed += len(operation.reports) - lost
+        if lost:
+            log.warning("%d reports were refused: the jobs belong to others now", lost)
+        self._news.set()
+
+    async def _settle_rest(self) -> None:
+        if self._reports:
+            reports, self._reports = self._reports, []
+            self._hand_in(reports)
+        while self._settling:
+            await asyncio.wait(self._settling)
+
+    async def _depart(self) -> None:
+        reason = "the worker was ended while it ran"
+        operation = Depart(database=self._options.database, worker=self._options.id, reason=reason)
+        try:
+            await self._committer.submit(operation)
+        except HeadwaterError as error:
+            log.warning("the worker's end could not be noted; its lease runs out by itself: %s", error)
+
+    # ── the lease ──
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._beat_now.wait(), self._settings.lease / 3)
+            try:
+                await self._beat()
+            except Closed:
+                return
+            except HeadwaterError as error:
+                log.warning("the heartbeat failed, the next one is due soon: %s", error)
+                await asyncio.sleep(ERROR_PAUSE_SECONDS)
+
+    def _note(self, note: Note) -> None:
+        """Tell it with a heartbeat that comes soon: a job may report progress a thousand times a second."""
+        if not self._notes:
+            asyncio.get_running_loop().call_later(NOTE_PAUSE_SECONDS, self._beat_now.set)
+        self._notes[note.number] = note
+
+    async def _beat(self) -> None:
+        self._beat_now.clear()
+        notes, self._notes = self._notes, {}
+        operation = Heartbeat(
+            database=self._options.database,
+            worker=self._options.id,
+            lease_seconds=self._settings.lease,
+            about=self._about(),
+            notes=tuple(notes.values()),
+        )
+        beat: Beat = (await self._committer.submit(operation, Durability.WRITTEN)).result
+        if not beat.alive and not self._is_idle():
+            self._lost()
+        for number in beat.cancelled:
+            self._cancel(number)
+        if beat.stopping:
+            self.stop_once()
+
+    def _about(self) -> WorkerAbout:
+        return WorkerAbout(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            supervisor=self._options.supervisor,
+            queues=self._options.queues,
+            concurrency=self._options.concurrency,
+        )
+
+    def _lost(self) -> None:
+        """The lease ran out while we were away: everything that we hold is somebody else's now."""
+        log.warning("the lease was lost; what runs here is ended")
+        self._buffer.clear()
+        self._reports.clear()
+        for _, shell in self._shells.values():
+            shell.stop("the lease was lost", at_once=True)
+        self.functions.close()
+
+    def _cancel(self, number: JobNumber) -> None:
+        held = [job for job in self._buffer if job.number == number]
+        for job in held:
+            self._buffer.remove(job)
+            self._report(Report(number=number, token=job.token, outcome=Outcome.CANCELLED, error="cancelled"))
+        if number in self._shells:
+            self._shells[number][1].stop("cancelled")
+        else:
+            self.functions.stop(number, "cancelled")
+
+    # ── running ──
+
+    def _start_shell(self, job: ClaimedJob) -> None:
+        shell = Shell(job, output_bytes_max=self._settings.output_max, grace_seconds=self._settings.grace)
+        self._shells[job.number] = (job, shell)
+        task = asyncio.get_running_loop().create_task(self._run_shell(job, shell), name=f"headwater-job-{job.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_shell(self, job: ClaimedJob, shell: Shell) -> None:
+        told = asyncio.get_running_loop().call_later(OUTPUT_PAUSE_SECONDS, self._note_output, job, shell, 0)
+        try:
+            ended = await shell.run()
+        except OSError as error:
+            report = Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error=_unstartable(job, error))
+        else:
+            report = report_of(job, ended)
+            self._kill_strays()
+        finally:
+            told.cancel()
+            self._shells.pop(job.number, None)
+        self._notes.pop(job.number, None)
+        self._report(report)
+
+    def _kill_strays(self) -> None:
+        """Nothing that a command started outlives it, not even in a session of its own."""
+        if not self._options.sweeps:
+            return
+        known = {shell.process for _, shell in self._shells.values()} | {self.functions.process}
+        spare = tuple(mark_of(job) for job, _ in self._shells.values()) if len(self._shells) > 1 else ()
+        killed = kill_strays(known, spare)
+        if killed:
+            log.warning("killed %d processes that a command left behind", killed)
+
+    def _report(self, report: Report) -> None:
+        if report.duration_seconds is not None:
+            self._seconds += 0.1 * (report.duration_seconds - self._seconds)
+        self._reports.append(report)
+        self._news.set()
+
+    def _note_progress(self, job: ClaimedJob, value: str) -> None:
+        self._note(Note(number=job.number, token=job.token, progress=value))
+
+    def _note_output(self, job: ClaimedJob, shell: Shell, told: int) -> None:
+        """A command that runs for long shows its output while it does."""
+        if job.number not in self._shells:
+            return
+        output = shell.output
+        if len(output) != told:
+            self._note(Note(number=job.number, token=job.token, output=output))
+        loop = asyncio.get_running_loop()
+        loop.call_later(OUTPUT_PAUSE_SECONDS, self._note_output, job, shell, len(output))
+
+    # ── giving back ──
+
+    async def _release_waiting(self) -> None:
+        """Others get what was claimed ahead; no attempt is counted."""
+        recalled = await self.functions.recall()
+        for job in [*self._buffer, *recalled]:
+            self._reports.append(Report(number=job.number, token=job.token, outcome=Outcome.RELEASED))
+        self._buffer.clear()
+
+    async def _release_stalled(self) -> None:
+        """A job that takes long must not hold up others that were claimed with it."""
+        before = time.monotonic() - STALLED_SECONDS
+        shells = any(shell.begun_at and shell.begun_at <= before for _, shell in self._shells.values())
+        if (shells or self.functions.started_before(before)) and (self._buffer or self.functions.waiting()):
+            self._seconds = max(self._seconds, AHEAD_SECONDS)
+            await self._release_waiting()
+
+    async def _end_everything(self) -> None:
+        """What still runs is ended at once and has failed; what had not begun is given back."""
+        reason = "the worker was told to end at once"
+        for _, shell in self._shells.values():
+            shell.stop(reason, at_once=True)
+        self._reports += [Report(number=job.number, token=job.token, outcome=Outcome.RELEASED) for job in self._buffer]
+        self._buffer.clear()
+        self.functions.abort(reason)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.functions.closed()
+
+
+def report_of(job: ClaimedJob, ended: Ended) -> Report:
+    """What a command's end means for its job."""
+    if ended.stopped == "cancelled":
+        outcome, error = Outcome.CANCELLED, "cancelled"
+    elif ended.stopped == "timeout":
+        outcome, error = Outcome.FAILED, f"timed out after {job.work.timeout_seconds:g} s"
+    elif ended.stopped:
+        outcome, error = Outcome.FAILED, ended.stopped
+    elif ended.exit_code == 0:
+        outcome, error = Outcome.COMPLETED, ""
+    else:
+        how = f"exit code {ended.exit_code}" if ended.exit_code > 0 else f"ended by {_signal_name(-ended.exit_code)}"
+        outcome, error = Outcome.FAILED, f"{how}: {ended.last_line}" if ended.last_line else how
+    return Report(
+        number=job.number,
+        token=job.token,
+        outcome=outcome,
+        error=error,
+        output=ended.output,
+        exit_code=ended.exit_code,
+        duration_seconds=ended.duration_seconds,
+        memory_bytes=ended.memory_bytes,
+    )
+
+
+def _unstartable(job: ClaimedJob, error: OSError) -> str:
+    name = job.work.argv[0] if job.work.argv else "/bin/sh"
+    return f"{name} cannot be started: {error.strerror or error}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,189 @@
+"""`serve` with several processes, with a certificate, behind a proxy, with a log of requests."""
+
+import datetime
+import ipaddress
+import json
+import os
+import signal
+import ssl
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.cli.program import Program, end
+from tests.cli.test_serve import ask, serving
+from tests.waiting import expect_soon
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process started."""
+    text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [int(number) for number in text.split()]
+
+
+def push(url: str, *payloads: Any) -> list[dict[str, Any]]:
+    body = {"items": [{"queue": "orders", "payload": payload} for payload in payloads]}
+    answer = httpx.post(f"{url}/api/v1/push", json=body)
+    assert answer.status_code == 201, answer.text
+    results: list[dict[str, Any]] = answer.json()
+    return results
+
+
+def process_of(url: str) -> str:
+    """Which process answered: each has its own number in its metrics."""
+    text = httpx.get(f"{url}/metrics").text
+    return text.partition('headwater_commits_total{process="')[2].partition('"')[0]
+
+
+def test_processes_share_a_port_and_a_store(program: Program) -> None:
+    with serving(program, "--processes", "2") as (process, url):
+        assert len(children(process.pid)) == 2
+        seen: set[str] = set()
+        pushed = 0
+
+        def both_answered() -> bool:
+            nonlocal pushed
+            pushed += len(push(url, pushed))
+            seen.add(process_of(url))
+            return len(seen) == 2
+
+        expect_soon(both_answered)
+        popped = httpx.get(f"{url}/api/v1/pop/queue/orders?batch=1000").json()["messages"]
+        assert [message["data"] for message in popped] == list(range(pushed))
+        ended = end(process, signal.SIGTERM)
+    assert (ended.code, ended.out) == (0, "")
+
+
+def test_a_process_that_dies_is_replaced(program: Program) -> None:
+    with serving(program, "--processes", "2") as (process, url):
+        before = set(children(process.pid))
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        expect_soon(lambda: len(set(children(process.pid)) - {victim}) == 2)
+        expect_soon(lambda: answers(url))
+        ended = end(process, signal.SIGTERM)
+    assert ended.code == 0
+    assert "another one takes its place" in ended.err
+
+
+def answers(url: str) -> bool:
+    """Whether ten connections in a row are answered: none is dealt to one who is gone."""
+    try:
+        return all(httpx.get(f"{url}/health").status_code == 200 for _ in range(10))
+    except httpx.TransportError:
+        return False
+
+
+def test_processes_end_with_their_parent(program: Program) -> None:
+    with serving(program, "--processes", "2") as (process, _):
+        members = children(process.pid)
+        process.kill()
+        process.wait(10)
+        expect_soon(lambda: not any(Path(f"/proc/{member}/exe").exists() for member in members))
+
+
+def test_processes_that_cannot_start_say_why(program: Program) -> None:
+    program.store.write_bytes(b"this is not a database" * 100)
+    ended = program.run_process("serve", "--port", "0", "--processes", "2")
+    assert ended.code != 0
+    assert ended.out == ""
+    assert "process" in ended.err
+
+
+# ── certificates ──
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate of this machine, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    shown, kept = tmp_path / "server.pem", tmp_path / "server.key"
+    shown.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    kept.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return shown, kept
+
+
+def test_a_server_with_a_certificate_speaks_https(program: Program, certificate: tuple[Path, Path]) -> None:
+    shown, kept = certificate
+    with serving(program, "--certificate", str(shown), "--certificate-key", str(kept)) as (process, url):
+        assert url.startswith("https://")
+        trust = ssl.create_default_context(cafile=str(shown))
+        with httpx.Client(verify=trust, base_url=url) as client:
+            for number in range(3):
+                body = {"items": [{"queue": "orders", "payload": number}]}
+                assert client.post("/api/v1/push", json=body).status_code == 201
+            popped = client.get("/api/v1/pop/queue/orders?batch=10&wait=true&timeout=1000").json()
+            assert [message["data"] for message in popped["messages"]] == [0, 1, 2]
+            assert client.get("/api/v1/pop/queue/orders?wait=true&timeout=10").status_code == 204
+        with pytest.raises((OSError, httpx.TransportError)):
+            httpx.get(url.replace("https", "http"))
+        with urllib.request.urlopen(f"{url}/health", context=trust) as answer:
+            assert answer.status == 200
+        ended = end(process, signal.SIGTERM)
+    assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--certificate-key", "x.key"), "needs --certificate"),
+        (("--certificate", "missing.pem"), "cannot be used"),
+        (("--trusted-proxies", "example.org"), "trusted proxies"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(program: Program, arguments: tuple[str, ...], reason: str) -> None:
+    ended = program.run_process("serve", "--port", "0", *arguments)
+    assert ended.code == 2
+    assert reason in ended.err
+
+
+# ── logs and limits ──
+
+
+def test_requests_are_logged_when_that_is_asked_for(program: Program) -> None:
+    with serving(program, "--access-log", "--trusted-proxies", "127.0.0.1") as (process, url):
+        httpx.get(f"{url}/health?secret=7", headers={"x-forwarded-for": "203.0.113.9"})
+        ended = end(process, signal.SIGTERM)
+    (line,) = [json.loads(line) for line in ended.err.splitlines()]
+    assert (line["client"], line["path"], line["status"]) == ("203.0.113.9", "/health", 200)
+    assert "secret" not in ended.err
+
+
+def test_the_largest_body_can_be_set(program: Program) -> None:
+    with serving(program, "--body-bytes-max", "2000") as (process, url):
+        answer = httpx.post(f"{url}/api/v1/push", json={"items": [{"queue": "q", "payload": "x" * 3_000}]})
+        assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+        assert ask(f"{url}/health")[0] == 200
+        assert end(process, signal.SIGTERM).code == 0
+
+
+def test_variables_of_an_older_setup_are_accepted(program: Program) -> None:
+    old = {"POLL_WORKER_COUNT": "20", "POLL_INTERVAL_MS": "100", "USE_PRIORITY_DISPATCH": "true"}
+    with program.start("serve", "--port", "0", "--json", **old) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        ended = end(process, signal.SIGTERM)
+    assert ended.code == 0
+    assert [line for line in old if f"{line} is accepted" in ended.err] == list(old)

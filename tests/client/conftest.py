@@ -1,0 +1,42 @@
+"""Both faces: an open store, and a client of a server over an open store. What is true of one is true of the other."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater.client.client import Client
+from tests.client.server import Server
+
+Face = headwater.Headwater | Client
+FACES = ("embedded", "client")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """A server over an empty store, on the loop of the test."""
+    async with Server(tmp_path / "headwater.db") as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with headwater.connect(server.url) as connected:
+        yield connected
+
+
+@pytest.fixture(params=FACES)
+async def face(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Face]:
+    """Each face over an empty store."""
+    if request.param == "embedded":
+        async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+            yield hw
+        return
+    async with Server(tmp_path / "headwater.db") as server, headwater.connect(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def orders(face: Face) -> headwater.Queue:
+    return face.queue("orders")

@@ -1,0 +1,445 @@
+"""Every verb, on an open store and over HTTP: one suite, so that nobody has to learn two of anything."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+import headwater
+from headwater.config import Durability
+from headwater.errors import (
+    InvalidName,
+    InvalidOption,
+    InvalidPayload,
+    LeaseLost,
+    QueueFull,
+    QueueMissing,
+    TooLarge,
+    UnknownRecord,
+)
+from tests.client.conftest import Face
+from tests.waiting import expect_soon_async
+
+SOON = 10.0
+
+
+async def payloads(queue: headwater.Queue, **options: object) -> list[object]:
+    messages = await queue.pop(batch=100, auto_ack=True, **options)  # type: ignore[arg-type]
+    return [message.payload for message in messages]
+
+
+# ── pushing ──
+
+
+async def test_a_push_is_answered_with_its_place(orders: headwater.Queue) -> None:
+    first = await orders.push({"id": 7}, partition="ada")
+    second = await orders.push({"id": 8}, partition="ada")
+    assert (first.queue, first.partition, first.offset, second.offset) == ("orders", "ada", 0, 1)
+    assert first.durability is Durability.SYNCED
+    assert first.partition_id == second.partition_id
+    assert first.lsn is not None
+    assert first.written_at is not None
+
+
+async def test_a_push_from_memory_has_no_place_yet(orders: headwater.Queue) -> None:
+    receipt = await orders.push(1, durability="memory")
+    assert (receipt.offset, receipt.durability) == (None, Durability.MEMORY)
+    assert [message.payload for message in await orders.pop(wait=SOON)] == [1]
+
+
+async def test_everything_said_of_a_message_arrives_with_it(orders: headwater.Queue) -> None:
+    about = {"transaction_id": "t", "trace_id": "r", "type": "made", "headers": {"a": "ü"}, "timestamp": 1_000_000}
+    await orders.push({"ä": [1, 2.5, None]}, **about)  # type: ignore[arg-type]
+    [message] = await orders.pop()
+    assert message.payload == {"ä": [1, 2.5, None]}
+    assert (message.transaction_id, message.record.trace_id, message.type) == ("t", "r", "made")
+    assert message.headers == {"a": "ü"}
+    assert message.created_at == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+async def test_json_that_is_ready_is_kept_byte_for_byte(orders: headwater.Queue) -> None:
+    await orders.push(headwater.Raw(b'{"n":1.0, "big":12345678901234567890}'))
+    [message] = await orders.pop()
+    assert bytes(message.record.data) == b'{"n":1.0, "big":12345678901234567890}'
+
+
+async def test_a_transaction_id_that_came_before_is_a_duplicate(orders: headwater.Queue) -> None:
+    await orders.push(1, transaction_id="t")
+    again = await orders.push(2, transaction_id="t")
+    assert (again.duplicate, again.offset) == (True, 0)
+    assert await payloads(orders) == [1]
+
+
+async def test_many_messages_go_to_the_partitions_they_name(orders: headwater.Queue) -> None:
+    receipts = await orders.push_many([1, headwater.Outgoing(payload=2, partition="b"), 3])
+    assert [(receipt.partition, receipt.offset) for receipt in receipts] == [("Default", 0), ("b", 0), ("Default", 1)]
+    assert await orders.push_many([]) == []
+
+
+async def test_the_second_push_with_a_key_has_no_effect(orders: headwater.Queue) -> None:
+    messages = [1, headwater.Outgoing(payload=2, partition="b")]
+    first = await orders.push_many(messages, idempotency_key="k")
+    again = await orders.push_many(messages, idempotency_key="k")
+    assert list(first) == list(again)
+    status = await orders.status()
+    assert status is not None
+    assert status.records == 2
+
+
+async def test_push_all_goes_to_several_queues(face: Face) -> None:
+    outgoing = [headwater.Outgoing(payload=n, queue=queue) for n, queue in enumerate(("a", "b", "a"))]
+    receipts = await face.push_all(outgoing)
+    assert [(receipt.queue, receipt.offset) for receipt in receipts] == [("a", 0), ("b", 0), ("a", 1)]
+
+
+async def test_a_message_may_end_by_itself(orders: headwater.Queue) -> None:
+    await orders.push(1, ttl_seconds=0.001)
+    await asyncio.sleep(0.01)
+    assert await orders.pop() == []
+
+
+async def test_a_full_queue_says_so_at_once(orders: headwater.Queue) -> None:
+    await orders.configure(size_max=1)
+    await orders.push(1)
+    with pytest.raises(QueueFull):
+        await asyncio.wait_for(orders.push(2), 5)
+
+
+async def test_what_cannot_be_pushed_is_refused_and_nothing_changes(face: Face, orders: headwater.Queue) -> None:
+    with pytest.raises(InvalidPayload):
+        await orders.push(object())
+    with pytest.raises(TooLarge):
+        await orders.push("x" * 300_000)
+    with pytest.raises(TooLarge):
+        await orders.push_many([0] * 1_001)
+    with pytest.raises(InvalidName):
+        await orders.push(1, partition="no such name")
+    with pytest.raises(InvalidOption):
+        await orders.push(1, durability="perhaps")
+    with pytest.raises(InvalidOption):
+        await orders.push(1, ttl_seconds=-1)
+    with pytest.raises(InvalidName):
+        face.queue("no such name")
+    assert await face.queues() == []
+
+
+# ── popping and reporting ──
+
+
+async def test_a_pop_waits_for_a_push(orders: headwater.Queue) -> None:
+    waiting = asyncio.ensure_future(orders.pop(wait=SOON))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await orders.push("late")
+    assert [message.payload for message in await waiting] == ["late"]
+
+
+async def test_a_pop_that_waits_in_vain_gets_nothing(orders: headwater.Queue) -> None:
+    assert await orders.pop(wait=0.05) == []
+    assert await orders.pop() == []
+
+
+async def test_a_message_knows_its_place_and_its_lease(orders: headwater.Queue) -> None:
+    before = datetime.now(UTC)
+    await orders.push_many([1, 2], partition="ada")
+    messages = await orders.pop(group="billing", batch=2, partition="ada", lease_seconds=60)
+    assert [message.offset for message in messages] == [0, 1]
+    first = messages[0]
+    assert (first.queue, first.partition, first.group, first.attempts, first.lost_before) == (
+        "orders",
+        "ada",
+        "billing",
+        1,
+        0,
+    )
+    assert first.token > 0
+    assert timedelta(seconds=55) < first.lease_until - before < timedelta(seconds=90)
+
+
+async def test_acked_messages_do_not_come_again(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2, 3])
+    messages = await orders.pop(batch=2)
+    await orders.ack(messages)
+    assert await payloads(orders) == [3]
+    with pytest.raises(LeaseLost):
+        await orders.ack(messages)
+
+
+async def test_failed_messages_come_again_and_end_in_the_dead_letters(orders: headwater.Queue) -> None:
+    await orders.configure(retry_delay_seconds=0, retry_limit=1)
+    await orders.push("bad")
+    for attempt in (1, 2):
+        [message] = await orders.pop(wait=SOON)
+        assert message.attempts == attempt
+        await orders.fail(message, error=f"attempt {attempt}")
+    [letter] = await orders.dead_letters()
+    assert (letter.error, letter.attempts, bytes(letter.record.data)) == ("attempt 2", 2, b'"bad"')
+    assert await orders.dead_letters(after=letter.id) == []
+    assert await orders.requeue([letter.id]) == 1
+    assert await payloads(orders) == ["bad"]
+
+
+async def test_dead_letters_are_dropped_for_good(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2])
+    await orders.fail(await orders.pop(batch=2), retry=False)
+    assert await orders.purge(limit=1) == 1
+    assert len(await orders.dead_letters()) == 1
+
+
+async def test_released_messages_come_again_and_no_attempt_is_counted(orders: headwater.Queue) -> None:
+    await orders.push(1)
+    await orders.release(await orders.pop())
+    [message] = await orders.pop(wait=SOON)
+    assert message.attempts == 1
+
+
+async def test_a_lease_is_kept_for_longer(orders: headwater.Queue) -> None:
+    await orders.push(1)
+    messages = await orders.pop(lease_seconds=0.05)
+    await orders.extend(messages, 60)
+    await asyncio.sleep(0.1)
+    assert await orders.pop() == []
+    await orders.ack(messages)
+
+
+async def test_messages_are_acked_with_the_next_pop(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2])
+    first = await orders.pop()
+    second = await orders.pop(ack=first)
+    assert [message.payload for message in second] == [2]
+    assert await orders.pop(ack=second) == []
+    [group] = await orders.groups()
+    assert (group.lag, group.leased) == (0, 0)
+
+
+async def test_a_lost_lease_is_told_with_the_next_pop(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2])
+    first = await orders.pop()
+    await orders.ack(first)
+    with pytest.raises(LeaseLost):
+        await orders.pop(ack=first)
+    assert [message.payload for message in await orders.pop(wait=SOON)] == [2]
+
+
+async def test_a_message_of_another_lease_is_not_acked(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2])
+    messages = await orders.pop(batch=2)
+    await orders.ack(messages[0])
+    with pytest.raises(UnknownRecord):
+        await orders.ack(messages[0])
+    await orders.ack(messages[1])
+
+
+async def test_groups_read_each_for_itself(orders: headwater.Queue) -> None:
+    await orders.push(1)
+    assert await payloads(orders, group="a") == [1]
+    assert await payloads(orders, group="b") == [1]
+    assert await payloads(orders, group="late", subscribe="new") == []
+    await orders.push(2)
+    assert await payloads(orders, group="late") == [2]
+
+
+async def test_a_group_begins_at_a_time(orders: headwater.Queue) -> None:
+    await orders.push(1)
+    await asyncio.sleep(0.01)
+    since = datetime.now(UTC)
+    await orders.push(2)
+    assert await payloads(orders, group="g", since=since) == [2]
+
+
+async def test_queues_are_popped_together_by_namespace(face: Face) -> None:
+    await face.queue("low").configure(namespace="shop", priority=1)
+    await face.queue("high").configure(namespace="shop", priority=9)
+    await face.queue("low").push("low")
+    await face.queue("high").push("high")
+    messages = await face.pop(namespace="shop", batch=2, partitions=2)
+    assert [message.payload for message in messages] == ["high", "low"]
+
+
+async def test_a_wrong_pop_is_refused(orders: headwater.Queue) -> None:
+    with pytest.raises(InvalidOption):
+        await orders.pop(wait=61)
+    with pytest.raises(InvalidOption):
+        await orders.pop(batch=0)
+    with pytest.raises(InvalidOption):
+        await orders.pop(leese_seconds=1)
+    with pytest.raises(InvalidName):
+        await orders.pop(group="a b")
+
+
+# ── consuming ──
+
+
+async def test_a_loop_acks_what_its_body_finished(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2, 3])
+    seen = []
+    async for message in orders.consume(group="g", batch=2):
+        seen.append(message.payload)
+        if len(seen) == 3:
+            break
+    assert seen == [1, 2, 3]
+    await expect_soon_async(lambda: is_done(orders))
+
+
+async def is_done(queue: headwater.Queue) -> bool:
+    [group] = await queue.groups()
+    return (group.lag, group.leased) == (0, 0)
+
+
+async def test_a_body_that_raises_fails_its_message_and_gives_back_the_rest(orders: headwater.Queue) -> None:
+    await orders.configure(retry_limit=0)
+    await orders.push_many([1, 2])
+
+    async def work() -> None:
+        async with orders.consume(batch=2) as messages:
+            async for _ in messages:
+                _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+    [letter] = await orders.dead_letters()
+    assert letter.error == "ZeroDivisionError: division by zero"
+    [message] = await orders.pop(wait=SOON)
+    assert (message.payload, message.attempts) == (2, 1)
+
+
+async def test_a_loop_keeps_its_lease_while_the_body_runs(orders: headwater.Queue) -> None:
+    await orders.push(1)
+    async with orders.consume(lease_seconds=0.3) as messages:
+        message = await anext(messages)
+        await asyncio.sleep(0.7)
+        assert await orders.pop() == []
+    assert message.attempts == 1
+    assert await is_done(orders)
+
+
+async def test_a_cancelled_loop_gives_its_message_back(orders: headwater.Queue) -> None:
+    await orders.push(1)
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        async for _ in orders.consume():
+            begun.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(work())
+    await asyncio.wait_for(begun.wait(), SOON)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    [message] = await orders.pop(wait=SOON)
+    assert message.attempts == 1
+
+
+async def test_a_cancelled_wait_leaves_nothing_behind(orders: headwater.Queue) -> None:
+    waiting = asyncio.ensure_future(orders.pop(wait=SOON))
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await orders.push(1)
+    [message] = await orders.pop(wait=SOON)
+    assert message.attempts == 1
+
+
+# ── together ──
+
+
+async def test_a_transaction_takes_effect_as_a_whole(face: Face, orders: headwater.Queue) -> None:
+    await orders.push("order")
+    messages = await orders.pop()
+    async with face.transaction() as together:
+        together.ack(messages)
+        together.push("bills", {"order": 1}, transaction_id="b")
+    assert [type(result).__name__ for result in together.results] == ["Acked", "Pushed"]
+    assert await payloads(face.queue("bills")) == [{"order": 1}]
+    assert await is_done(orders)
+
+
+async def test_a_lost_lease_undoes_a_transaction(face: Face, orders: headwater.Queue) -> None:
+    await orders.push("order")
+    messages = await orders.pop()
+    await orders.release(messages)
+    requiring, failing = face.transaction(), face.transaction()
+    requiring.push("bills", 1)
+    requiring.require(messages)
+    failing.push("bills", 1)
+    failing.fail(messages, error="late")
+    for together in (requiring, failing):
+        with pytest.raises(LeaseLost):
+            await together.commit()
+    assert [status.queue for status in await face.queues()] == ["orders"]
+
+
+async def test_a_transaction_with_a_key_counts_once(face: Face) -> None:
+    for _ in range(2):
+        async with face.transaction(idempotency_key="k") as together:
+            together.push("bills", 1)
+    assert await payloads(face.queue("bills")) == [1]
+
+
+# ── queues and groups ──
+
+
+async def test_a_queue_is_configured_and_shown(face: Face, orders: headwater.Queue) -> None:
+    configured = await orders.configure(namespace="shop", task="t", retry_limit=7)
+    assert (configured.namespace, configured.task, configured.options.retry_limit) == ("shop", "t", 7)
+    assert (await orders.configure(lease_seconds=9)).options.retry_limit == 7
+    status = await orders.status()
+    assert status is not None
+    assert (status.queue, status.database, status.namespace, status.options.lease_seconds) == (
+        "orders",
+        "main",
+        "shop",
+        9,
+    )
+    assert await face.queues() == [status]
+    with pytest.raises(InvalidOption):
+        await orders.configure(no_such_option=1)
+
+
+async def test_a_queue_is_deleted_once(orders: headwater.Queue) -> None:
+    await orders.push(1)
+    assert await orders.delete() is True
+    assert await orders.delete() is False
+    assert await orders.status() is None
+
+
+async def test_a_group_is_moved(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2, 3])
+    assert await payloads(orders, group="g") == [1, 2, 3]
+    assert await orders.seek("beginning", group="g") == 1
+    assert await payloads(orders, group="g") == [1, 2, 3]
+    await orders.seek(2, group="g", partition="Default")
+    assert await payloads(orders, group="g") == [3]
+    await orders.seek(datetime(2020, 1, 1, tzinfo=UTC), group="g")
+    assert await payloads(orders, group="g") == [1, 2, 3]
+    with pytest.raises(InvalidOption):
+        await orders.seek("somewhere", group="g")
+
+
+async def test_groups_are_listed_and_forgotten(face: Face, orders: headwater.Queue) -> None:
+    await orders.push(1)
+    await orders.pop(group="g")
+    assert [(group.group, group.leased) for group in await face.groups()] == [("g", 1)]
+    assert await face.groups("orders") == await orders.groups()
+    assert await orders.delete_group("g") is True
+    assert await orders.delete_group("g") is False
+    assert await face.delete_group("g") == 0
+
+
+async def test_events_are_noted_in_the_life_of_a_message(orders: headwater.Queue) -> None:
+    await orders.push(1, transaction_id="t")
+    [message] = await orders.pop()
+    await orders.trace(message, "begun", {"by": "ada"}, names=["n"])
+    [event] = await orders.traces(message)
+    assert (event.event, event.name, event.transaction_id) == ("begun", "n", "t")
+    assert msgspec.json.decode(event.data) == {"by": "ada"}
+
+
+async def test_what_is_not_there_is_told(orders: headwater.Queue) -> None:
+    with pytest.raises(QueueMissing):
+        await orders.dead_letters()
+    with pytest.raises(QueueMissing):
+        await orders.seek("beginning", group="g")

@@ -1,0 +1,160 @@
+"""Jobs as a state machine: whatever is asked in whatever order, every change is one that the drawing allows.
+
+The log is the witness: it must tell, for every job, a path through the drawing that ends where the table says.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.config import load_config
+from headwater.errors import HeadwaterError
+from headwater.log.job_operations import Cancel, ClaimedJob, Depart, DropJobs, Rearm, Rescue
+from headwater.model.job import JOBS_QUEUE, JobState, Outcome, may_follow
+from headwater.stores.contract import JobFilter
+from headwater.stores.open import open_store
+from tests.contracts.clock import FakeClock
+from tests.contracts.jobs import Board, shell
+from tests.contracts.log import LSN_MAX, Log, payloads
+
+NAMES = [f"job{number}" for number in range(6)]
+WORKERS = ["one", "two"]
+
+
+class Step(NamedTuple):
+    """Something that is asked of the store."""
+
+    verb: str
+    arguments: tuple[Any, ...] = ()
+
+
+names = st.sampled_from(NAMES)
+workers = st.sampled_from(WORKERS)
+steps = st.one_of(
+    st.builds(
+        Step,
+        st.just("add"),
+        st.tuples(names, st.integers(0, 2), st.sampled_from([0, 0, 5]), st.sets(names, max_size=2)),
+    ),
+    st.builds(Step, st.just("claim"), st.tuples(workers, st.integers(1, 3))),
+    st.builds(Step, st.just("settle"), st.tuples(workers, st.integers(0, 20), st.sampled_from(Outcome))),
+    st.builds(Step, st.just("advance"), st.tuples(st.sampled_from([1, 3, 20]))),
+    st.builds(Step, st.just("beat"), st.tuples(workers)),
+    st.builds(Step, st.just("cancel"), st.tuples(names)),
+    st.builds(Step, st.just("rearm"), st.tuples(names)),
+    st.builds(Step, st.just("drop"), st.tuples(names)),
+    st.builds(Step, st.just("depart"), st.tuples(workers)),
+    st.just(Step("rescue")),
+)
+
+
+class Run:
+    """One run of steps against a store, with what the rules say must hold."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.claimed: list[tuple[str, ClaimedJob]] = []
+        self.tokens: dict[int, int] = {}
+        self.completed: dict[int, int] = {}
+
+    async def take(self, step: Step) -> None:
+        """Do a step; an error that is one of ours changes nothing and is no failure."""
+        before = await self.states()
+        try:
+            await getattr(self, step.verb)(*step.arguments)
+        except HeadwaterError:
+            assert await self.states() == before
+        counts = await self.board.counts()
+        found = list((await self.states()).values())
+        assert counts == {state.value: found.count(state) for state in set(found)}
+
+    async def states(self) -> dict[str, JobState]:
+        return {job.id: job.state for job in await self.board.log.store.jobs("main", JobFilter())}
+
+    async def add(self, name: str, retries: int, delay: float, needs: set[str]) -> None:
+        about = {"max_retries": retries, "delay_seconds": delay, "depends_on": tuple(sorted(needs))}
+        await self.board.add(shell(name, backoff_base=1, backoff_jitter=0, **about))
+
+    async def claim(self, worker: str, limit: int) -> None:
+        for job in await self.board.claim(limit, worker, lease_seconds=10):
+            assert job.token > self.tokens.get(job.number, 0)
+            assert 1 <= job.attempt <= job.attempts_max
+            self.tokens[job.number] = job.token
+            self.claimed.append((worker, job))
+
+    async def settle(self, worker: str, place: int, outcome: Outcome) -> None:
+        if not self.claimed:
+            return
+        holder, job = self.claimed[place % len(self.claimed)]
+        (state,) = await self.board.settle(job, outcome=outcome, worker=worker, error="x")
+        if state is not None:
+            assert worker == holder
+            assert job.token == self.tokens[job.number]
+        if state is JobState.COMPLETED:
+            self.completed[job.number] = self.completed.get(job.number, 0) + 1
+            assert self.completed[job.number] == 1
+
+    async def advance(self, seconds: float) -> None:
+        self.board.log.clock.advance(seconds)
+
+    async def beat(self, worker: str) -> None:
+        await self.board.beat(worker, lease_seconds=10)
+
+    async def cancel(self, name: str) -> None:
+        await self.board.change(Cancel(ids=(name,)))
+
+    async def rearm(self, name: str) -> None:
+        await self.board.change(Rearm(ids=(name,)))
+
+    async def drop(self, name: str) -> None:
+        await self.board.change(DropJobs(ids=(name,)))
+
+    async def depart(self, worker: str) -> None:
+        await self.board.change(Depart(worker=worker))
+
+    async def rescue(self) -> None:
+        await self.board.change(Rescue())
+
+    async def check_paths(self) -> None:
+        """Every job's changes on the log are steps of the drawing, and end where the table says."""
+        paths: dict[str, JobState] = {}
+        segments = await self.board.log.store.read(0, LSN_MAX, 10_000, ("main", JOBS_QUEUE))  # type: ignore[arg-type]
+        for change in (change for segment in segments for change in payloads(segment)):
+            if "state" not in change:
+                continue
+            after, before = JobState(change["state"]), paths.get(change["id"])
+            fresh = after in (JobState.PENDING, JobState.SCHEDULED, JobState.WAITING) and not change.get("attempt")
+            # An id can be given again once its job was dropped: then a new path begins.
+            assert (
+                before is None or may_follow(before, after) or (fresh and before in ("completed", "dead", "cancelled"))
+            )
+            paths[change["id"]] = after
+        for name, state in (await self.states()).items():
+            assert paths[name] is state
+
+
+async def run(chosen: Sequence[Step]) -> None:
+    clock = FakeClock()
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        store = open_store(f"{folder}/log.db", load_config({}), clock)
+        await store.open()
+        try:
+            machine = Run(Board(Log(store, clock)))
+            for step in chosen:
+                await machine.take(step)
+            await machine.check_paths()
+        finally:
+            await store.close()
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(st.lists(steps, min_size=5, max_size=40))
+def test_every_change_of_a_job_is_one_that_the_drawing_allows(chosen: list[Step]) -> None:
+    asyncio.run(run(chosen))
+    assert chosen

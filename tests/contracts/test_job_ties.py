@@ -1,0 +1,250 @@
+"""Jobs that depend on others, that must be alone, that are limited, and that come by a schedule."""
+
+import msgspec
+import pytest
+
+from headwater.clock import SECOND
+from headwater.errors import InvalidOption, JobMissing, JobUnfit
+from headwater.log.job_operations import (
+    Cancel,
+    ChangeSchedule,
+    DropJobs,
+    FireSchedules,
+    NewJob,
+    PutSchedule,
+    Rearm,
+    SetJobLimit,
+)
+from headwater.model.job import JobState, Outcome
+from tests.contracts.jobs import Board, shell
+from tests.contracts.log import Log
+
+
+@pytest.fixture
+def board(log: Log) -> Board:
+    return Board(log)
+
+
+# ── dependencies ──
+
+
+async def test_a_job_waits_until_all_that_it_depends_on_have_completed(board: Board) -> None:
+    await board.add("a", "b", shell("c", depends_on=("a", "b")))
+    a, b = await board.claim(10)
+    await board.settle(a, result="1")
+    assert await board.state("c") is JobState.WAITING
+    await board.settle(b, result='"two"')
+    c = await board.take()
+    assert c.results is not None
+    assert {name: msgspec.json.decode(result) for name, result in c.results.items()} == {"a": 1, "b": "two"}
+
+
+async def test_jobs_that_are_added_together_may_depend_on_each_other_in_any_order(board: Board) -> None:
+    await board.add(shell("c", depends_on=("b",)), shell("b", depends_on=("a",)), "a")
+    for name in "abc":
+        job = await board.take()
+        assert job.id == name
+        await board.settle(job)
+
+
+async def test_a_circle_or_an_unknown_job_is_refused_and_nothing_is_added(board: Board) -> None:
+    with pytest.raises(InvalidOption):
+        await board.add(shell("a", depends_on=("b",)), shell("b", depends_on=("a",)))
+    with pytest.raises(JobMissing):
+        await board.add("c", shell("d", depends_on=("unknown",)))
+    assert await board.counts() == {}
+
+
+async def test_what_completed_before_is_not_waited_for(board: Board) -> None:
+    await board.add("a")
+    await board.settle(await board.take(), result="1")
+    await board.add(shell("b", depends_on=("a",)))
+    job = await board.take()
+    assert job.results == {"a": msgspec.Raw(b"1")}
+
+
+async def test_a_dead_job_holds_its_dependents_until_it_is_armed_again(board: Board) -> None:
+    await board.add(shell("a", max_retries=0), shell("b", depends_on=("a",)))
+    await board.fail(await board.take())
+    assert await board.state("b") is JobState.WAITING
+    await board.change(Rearm(ids=("a",)))
+    await board.settle(await board.take())
+    assert await board.names() == ["b"]
+
+
+async def test_a_cancelled_or_dropped_job_takes_its_dependents_with_it(board: Board) -> None:
+    await board.add("a", shell("b", depends_on=("a",)), shell("c", depends_on=("b",)))
+    await board.change(Cancel(ids=("a",)))
+    assert [await board.state(name) for name in "abc"] == [JobState.CANCELLED] * 3
+    await board.add(shell("x", max_retries=0), shell("y", depends_on=("x",)))
+    await board.fail(await board.take())
+    await board.change(DropJobs(ids=("x",)))
+    assert await board.state("y") is JobState.CANCELLED
+    with pytest.raises(JobUnfit):
+        await board.add(shell("z", depends_on=("a",)))
+
+
+async def test_a_callback_runs_when_all_have_ended_whatever_they_came_to(board: Board) -> None:
+    await board.add(
+        "good",
+        shell("bad", max_retries=0),
+        shell("gone"),
+        shell("all", depends_on=("good", "bad", "gone"), depends_when="finished"),
+    )
+    good, bad, gone = await board.claim(10)
+    await board.settle(good)
+    await board.fail(bad)
+    assert await board.state("all") is JobState.WAITING
+    await board.change(Cancel(ids=("gone",)))
+    await board.settle(gone, outcome=Outcome.CANCELLED)
+    assert await board.names() == ["all"]
+
+
+# ── unique ──
+
+
+async def test_a_unique_job_keeps_a_second_one_out_while_it_is_unfinished(board: Board) -> None:
+    first = shell("a", unique_key="import")
+    assert await board.add(first) == ["a"]
+    assert await board.add(shell("b", unique_key="import"), shell("c", unique_key="other")) == ["a", "c"]
+    await board.settle(*await board.claim(10))
+    assert await board.add(shell("d", unique_key="import")) == ["d"]
+
+
+async def test_a_unique_job_with_a_window_keeps_others_out_even_after_its_end(board: Board) -> None:
+    await board.add(shell("a", unique_key="import", unique_seconds=60))
+    await board.settle(await board.take())
+    assert await board.add(shell("b", unique_key="import")) == ["a"]
+    board.log.clock.advance(60)
+    assert await board.add(shell("c", unique_key="import")) == ["c"]
+
+
+async def test_a_newer_unique_job_may_replace_one_that_has_not_begun(board: Board) -> None:
+    await board.add(shell("a", unique_key="report"))
+    assert await board.add(shell("b", unique_key="report", unique_mode="replace")) == ["b"]
+    assert await board.state("a") is JobState.CANCELLED
+    await board.take()
+    assert await board.add(shell("c", unique_key="report", unique_mode="replace")) == ["b"]
+
+
+# ── limits ──
+
+
+def mail(id: str, **about: object) -> NewJob:
+    return NewJob(id=id, type="mail", **about)  # type: ignore[arg-type]
+
+
+async def test_a_rate_holds_one_type_back_and_no_other(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="mail", rate=2, seconds=1))
+    await board.add(*(mail(f"m{number}") for number in range(4)), "a", "b")
+    assert await board.names() == ["m0", "a", "b"]
+    claimed = await board.claimed(10)
+    assert claimed.jobs == []
+    assert claimed.ready_at == board.log.clock.now() + SECOND // 2
+    started = 1
+    for _ in range(20):
+        board.log.clock.advance(0.1)
+        started += len(await board.claim(10))
+    assert started == 4
+
+
+async def test_what_a_rate_holds_back_costs_a_claim_nothing(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="mail", rate=1, seconds=3_600))
+    await board.add(*(mail(f"m{number}") for number in range(500)))
+    assert await board.names(lease_seconds=7_200) == ["m0"]
+    await board.add("a")
+    assert await board.names(1, lease_seconds=7_200) == ["a"]
+    assert board.log.store.jobs_ready_at("main", (), board.log.clock.now()) == board.log.clock.now() + 3_600 * SECOND
+
+
+async def test_no_more_of_a_type_run_at_once_than_its_limit(board: Board) -> None:
+    await board.add(*(mail(f"m{number}") for number in range(5)))
+    assert (await board.log.run(SetJobLimit(type="mail", concurrency=2))).jobs == 5
+    first = await board.claim(10)
+    assert [job.id for job in first] == ["m0", "m1"]
+    assert await board.claim(10) == []
+    await board.settle(first[0])
+    assert await board.names() == ["m2"]
+    await board.log.run(SetJobLimit(type="mail", concurrency=0))
+    assert await board.names() == ["m3", "m4"]
+
+
+async def test_jobs_of_one_key_run_one_at_a_time_and_those_of_others_beside_them(board: Board) -> None:
+    keyed = [shell(f"{key}{number}", concurrency_key=key) for number in range(3) for key in ("x", "y")]
+    await board.add(*keyed, "free")
+    found = await board.claim(10)
+    assert sorted(job.id for job in found) == ["free", "x0", "y0"]
+    await board.settle(*[job for job in found if job.id == "x0"])
+    assert await board.names() == ["x1"]
+
+
+async def test_a_key_under_a_limited_type_obeys_both_limits(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="mail", concurrency=2))
+    await board.add(*(mail(f"{key}{number}", concurrency_key=key) for key in "xyz" for number in range(2)))
+    running = await board.claim(10)
+    assert len(running) == 2
+    order = [job.id for job in running]
+    while running:
+        keys = [job.id[0] for job in running]
+        assert len(keys) == len(set(keys)) <= 2
+        await board.settle(running.pop(0))
+        fresh = await board.claim(10)
+        order += [job.id for job in fresh]
+        running += fresh
+    assert sorted(order) == ["x0", "x1", "y0", "y1", "z0", "z1"]
+
+
+async def test_a_lost_worker_frees_the_limits_that_it_used(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="mail", concurrency=1))
+    await board.add(mail("m0", max_retries=0), mail("m1"))
+    await board.claim(worker="lost", lease_seconds=5)
+    board.log.clock.advance(6)
+    assert await board.names() == ["m1"]
+
+
+# ── schedules ──
+
+
+async def test_a_schedule_enqueues_when_it_is_due_and_once_for_all_that_was_missed(board: Board) -> None:
+    await board.log.run(PutSchedule(name="often", every_seconds=60, job=shell()))
+    assert await board.claim() == []
+    board.log.clock.advance(60)
+    first = await board.take()
+    await board.settle(first)
+    board.log.clock.advance(600)
+    assert len(await board.claim(10)) == 1
+    (schedule,) = await board.log.store.schedules("main")
+    assert schedule.last_id is not None
+    assert schedule.next_at == board.log.clock.now() + 60 * SECOND
+
+
+async def test_two_looks_at_the_same_time_enqueue_once(log: Log, other: Log) -> None:
+    await log.run(PutSchedule(name="often", every_seconds=60, job=shell()))
+    log.clock.advance(60)
+    assert len((await log.run(FireSchedules())).ids) == 1
+    assert (await other.run(FireSchedules())).ids == []
+
+
+async def test_a_schedule_rests_goes_on_and_ends(board: Board) -> None:
+    await board.log.run(PutSchedule(name="often", cron="* * * * *", job=shell()))
+    await board.log.run(ChangeSchedule(name="often", paused=True))
+    board.log.clock.advance(600)
+    assert await board.claim() == []
+    scheduled = await board.log.run(ChangeSchedule(name="often", paused=False))
+    board.log.clock.advance((scheduled.next_at - board.log.clock.now()) / SECOND)
+    assert len(await board.claim()) == 1
+    await board.log.run(ChangeSchedule(name="often", remove=True))
+    assert await board.log.store.schedules("main") == []
+    with pytest.raises(JobMissing):
+        await board.log.run(ChangeSchedule(name="often", remove=True))
+
+
+async def test_a_schedule_whose_job_is_unique_does_not_join_a_run_that_is_late(board: Board) -> None:
+    await board.log.run(PutSchedule(name="often", every_seconds=1, job=shell(unique_key="often")))
+    board.log.clock.advance(1)
+    slow = await board.take()
+    board.log.clock.advance(5)
+    assert await board.claim(10) == []
+    await board.settle(slow)
+    board.log.clock.advance(1)
+    assert len(await board.claim(10)) == 1

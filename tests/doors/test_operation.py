@@ -1,0 +1,119 @@
+"""What those who run a server see: readiness, metrics, the status page, the access log, proxies."""
+
+import json
+import logging
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headwater.doors.access_log import logged
+from headwater.doors.proxies import behind_proxies, parse_networks
+from headwater.doors.wire import Request, Response
+from headwater.errors import ConfigError
+from tests.doors.live_door import LiveDoor
+from tests.doors.test_queues import ack, pop, push
+
+
+def samples(client: httpx.Client) -> dict[str, float]:
+    """The metrics by name, with the labels that tell queues, groups and routes apart."""
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    found = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            labels = ",".join(value for name, value in sorted(sample.labels.items()) if name != "process")
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def test_metrics_count_what_was_done(client: httpx.Client) -> None:
+    push(client, 1, 2, 3)
+    (message,) = pop(client, consumerGroup="g")
+    ack(client, message)
+    found = samples(client)
+    assert found["headwater_records_pushed_total"] == 3
+    assert found["headwater_records_popped_total"] == 1
+    assert found["headwater_records_settled_total"] == 1
+    assert found["headwater_queue_records{orders}"] == 3
+    assert found["headwater_group_lag{g,orders}"] == 2
+    assert found["headwater_http_requests_total{POST,/api/v1/push,201}"] == 1
+    assert found["headwater_commits_total"] >= 3
+
+
+def test_metrics_tell_how_waiting_pops_fare(door: LiveDoor, client: httpx.Client) -> None:
+    client.get("/api/v1/pop/queue/orders", params={"wait": "true", "timeout": 10})
+    found = samples(client)
+    assert (found["headwater_waiting_pops"], found["headwater_poll_timeouts_total"]) == (0, 1)
+    assert "headwater_poll_delivery_seconds_bucket{+Inf}" in found
+
+
+def test_a_path_that_is_not_there_is_counted_without_its_name(client: httpx.Client) -> None:
+    client.get("/some/secret")
+    assert samples(client)["headwater_http_requests_total{,unmatched,404}"] == 1
+
+
+def test_a_server_is_ready_until_it_goes_down(door: LiveDoor, client: httpx.Client) -> None:
+    assert client.get("/ready").json()["status"] == "ok"
+    door.loop.call_soon_threadsafe(door.hw.queues_service.intentions.drain)
+    while client.get("/ready").status_code == 200:
+        pass
+    assert client.get("/ready").json()["code"] == "stopping"
+    assert client.get("/health").status_code == 200
+
+
+def test_a_browser_gets_a_page_without_script_and_with_names_as_text(client: httpx.Client) -> None:
+    push(client, 1)
+    pop(client, consumerGroup="mail")
+    page = client.get("/", headers={"accept": "text/html,*/*"})
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "unsafe-inline" not in page.headers["content-security-policy"]
+    assert "<script" not in page.text
+    assert "orders → mail" in page.text
+    assert page.headers["refresh"] == "2"
+    assert client.get("/").headers["content-type"].startswith("text/plain")
+
+
+# ── the access log ──
+
+
+async def answer_plainly(request: Request) -> Response:
+    return Response(status=201, body=request.client.encode())
+
+
+async def test_a_request_leaves_a_line_without_its_query(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headwater.access")
+    await logged(answer_plainly)(Request(method="GET", path="/a", query="token=secret", id="7", client="10.0.0.1"))
+    (record,) = caplog.records
+    assert record.getMessage().startswith("10.0.0.1 GET /a 201 ")
+    assert "secret" not in json.dumps(record.__dict__["fields"]) + record.getMessage()
+    assert record.__dict__["fields"]["request_id"] == "7"
+
+
+# ── proxies ──
+
+
+@pytest.mark.parametrize(
+    ("peer", "header", "client"),
+    [
+        ("127.0.0.1", "203.0.113.9", "203.0.113.9"),
+        ("127.0.0.1", "6.6.6.6, 203.0.113.9", "203.0.113.9"),
+        ("127.0.0.1", "6.6.6.6, 203.0.113.9, 10.1.2.3", "203.0.113.9"),
+        ("127.0.0.1", "10.1.2.3", "10.1.2.3"),
+        ("127.0.0.1", "nonsense", "127.0.0.1"),
+        ("127.0.0.1", "nonsense, 203.0.113.9", "203.0.113.9"),
+        ("127.0.0.1", "2001:db8::1", "2001:db8::1"),
+        ("198.51.100.1", "203.0.113.9", "198.51.100.1"),
+        ("", "203.0.113.9", ""),
+    ],
+)
+async def test_only_a_trusted_proxy_says_who_the_client_is(peer: str, header: str, client: str) -> None:
+    door = behind_proxies(answer_plainly, parse_networks("127.0.0.1, 10.0.0.0/8"))
+    request = Request(method="GET", path="/", headers={"x-forwarded-for": header}, client=peer)
+    assert (await door(request)).body.decode() == client
+
+
+def test_a_proxy_that_is_no_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match="trusted proxies"):
+        parse_networks("example.org")

@@ -1,0 +1,252 @@
+"""Jobs while everything around them dies: workers, supervisors, clocks, and the commands themselves."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headwater.clock import SECOND
+from headwater.log.job_operations import PutSchedule, Rescue
+from headwater.model.job import JobState
+from headwater.stores.contract import ScheduleStatus
+from tests.cli.program import Program, environment
+from tests.cli.queuectl import Queuectl
+from tests.contracts.clock import FakeClock
+from tests.contracts.jobs import Board, shell
+from tests.contracts.log import Log
+from tests.faults.nasty_commands import MARK, NASTY
+from tests.waiting import expect_soon
+
+LONG = 60.0
+
+
+@pytest.fixture
+def queuectl(folder: Path) -> Queuectl:
+    return Queuectl(folder)
+
+
+# ── commands ──
+
+
+def escaped() -> list[str]:
+    """Processes of the nasty commands that are still there."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                line = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if line.startswith(b"sleep\x00") and MARK.encode() in line:
+                found.append(process.name)
+    return found
+
+
+def test_thirty_nasty_commands_leave_nothing_behind(queuectl: Queuectl) -> None:
+    assert len(NASTY) >= 30
+    for name, value in (("grace", "0.2"), ("output-max", "8192")):
+        queuectl.expect(0, "config", "set", name, value)
+    jobs = [
+        {"id": f"nasty{number}", "command": command, "timeout": 1.0, "max_retries": 0}
+        for number, command in enumerate(NASTY.values())
+    ]
+    (queuectl.folder / "jobs.ndjson").write_text("\n".join(map(json.dumps, jobs)))
+    queuectl.expect(0, "enqueue", "--file", "jobs.ndjson")
+    with queuectl.workers("--count", "2", "--concurrency", "4", "--drain") as process:
+        assert process.wait(LONG) == 0
+    assert escaped() == []
+    counts = queuectl.expect(0, "status", "--json").document()["totals"]
+    assert counts["completed"] + counts["dead"] == len(NASTY)
+    for job in jobs:
+        shown = queuectl.expect(0, "show", str(job["id"]), "--json").document()
+        assert len(shown["output"] or "") < 10_000
+        assert shown["attempts"] == 1
+
+
+def test_a_job_that_kills_its_worker_is_dead_after_exactly_its_attempts(queuectl: Queuectl) -> None:
+    queuectl.expect(0, "config", "set", "backoff-base", "1")
+    command = "echo $HEADWATER_JOB_ATTEMPT >> attempts; kill -KILL $PPID; sleep 1"
+    queuectl.expect(0, "enqueue", json.dumps({"id": "poison", "command": command, "max_retries": 2}))
+    with queuectl.workers("--count", "1"):
+        queuectl.expect(1, "wait", "poison", "--timeout", "60s")
+    assert (queuectl.folder / "attempts").read_text().split() == ["1", "2", "3"]
+    assert queuectl.expect(0, "dlq", "list", "--json").document()["attempts"] == 3
+
+
+# ── workers and supervisors ──
+
+
+class Fleet:
+    """A supervisor that is started again whenever it is killed."""
+
+    def __init__(self, queuectl: Queuectl, dice: random.Random) -> None:
+        self._queuectl = queuectl
+        self._dice = dice
+        self._process = self._start()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [*self._queuectl.command, "worker", "start", "--count", "2", "--concurrency", "3"],
+            cwd=self._queuectl.folder,
+            env=environment({}),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def kill_one(self) -> None:
+        """Kill a worker, or now and then the supervisor."""
+        workers = self._workers()
+        if not workers or self._dice.random() < 0.2:
+            self._process.kill()
+            self._process.wait()
+            self._process = self._start()
+            return
+        try:
+            os.kill(self._dice.choice(workers), signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def _workers(self) -> list[int]:
+        shown = self._queuectl.run("worker", "list", "--json").documents()
+        return [worker["pid"] for worker in shown if worker["pid"] and Path(f"/proc/{worker['pid']}").exists()]
+
+    def end(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(LONG)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.mark.timeout(0)
+def test_killed_workers_and_supervisors_lose_no_job_and_complete_none_twice(queuectl: Queuectl, campaign: bool) -> None:
+    kills = 2_000 if campaign else 6
+    dice = random.Random(7)
+    for name, value in (("lease", "1"), ("backoff-base", "1"), ("max-retries", "50"), ("backoff-jitter", "0")):
+        queuectl.expect(0, "config", "set", name, value)
+    count = kills * 25
+    jobs = [
+        {"id": f"job{number}", "command": "echo $HEADWATER_JOB_ID >> effects; sleep 0.01"} for number in range(count)
+    ]
+    (queuectl.folder / "jobs.ndjson").write_text("\n".join(map(json.dumps, jobs)))
+    queuectl.expect(0, "enqueue", "--file", "jobs.ndjson")
+    fleet = Fleet(queuectl, dice)
+    try:
+        for _ in range(kills):
+            time.sleep(dice.uniform(0.1, 0.6))
+            fleet.kill_one()
+        expect_soon(lambda: is_settled(queuectl, count), LONG + kills)
+    finally:
+        fleet.end()
+    ended = Counter(
+        change["payload"]["id"]
+        for change in tail_of_jobs(queuectl)
+        if change["payload"].get("state") in ("completed", "dead")
+    )
+    assert ended == Counter({f"job{number}": 1 for number in range(count)})
+    effects = Counter((queuectl.folder / "effects").read_text().split())
+    completed = {
+        job["id"] for job in queuectl.run("list", "--state", "completed", "--limit", "100000", "--json").documents()
+    }
+    assert completed <= set(effects)
+
+
+def is_settled(queuectl: Queuectl, count: int) -> bool:
+    totals = queuectl.expect(0, "status", "--json").document()["totals"]
+    return int(totals["completed"] + totals["dead"]) == count
+
+
+def tail_of_jobs(queuectl: Queuectl) -> list[dict[str, dict[str, str]]]:
+    """Every change of jobs that the log has."""
+    ended = Program(queuectl.folder).run("tail", "headwater/jobs", "--from", "beginning", "--no-follow", "--json")
+    return ended.documents()
+
+
+@pytest.mark.timeout(0)
+def test_a_worker_that_slept_past_its_lease_never_completes_a_job_again(queuectl: Queuectl, campaign: bool) -> None:
+    for name, value in (("lease", "1"), ("backoff-base", "1"), ("backoff-jitter", "0"), ("max-retries", "20")):
+        queuectl.expect(0, "config", "set", name, value)
+    with queuectl.workers("--count", "2"):
+        for round in range(200 if campaign else 2):
+            gate = queuectl.folder / f"gate{round}"
+            command = f"while [ ! -e {gate} ]; do sleep 0.02; done"
+            queuectl.expect(0, "enqueue", json.dumps({"id": f"job{round}", "command": command}))
+            expect_soon(lambda name=f"job{round}": bool(holder(queuectl, name)), LONG)  # type: ignore[misc]
+            asleep = holder(queuectl, f"job{round}")
+            os.kill(asleep, signal.SIGSTOP)
+            expect_soon(lambda name=f"job{round}", old=asleep: holder(queuectl, name) not in (0, old), LONG)  # type: ignore[misc]
+            gate.touch()
+            os.kill(asleep, signal.SIGCONT)
+            queuectl.expect(0, "wait", f"job{round}", "--timeout", "60s")
+            shown = queuectl.expect(0, "show", f"job{round}", "--json").document()
+            outcomes = [attempt["outcome"] for attempt in shown["attempt_list"]]
+            assert outcomes.count("completed") == 1
+            assert outcomes[-1] == "completed"
+
+
+def holder(queuectl: Queuectl, name: str) -> int:
+    """The process of the worker that holds a job, 0 for none."""
+    worker = queuectl.expect(0, "show", name, "--json").document()["worker"]
+    found = [one["pid"] for one in queuectl.run("worker", "list", "--json").documents() if one["id"] == worker]
+    return int(found[0]) if found else 0
+
+
+# ── clocks ──
+
+
+@pytest.fixture
+async def board(folder: Path) -> "Board":
+    from headwater.config import load_config
+    from headwater.stores.open import open_store
+
+    clock = FakeClock()
+    store = open_store(str(folder / "log.db"), load_config({}), clock)
+    await store.open()
+    return Board(Log(store, clock))
+
+
+@pytest.mark.parametrize("jump", [3_600, -3_600, 10 * 365 * 86_400, -10 * 365 * 86_400])
+async def test_a_clock_that_jumps_loses_no_job_and_completes_none_twice(board: Board, jump: float) -> None:
+    await board.add("held", "waits", shell("later", delay_seconds=60))
+    held = await board.take(lease_seconds=30)
+    board.log.clock.advance(jump)
+    alive = (await board.beat(lease_seconds=30)).alive
+    assert alive == (jump < 0)
+    assert await board.settle(held) == [JobState.COMPLETED if alive else None]
+    for _ in range(10):
+        board.log.clock.advance(3_600)
+        await board.log.run(Rescue())
+        jobs = await board.claim(10)
+        assert await board.settle(*jobs) == [JobState.COMPLETED] * len(jobs)
+    done = {"held", "waits"} if jump < -3_600 else {"held", "waits", "later"}
+    # A job with a time waits for the clock that it was given by, however far that was turned back.
+    assert {name for name in ("held", "waits", "later") if await board.state(name) is JobState.COMPLETED} == done
+    await board.log.store.close()
+
+
+async def test_nothing_waits_for_a_time_that_only_a_wrong_clock_had(board: Board) -> None:
+    """A retry, a limit and a schedule that were counted while the clock was ten years ahead come when it is right."""
+    years = 10 * 365 * 86_400
+    await board.log.run(PutSchedule(name="hourly", every_seconds=3_600, job=shell()))
+    board.log.clock.advance(years)
+    await board.add(shell("fails", max_retries=5))
+    await board.fail(await board.take())
+    board.log.clock.advance(-years)
+    (schedule,) = await schedules_after_a_commit(board)
+    assert schedule.next_at is not None
+    assert schedule.next_at <= board.log.clock.now() + 3_600 * SECOND
+    board.log.clock.advance(3_600)
+    assert "fails" in await board.names()
+    await board.log.store.close()
+
+
+async def schedules_after_a_commit(board: Board) -> list[ScheduleStatus]:
+    await board.beat()
+    return await board.log.store.schedules("main")

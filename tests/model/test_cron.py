@@ -1,0 +1,88 @@
+"""Cron lines and lengths of time."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidOption
+from headwater.model.cron import next_cron, next_every, parse_cron
+from headwater.model.durations import parse_duration
+
+
+def at(text: str) -> Timestamp:
+    return Timestamp(int(datetime.fromisoformat(text).timestamp()) * SECOND)
+
+
+def show(moment: Timestamp) -> str:
+    return datetime.fromtimestamp(moment / SECOND, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+@pytest.mark.parametrize(
+    ("line", "after", "expected"),
+    [
+        ("*/15 * * * *", "2026-01-01T10:01:00Z", "2026-01-01 10:15"),
+        ("0 3 * * *", "2026-01-01T03:00:00Z", "2026-01-02 03:00"),
+        ("30 8 * * mon-fri", "2026-01-02T09:00:00Z", "2026-01-05 08:30"),
+        ("0 0 31 * *", "2026-02-01T00:00:00Z", "2026-03-31 00:00"),
+        ("0 12 13 * fri", "2026-01-01T00:00:00Z", "2026-01-02 12:00"),
+        ("0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29 00:00"),
+        ("5,10 0-2 1 jan *", "2026-01-01T00:06:00Z", "2026-01-01 00:10"),
+        ("@weekly", "2026-01-01T00:00:00Z", "2026-01-04 00:00"),
+        ("0 0 * * 7", "2026-01-01T00:00:00Z", "2026-01-04 00:00"),
+    ],
+)
+def test_the_next_time_of_a_line(line: str, after: str, expected: str) -> None:
+    assert show(next_cron(line, "UTC", at(after))) == expected
+
+
+def test_a_line_means_the_wall_clock_of_its_zone_in_summer_and_in_winter() -> None:
+    assert show(next_cron("0 8 * * *", "Europe/Berlin", at("2026-01-10T00:00:00Z"))) == "2026-01-10 07:00"
+    assert show(next_cron("0 8 * * *", "Europe/Berlin", at("2026-07-10T00:00:00Z"))) == "2026-07-10 06:00"
+
+
+def test_a_time_that_the_change_to_summer_time_leaves_out_is_skipped() -> None:
+    assert show(next_cron("30 2 * * *", "Europe/Berlin", at("2026-03-28T12:00:00Z"))) == "2026-03-30 00:30"
+
+
+def test_a_time_that_the_change_back_repeats_comes_once() -> None:
+    first = next_cron("30 2 * * *", "Europe/Berlin", at("2026-10-24T12:00:00Z"))
+    assert show(first) == "2026-10-25 00:30"
+    assert show(next_cron("30 2 * * *", "Europe/Berlin", first)) == "2026-10-26 01:30"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "* * * *", "60 * * * *", "* 24 * * *", "a * * * *", "*/0 * * * *", "5-1 * * * *", "* * 0 * *", "1, * * * *"],
+)
+def test_a_line_that_means_nothing_is_refused(line: str) -> None:
+    with pytest.raises(InvalidOption):
+        parse_cron(line)
+
+
+def test_a_line_whose_day_never_comes_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="no day"):
+        next_cron("0 0 31 2 *", "UTC", at("2026-01-01T00:00:00Z"))
+
+
+def test_an_unknown_zone_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="time zone"):
+        next_cron("@daily", "Mars/Olympus", at("2026-01-01T00:00:00Z"))
+
+
+def test_what_was_missed_does_not_pile_up() -> None:
+    start = at("2026-01-01T00:00:00Z")
+    assert next_every(60, start, Timestamp(start + 1_000 * SECOND)) == start + 1_020 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("45s", 45), ("1.5m", 90), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600)]
+)
+def test_a_length_of_time_is_read(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "-1s", "1y", "1h30", "nan"])
+def test_a_length_of_time_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption):
+        parse_duration(text)

@@ -1,0 +1,168 @@
+"""`queuectl` as a new user would use it: real workers, real signals, real deaths."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.queuectl import Queuectl, is_running
+from tests.waiting import expect_soon
+
+LONG = 30.0
+
+
+@pytest.fixture
+def queuectl(tmp_path: Path) -> Queuectl:
+    return Queuectl(tmp_path)
+
+
+def state(queuectl: Queuectl, id: str) -> str:
+    """The state of a job."""
+    return str(queuectl.expect(0, "show", id, "--json").document()["state"])
+
+
+def expect_state(queuectl: Queuectl, id: str, expected: str) -> None:
+    expect_soon(lambda: state(queuectl, id) == expected, LONG)
+
+
+def worker_processes(queuectl: Queuectl) -> list[int]:
+    return [worker["pid"] for worker in queuectl.expect(0, "worker", "list", "--json").documents()]
+
+
+def ends_when_asked_again(process: "subprocess.Popen[bytes]") -> bool:
+    process.send_signal(signal.SIGTERM)
+    return process.poll() is not None
+
+
+def test_the_documents_commands_work_from_start_to_end(queuectl: Queuectl) -> None:
+    queuectl.expect(0, "config", "set", "max-retries", "1")
+    queuectl.expect(0, "config", "set", "backoff-base", "1")
+    queuectl.expect(0, "enqueue", '{"id":"job1","command":"echo hello"}')
+    queuectl.expect(0, "enqueue", '{"id":"job2","command":"echo sorry >&2; exit 2"}')
+    with queuectl.workers("--count", "2"):
+        assert queuectl.expect(0, "wait", "job1", "--timeout", "30s").out == "job1 completed\n"
+        assert queuectl.expect(1, "wait", "job2", "--timeout", "30s").out == "job2 dead\n"
+        assert len(worker_processes(queuectl)) == 2
+        assert queuectl.expect(0, "logs", "job1").out == "hello\n"
+    dead = queuectl.expect(0, "dlq", "show", "job2", "--json").document()
+    assert (dead["attempts"], dead["error"], dead["output"]) == (2, "exit code 2: sorry", "sorry\n")
+    assert queuectl.expect(0, "dlq", "retry", "job2").out == "armed again: job2\n"
+    assert state(queuectl, "job2") == "pending"
+    queuectl.expect(4, "dlq", "retry", "--all")
+    assert queuectl.expect(0, "cleanup", "--older-than", "0s", "--json").document() == {"dropped": 1}
+    stats = queuectl.expect(0, "stats", "--json").document()
+    assert (stats["completed"], stats["dead"]) == (1, 1)
+    assert queuectl.expect(0, "worker", "list").out == ""
+
+
+def test_python_functions_run_from_an_app(queuectl: Queuectl) -> None:
+    program = """
+        from headwater.jobs import JobApp
+        app = JobApp()
+
+        @app.job(retries=0)
+        async def greet(name: str) -> str:
+            return f"hello {name}"
+    """
+    (queuectl.folder / "tasks.py").write_text("\n".join(line[8:] for line in program.splitlines()))
+    queuectl.expect(0, "enqueue", '{"id": "a", "type": "tasks:greet", "kwargs": {"name": "ada"}}')
+    with queuectl.workers("--count", "1", "--app", "tasks:app"):
+        queuectl.expect(0, "wait", "a", "--timeout", "30s")
+    assert queuectl.expect(0, "show", "a", "--json").document()["result"] == "hello ada"
+
+
+def test_the_first_signal_lets_a_job_finish(queuectl: Queuectl) -> None:
+    gate = queuectl.folder / "gate"
+    command = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo finished"
+    queuectl.expect(0, "enqueue", json.dumps({"id": "a", "command": command}))
+    with queuectl.workers("--count", "1") as process:
+        expect_state(queuectl, "a", "processing")
+        process.send_signal(signal.SIGTERM)
+        queuectl.expect(0, "enqueue", '{"id": "b", "command": "true"}')
+        gate.touch()
+        assert process.wait(LONG) == 0
+    assert (state(queuectl, "a"), state(queuectl, "b")) == ("completed", "pending")
+
+
+def test_a_second_signal_ends_everything_at_once(queuectl: Queuectl) -> None:
+    pid = queuectl.folder / "pid"
+    queuectl.expect(0, "enqueue", json.dumps({"id": "a", "command": f"echo $$ > {pid}; sleep 1000"}))
+    with queuectl.workers("--count", "1") as process:
+        expect_soon(lambda: pid.exists() and bool(pid.read_text().strip()), LONG)
+        # Two signals that arrive together are one to the kernel: ask until it is heard.
+        process.send_signal(signal.SIGTERM)
+        expect_soon(lambda: ends_when_asked_again(process), LONG)
+    assert state(queuectl, "a") == "failed"
+    assert not is_running(int(pid.read_text()))
+
+
+def test_workers_are_stopped_from_another_terminal(queuectl: Queuectl) -> None:
+    queuectl.expect(0, "enqueue", '{"id": "a", "command": "true"}')
+    with queuectl.workers("--count", "2") as process:
+        queuectl.expect(0, "wait", "a", "--timeout", "30s")
+        expect_soon(lambda: len(worker_processes(queuectl)) == 2, LONG)
+        assert queuectl.expect(0, "worker", "stop").out == "asked 2 workers to stop\n"
+        assert process.wait(LONG) == 0
+    queuectl.expect(4, "worker", "stop")
+
+
+def test_a_killed_workers_job_comes_back_at_once_and_what_it_ran_is_gone(queuectl: Queuectl) -> None:
+    pid = queuectl.folder / "pid"
+    command = f"setsid sleep 1000 & echo $! $$ > {pid}; sleep 1000"
+    job = {"id": "a", "command": command, "max_retries": 0}
+    queuectl.expect(0, "enqueue", json.dumps(job))
+    with queuectl.workers("--count", "1"):
+        expect_soon(lambda: pid.exists() and len(pid.read_text().split()) == 2, LONG)
+        (worker,) = worker_processes(queuectl)
+        os.kill(worker, signal.SIGKILL)
+        expect_state(queuectl, "a", "dead")
+        assert "was ended by SIGKILL" in str(queuectl.expect(0, "show", "a", "--json").document()["error"])
+        expect_soon(lambda: not any(is_running(int(number)) for number in pid.read_text().split()), LONG)
+        queuectl.expect(0, "enqueue", '{"id": "b", "command": "true"}')
+        queuectl.expect(0, "wait", "b", "--timeout", "30s")
+
+
+def test_workers_end_when_their_supervisor_is_killed(queuectl: Queuectl) -> None:
+    pid = queuectl.folder / "pid"
+    queuectl.expect(0, "enqueue", json.dumps({"id": "a", "command": f"echo $$ > {pid}; sleep 0.5"}))
+    with queuectl.workers("--count", "1") as process:
+        expect_soon(lambda: pid.exists() and bool(pid.read_text().strip()), LONG)
+        (worker,) = worker_processes(queuectl)
+        process.kill()
+        expect_soon(lambda: not is_running(worker), LONG)
+    shown = queuectl.expect(0, "show", "a", "--json").document()
+    assert (shown["state"], shown["error"]) == ("completed", None)
+
+
+def test_a_worker_that_slept_past_its_lease_completes_nothing(queuectl: Queuectl) -> None:
+    """The zombie's report is refused; whoever took the job over completes it."""
+    gate = queuectl.folder / "gate"
+    queuectl.expect(0, "config", "set", "lease", "1")
+    queuectl.expect(0, "config", "set", "backoff-base", "1")
+    command = f"echo $HEADWATER_JOB_TOKEN >> tokens; while [ ! -e {gate} ]; do sleep 0.02; done"
+    queuectl.expect(0, "enqueue", json.dumps({"id": "a", "command": command}))
+    with queuectl.workers("--count", "1"):
+        expect_state(queuectl, "a", "processing")
+        (zombie,) = worker_processes(queuectl)
+        os.kill(zombie, signal.SIGSTOP)
+        with queuectl.workers("--count", "1"):
+            expect_soon(lambda: queuectl.expect(0, "show", "a", "--json").document()["token"] == 2, LONG)
+            gate.touch()
+            os.kill(zombie, signal.SIGCONT)
+            queuectl.expect(0, "wait", "a", "--timeout", "30s")
+        shown = queuectl.expect(0, "show", "a", "--json").document()
+        assert (shown["state"], shown["token"], shown["attempts"]) == ("completed", 2, 2)
+    outcomes = [attempt["outcome"] for attempt in shown["attempt_list"]]
+    assert outcomes == ["failed", "completed"]
+
+
+def test_a_schedule_runs_without_anybody_asking(queuectl: Queuectl) -> None:
+    job = '{"command": "echo tick >> ticks"}'
+    queuectl.expect(0, "schedule", "add", "often", job, "--every", "0.2s")
+    ticks = queuectl.folder / "ticks"
+    with queuectl.workers("--count", "1"):
+        expect_soon(lambda: ticks.exists() and len(ticks.read_text().splitlines()) >= 3, LONG)
+    assert queuectl.expect(0, "schedule", "list", "--json").document()["last_id"]

@@ -1,0 +1,49 @@
+"""Several servers on one file, and servers that are killed: nothing answered is lost, leases exclude, order is kept."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.servers import Load, Server
+
+ROUNDS = 3
+ROUNDS_OF_A_CAMPAIGN = 100
+RECOVERY_SECONDS = 2.0
+
+
+def test_two_servers_share_a_file_and_one_is_killed(tmp_path: Path) -> None:
+    store = tmp_path / "headwater.db"
+    servers = [Server(store), Server(store)]
+    load = Load([server.url for server in servers], seed=1)
+    try:
+        load.start()
+        load.wait_for(100)
+        servers[0].kill()
+        load.wait_for(100)
+        servers[0].start()
+        load.wait_for(50)
+        load.finish()
+    finally:
+        for server in servers:
+            server.stop()
+    load.verify()
+
+
+def test_a_server_that_is_killed_again_and_again_loses_nothing_it_answered(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    is_campaign = pytestconfig.getoption("campaign")
+    server = Server(tmp_path / "headwater.db")
+    load = Load([server.url], seed=2)
+    try:
+        load.start()
+        for _ in range(ROUNDS_OF_A_CAMPAIGN if is_campaign else ROUNDS):
+            load.wait_for(40)
+            server.kill()
+            server.start()
+        load.wait_for(20)
+        load.finish()
+    finally:
+        server.stop()
+    load.verify()
+    print(f"longest time until a push was answered again: {load.longest_gap:.2f} s")

@@ -1,0 +1,1 @@
+"""Running jobs: commands, functions, and the worker that runs them, in this process."""

@@ -1,0 +1,54 @@
+"""A worker in this process, as the tests hold it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import headwater
+from headwater.model.job import JobState, WorkerSettings
+from headwater.stores.contract import JobStatus
+from headwater.worker.worker import Worker, WorkerOptions
+
+SECONDS = 30.0
+FUNCTIONS = "tests.worker.functions:app"
+
+
+class Bench:
+    """Jobs of one store, and workers for them."""
+
+    def __init__(self, hw: headwater.Headwater, folder: Path) -> None:
+        self.hw = hw
+        self.folder = folder
+
+    def worker(self, id: str = "worker-1", lease: float = 30.0, **options: Any) -> Worker:
+        """A worker that has not begun."""
+        chosen = WorkerOptions(id=id, database="main", **{"app": FUNCTIONS, **options})
+        settings = WorkerSettings(lease=lease, grace=0.3, output_max=4_096)
+        return Worker(self.hw.jobs_service, self.hw.tail, chosen, settings)
+
+    async def drain(self, **options: Any) -> int:
+        """Run everything that is there."""
+        return await asyncio.wait_for(self.worker(drain=True, **options).run(), SECONDS)
+
+    @asynccontextmanager
+    async def running(self, **options: Any) -> AsyncIterator[Worker]:
+        """A worker that runs until the block ends."""
+        worker = self.worker(**options)
+        task = asyncio.get_running_loop().create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await asyncio.wait_for(task, SECONDS)
+
+    async def run(self, **fields: Any) -> JobStatus:
+        """One job, run to its end."""
+        job = await self.hw.jobs.add(**{"max_retries": 0, **fields})
+        await self.drain()
+        return await self.hw.jobs.show(job.id)
+
+    async def ended(self, id: str) -> JobState:
+        """The state in which a job ends."""
+        return await self.hw.jobs.wait(id, SECONDS)

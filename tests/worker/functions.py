@@ -1,0 +1,124 @@
+"""Functions that the tests run as jobs."""
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.jobs import Cancel, JobApp, Retry, Snooze, current_job
+
+app = JobApp()
+
+
+@dataclass
+class Order:
+    """Something with a type."""
+
+    id: int
+    tags: list[str]
+
+
+@app.job
+def add(left: int, right: int = 1) -> int:
+    return left + right
+
+
+@app.job
+async def add_later(left: int, right: int = 1) -> int:
+    await asyncio.sleep(0)
+    return left + right
+
+
+@app.job
+def describe(order: Order) -> str:
+    return f"{order.id}: {', '.join(order.tags)}"
+
+
+@app.job(retries=1, backoff_base=1.0, backoff_jitter=0.0)
+def fail() -> None:
+    raise ValueError("this went wrong")
+
+
+@app.job(give_up_for=(KeyError,))
+def give_up() -> None:
+    raise KeyError("no use")
+
+
+@app.job(retries=2)
+def retry_at_once(file: str) -> int:
+    with Path(file).open("a") as marks:
+        marks.write("x")
+    if len(Path(file).read_text()) < 3:
+        raise Retry(after=0.0)
+    return current_job().attempt
+
+
+@app.job(retries=0)
+def snooze_twice() -> int:
+    if current_job().token < 3:
+        raise Snooze(0.01)
+    return current_job().attempt
+
+
+@app.job
+def cancel_itself() -> None:
+    raise Cancel("nobody needs it")
+
+
+@app.job(retries=0, timeout_seconds=0.2)
+def hang() -> None:
+    time.sleep(60)
+
+
+@app.job(retries=0, timeout_seconds=0.2)
+async def hang_politely() -> None:
+    await asyncio.sleep(60)
+
+
+@app.job(retries=0, timeout_seconds=0.2)
+async def hang_rudely() -> None:
+    time.sleep(60)  # noqa: ASYNC251
+
+
+@app.job(retries=0)
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job
+def wait_for_file(path: str) -> None:
+    while not os.path.exists(path):
+        time.sleep(0.005)
+
+
+@app.job
+async def meet(folder: str, count: int) -> int:
+    """Returns once as many as `count` run at the same time."""
+    (Path(folder) / current_job().id).touch()
+    while (met := len(list(Path(folder).iterdir()))) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return met
+
+
+@app.job
+def tell_progress(path: str) -> None:
+    current_job().progress({"percent": 50})
+    while not os.path.exists(path):
+        time.sleep(0.005)
+
+
+@app.job
+def sum_results() -> int:
+    return sum(current_job().results.values())
+
+
+@app.job
+def return_nonsense() -> object:
+    return object()
+
+
+def plain(text: str) -> str:
+    """No job, but a function that can be imported."""
+    return text.upper()

@@ -1,0 +1,217 @@
+"""Python functions as jobs."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from headwater import NewJob
+from headwater.errors import Closed, InvalidOption, InvalidPayload, JobUnsuccessful
+from headwater.jobs import JobApp, current_job
+from headwater.model.job import JobState
+from headwater.stores.contract import JobStatus
+from tests.waiting import expect_soon_async
+from tests.worker import functions
+from tests.worker.bench import Bench
+
+
+async def result(bench: Bench, job: NewJob) -> object:
+    """What a job returns."""
+    handle = await bench.hw.jobs.add(job)
+    await bench.drain()
+    return await handle.result(5)
+
+
+async def ended(bench: Bench, job: NewJob) -> JobStatus:
+    """A job that was run to its end."""
+    handle = await bench.hw.jobs.add(job)
+    await bench.drain()
+    return await handle.show()
+
+
+async def test_plain_and_async_functions_return_their_results(bench: Bench) -> None:
+    assert await result(bench, functions.add.job(1, right=2)) == 3
+    assert await result(bench, functions.add_later.job(1)) == 2
+
+
+async def test_arguments_arrive_as_the_types_that_the_function_asks_for(bench: Bench) -> None:
+    assert await result(bench, functions.describe.job(functions.Order(7, ["new", "big"]))) == "7: new, big"
+
+
+async def test_a_call_that_does_not_fit_the_function_is_refused_when_it_is_enqueued() -> None:
+    with pytest.raises(InvalidOption, match="wrong"):
+        functions.add.job(1, wrong=2)  # type: ignore[call-arg]
+    with pytest.raises(InvalidPayload):
+        functions.add.job(object())  # type: ignore[arg-type]
+
+
+async def test_a_function_that_raises_fails_with_its_traceback(bench: Bench) -> None:
+    job = await ended(bench, functions.fail.using(max_retries=0).job())
+    assert job.state is JobState.DEAD
+    assert job.error is not None
+    assert job.error.endswith("ValueError: this went wrong")
+    assert "functions.py" in job.error
+
+
+async def test_a_result_that_was_waited_for_says_how_the_job_ended(bench: Bench) -> None:
+    handle = await bench.hw.jobs.add(functions.fail.using(max_retries=0).job())
+    await bench.drain()
+    with pytest.raises(JobUnsuccessful, match="went wrong") as caught:
+        await handle.result(5)
+    assert caught.value.state == "dead"
+
+
+async def test_an_exception_that_no_retry_mends_buries_the_job_at_once(bench: Bench) -> None:
+    job = await ended(bench, functions.give_up.job())
+    assert (job.state, job.attempts) == (JobState.DEAD, 1)
+    job = await ended(bench, functions.return_nonsense.job())
+    assert (job.state, job.attempts) == (JobState.DEAD, 1)
+
+
+async def test_a_function_can_ask_for_another_attempt_a_nap_or_its_end(bench: Bench) -> None:
+    marks = str(bench.folder / "marks")
+    retried = await bench.hw.jobs.add(functions.retry_at_once.job(marks))
+    snoozed = await bench.hw.jobs.add(functions.snooze_twice.job())
+    gone = await bench.hw.jobs.add(functions.cancel_itself.job())
+    async with bench.running():
+        assert await retried.result(20) == 3
+        assert await snoozed.result(20) == 1
+        assert await gone.wait(20) is JobState.CANCELLED
+    assert (await gone.show()).error == "nobody needs it"
+
+
+@pytest.mark.parametrize("function", [functions.hang, functions.hang_politely, functions.hang_rudely])
+async def test_a_function_that_takes_too_long_is_ended_whatever_it_does(bench: Bench, function: object) -> None:
+    job = await ended(bench, function.job())  # type: ignore[attr-defined]
+    assert (job.state, job.error) == (JobState.DEAD, "timed out after 0.2 s")
+
+
+async def test_a_function_that_kills_its_process_fails_alone(bench: Bench) -> None:
+    good = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(5)]
+    bad = await bench.hw.jobs.add(functions.die.using(priority=1).job())
+    await bench.drain()
+    assert (await bad.show()).error == "the process that ran it was ended by SIGKILL"
+    shown = [await job.show() for job in good]
+    assert [(job.state, job.attempts) for job in shown] == [(JobState.COMPLETED, 1)] * 5
+
+
+async def test_async_functions_run_at_the_same_time(bench: Bench) -> None:
+    folder = bench.folder / "met"
+    folder.mkdir()
+    jobs = [await bench.hw.jobs.add(functions.meet.job(str(folder), 5)) for _ in range(5)]
+    await bench.drain(concurrency=5)
+    assert [await job.result(5) for job in jobs] == [5] * 5
+
+
+async def test_progress_is_seen_while_the_function_runs(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    job = await bench.hw.jobs.add(functions.tell_progress.job(str(gate)))
+    async with bench.running():
+
+        async def is_shown() -> bool:
+            progress = (await job.show()).progress
+            return progress is not None and msgspec.json.decode(progress) == {"percent": 50}
+
+        await expect_soon_async(is_shown)
+        gate.touch()
+        assert await job.wait(20) is JobState.COMPLETED
+
+
+async def test_a_job_gets_the_results_of_those_that_it_depended_on(bench: Bench) -> None:
+    parts = [functions.add.using(id=f"part{number}").job(number) for number in range(3)]
+    total = functions.sum_results.using(id="total", depends_on=tuple(part.id for part in parts)).job()
+    await bench.hw.jobs.add_many([total, *parts])
+    async with bench.running():
+        assert await bench.hw.jobs.result("total", 20) == 6
+
+
+async def test_a_batch_calls_back_when_all_of_it_has_ended(bench: Bench) -> None:
+    members = [functions.add.job(1), functions.fail.using(max_retries=0).job()]
+    await bench.hw.jobs.add_batch(members, batch="night", callback=functions.add.job(40, 2))
+    async with bench.running():
+        assert await bench.hw.jobs.result("night.callback", 20) == 42
+    states = {job.id: job.state for job in await bench.hw.jobs.list(batch="night")}
+    assert states == {"night.0": JobState.COMPLETED, "night.1": JobState.DEAD}
+
+
+async def test_a_function_is_found_by_its_import_path_only_where_that_is_allowed(bench: Bench) -> None:
+    job = NewJob(type="tests.worker.functions:plain", arguments=msgspec.Raw(b'[["a"],{}]'), max_retries=0)
+    allowed = await bench.hw.jobs.add(job)
+    await bench.drain(modules=("tests.worker",))
+    assert await allowed.result(5) == "A"
+    refused = await bench.hw.jobs.add(job)
+    await bench.drain()
+    assert (await refused.show()).state is JobState.DEAD
+
+
+async def test_an_app_that_cannot_be_loaded_ends_the_worker_and_gives_the_jobs_back(bench: Bench) -> None:
+    job = await bench.hw.jobs.add(functions.add.job(1))
+    assert await bench.drain(app="tests.worker.missing:app") == 1
+    shown = await job.show()
+    assert (shown.state, shown.attempts) == (JobState.PENDING, 0)
+
+
+async def test_stopping_finishes_what_runs_and_gives_back_the_rest_without_an_attempt(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    quick = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(60)]
+    slow = await bench.hw.jobs.add(functions.wait_for_file.job(str(gate)))
+    rest = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(20)]
+    worker = bench.worker()
+    task = asyncio.get_running_loop().create_task(worker.run())
+    for job in quick:
+        await job.wait(20)
+
+    async def runs() -> bool:
+        return (await slow.show()).state is JobState.PROCESSING
+
+    await expect_soon_async(runs)
+    worker.stop()
+
+    async def is_given_back() -> bool:
+        return {(await job.show()).state for job in rest} <= {JobState.PENDING}
+
+    await expect_soon_async(is_given_back)
+    assert (await slow.show()).state is JobState.PROCESSING
+    gate.touch()
+    assert await asyncio.wait_for(task, 20) == 0
+    assert (await slow.show()).state is JobState.COMPLETED
+    assert {(await job.show()).attempts for job in rest} == {0}
+
+
+async def test_jobs_behind_a_long_one_go_to_a_worker_that_is_free(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    quick = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(60)]
+    slow = await bench.hw.jobs.add(functions.wait_for_file.job(str(gate)))
+    async with bench.running(id="first"):
+        for job in quick:
+            await job.wait(20)
+        behind = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(20)]
+        async with bench.running(id="second"):
+            assert {await job.wait(20) for job in behind} == {JobState.COMPLETED}
+        gate.touch()
+        assert await slow.wait(20) is JobState.COMPLETED
+
+
+async def test_a_job_app_opens_its_own_store(bench: Bench) -> None:
+    app = JobApp(str(bench.folder / "log.db"))
+    greet = app.job(functions.plain)
+    with pytest.raises(Closed):
+        await greet.enqueue("a")
+    async with app:
+        handle = await greet.enqueue("a")
+    assert (await bench.hw.jobs.show(handle.id)).type == "tests.worker.functions:plain"
+    assert greet("a") == "A"
+
+
+def test_outside_of_a_job_there_is_no_current_one() -> None:
+    with pytest.raises(InvalidOption):
+        current_job()
+
+
+def test_a_function_that_could_not_be_found_again_is_refused() -> None:
+    app = JobApp()
+    with pytest.raises(InvalidOption):
+        app.job(lambda: None)
+    app.job(functions.plain)
+    with pytest.raises(InvalidOption):
+        app.job(functions.plain)
