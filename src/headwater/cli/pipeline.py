@@ -46,6 +46,7 @@ QueueNames = Annotated[
     list[str] | None,
     typer.Option("--queue", metavar="QUEUE", help="A queue; say it once for each.", show_default="all"),
 ]
+Decrypt = Annotated[bool, typer.Option("--decrypt", help="Write what is encrypted in the store as plain text.")]
 Format = Literal["parquet", "csv", "ndjson"]
 LOCAL = "local[*]"
 CANCEL_SECONDS = 0.2
@@ -68,6 +69,7 @@ def archive(
     to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The archive's folder.", show_default=False)],
     queues: QueueNames = None,
     compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Make small files of a day one.")] = True,
+    decrypt: Decrypt = False,
     master: Master = LOCAL,
     log: Log = None,
 ) -> None:
@@ -87,7 +89,12 @@ def archive(
 
         chosen = tuple(queues or ())
         return flow.run, flow.Archive(
-            store=settings.store, database=settings.database, folder=str(to), queues=chosen, compact=compact
+            store=settings.store,
+            database=settings.database,
+            folder=str(to),
+            queues=chosen,
+            compact=compact,
+            decrypt=decrypt,
         )
 
     run_flow(settings, "archiving", master, log, job)
@@ -234,6 +241,7 @@ def export(
     format_: Annotated[Format, typer.Option("--format", help="What to write.")] = "ndjson",
     schema: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns from the payload: 'id BIGINT, ...'.")] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Fields that the schema lacks may not pass.")] = False,
+    decrypt: Decrypt = False,
     master: Master = LOCAL,
     log: Log = None,
 ) -> None:
@@ -258,6 +266,7 @@ def export(
             format=format_,
             schema=schema,
             strict=strict,
+            decrypt=decrypt,
         )
 
     run_flow(settings, f"exporting {queue}", master, log, job)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headwater.config import load_config
-from headwater.errors import QueueMissing
+from headwater.errors import QueueMissing, SourceUnfit
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn
 from headwater.model.record import Record, split_records
@@ -95,6 +95,15 @@ def choose_queues(log: Handle, database: str, wanted: Sequence[str]) -> list[str
         known = ", ".join(there) or "none"
         raise QueueMissing(f"there is no queue {', '.join(map(repr, missing))}; there are {known}")
     return sorted(set(wanted or there))
+
+
+def check_plain(log: Handle, database: str, queues: Sequence[str], decrypt: bool) -> None:
+    """Raises when an encrypted queue would end in files that are not, unless that is what was asked for."""
+    statuses = log.ask(log.store.queues(database))
+    secret = [status.queue for status in statuses if status.options.encrypted and status.queue in queues]
+    if secret and not decrypt:
+        told = "is encrypted in the store and would not be in the files; --decrypt says that you mean it"
+        raise SourceUnfit(f"{', '.join(secret)} {told}")
 
 
 def partitions_of(log: Handle, database: str, queue: str) -> "list[PartitionStatus]":

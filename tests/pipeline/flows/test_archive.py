@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import headwater.sync
 from headwater.errors import ArchiveDamaged, FlowOvertaken, QueueMissing, SourceUnfit, StoreMissing
 from headwater.log.operations import Configure, Retain
-from headwater.pipeline.flows import archive, restore
+from headwater.pipeline.flows import archive, export, restore
 from headwater.pipeline.flows.archive import Archive, small_groups
+from headwater.pipeline.flows.export import Export
 from headwater.pipeline.flows.restore import Restore, in_order
 from headwater.pipeline.manifest import NAME, Entry, holding, need_manifest
 from tests.pipeline.flows.logs import DAY, NOON, apply, drop_all, fill, oracle
@@ -229,6 +231,16 @@ def test_another_store_is_not_mixed_in(spark: SparkSession, store: Path, folder:
     with pytest.raises(SourceUnfit, match="another store"):
         archive.run(spark, job(tmp_path / "other.db", folder))
     assert need_manifest(folder, "archive").entries
+
+
+def test_an_encrypted_queue_is_not_written_in_the_open_unasked(spark: SparkSession, store: Path, folder: Path) -> None:
+    with headwater.sync.open(str(store), encryption_key="ab" * 32) as hw:
+        hw.queue("orders").configure(encrypted=True)
+    with pytest.raises(SourceUnfit, match="orders is encrypted"):
+        archive.run(spark, job(store, folder))
+    with pytest.raises(SourceUnfit, match="orders is encrypted"):
+        export.run(spark, Export(store=str(store), queue="orders", folder=str(folder)))
+    assert archive.run(spark, job(store, folder, decrypt=True)).facts["archived"] == 0
 
 
 def test_two_runs_do_not_write_to_one_folder(spark: SparkSession, store: Path, folder: Path) -> None:

@@ -14,6 +14,7 @@ import apsw
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater.log.operations import Push
 from headwater.model.rollup import RollupQuery
 from headwater.pipeline.flows import archive, load, restore, rollup
 from headwater.pipeline.flows.archive import Archive
@@ -143,21 +144,21 @@ def kill_when(process: subprocess.Popen[bytes], is_time: Callable[[], bool]) -> 
 def test_a_load_that_is_killed_is_taken_up(spark: SparkSession, tmp_path: Path) -> None:
     store, file = tmp_path / "hw.db", tmp_path / "orders.ndjson"
     lines = [{"id": number, "text": "x" * 100} for number in range(60_000)]
-    file.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, "{"][:-1]) + "{broken\n")
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "{broken\n")
     kill_when(start("load", store, file), lambda: segments(store) > 1)
     killed_at = len(oracle(store).get("Default", []))
     facts = load.run(
         spark, LoadFiles(store=str(store), queue="orders", files=(str(file),), quarantine=str(tmp_path / "bad"))
     ).facts
-    assert (facts["rows in"], facts["loaded before"], facts["quarantined"]) == (60_001, killed_at, 1)
+    # Workers are groups of their own, and may have finished a commit after the driver was gone.
+    assert facts["loaded before"] >= killed_at
+    assert (facts["rows in"], facts["rows out"], facts["quarantined"]) == (60_001, 60_000, 1)
     assert [kept.payload for kept in oracle(store)["Default"]] == lines
 
 
 @pytest.fixture(scope="module")
 def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of 40,000 records in 80 segments."""
-    from headwater.log.operations import Push
-
     store = tmp_path_factory.mktemp("long") / "hw.db"
     for start_at in range(0, 40_000, 1_000):
         pushes = [

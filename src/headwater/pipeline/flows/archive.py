@@ -24,6 +24,7 @@ from headwater.pipeline.ends import (
     Place,
     Step,
     anywhere,
+    check_plain,
     choose_queues,
     partitions_of,
     plan,
@@ -61,6 +62,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     queues: tuple[str, ...] = ()
     compact: bool = True
+    decrypt: bool = False
     records_per_step: int = RECORDS_PER_STEP
 
 
@@ -90,6 +92,7 @@ def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
     with Handle(job.store) as log, holding(folder):
         began_at = log.now()
         queues = choose_queues(log, job.database, job.queues)
+        check_plain(log, job.database, queues, job.decrypt)
         manifest = _resume(folder, log, job, queues)
         marks = {queue: manifest.queues.get(queue, 0) for queue in queues}
         steps = plan(log, job.database, marks, manifest.ends, job.records_per_step)
@@ -101,6 +104,7 @@ def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
             _mark(log, manifest, queues)
         if not steps:
             # Also an archive of nothing is one.
+            manifest = msgspec.structs.replace(manifest, queues={**manifest.queues, **marks})
             write_manifest(folder, manifest)
         if job.compact:
             manifest = compact(spark, folder, manifest)

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from headwater.errors import FlowError, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, anywhere, choose_queues, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, anywhere, check_plain, choose_queues, plan, read_step
 from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
@@ -56,6 +56,7 @@ class Export(msgspec.Struct, frozen=True, kw_only=True):
     format: str = "ndjson"
     schema: str = ""
     strict: bool = False
+    decrypt: bool = False
     records_per_step: int = RECORDS_PER_STEP
 
 
@@ -79,6 +80,7 @@ def run(spark: SparkSession, job: Export, tell: Tell = keep_quiet) -> Summary:
     with Handle(job.store) as log, holding(folder):
         began_at = log.now()
         choose_queues(log, job.database, (job.queue,))
+        check_plain(log, job.database, (job.queue,), job.decrypt)
         manifest = before = _resume(folder, log, job)
         marks = {job.queue: manifest.queues.get(job.queue, 0)}
         steps = plan(log, job.database, marks, manifest.ends, job.records_per_step)

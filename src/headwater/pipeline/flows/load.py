@@ -158,7 +158,10 @@ def _set_aside(rows: DataFrame, job: LoadFiles, path: Path, checksum: str, bad: 
         msgspec.json.encode({"file": str(path), "position": row[0], "reason": row[1], "value": row[2]}) for row in kept
     ]
     folder = Path(job.quarantine)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceUnfit(f"the quarantine {folder} cannot be made: {error.strerror}") from error
     aside = folder / f"{path.name}-{checksum[:12]}.ndjson"
     replace_file(aside, b"\n".join([*lines, b""]))
     if bad > job.quarantine_max:
