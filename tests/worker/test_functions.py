@@ -153,6 +153,20 @@ async def test_an_app_that_cannot_be_loaded_ends_the_worker_and_gives_the_jobs_b
     assert (shown.state, shown.attempts) == (JobState.PENDING, 0)
 
 
+async def test_an_app_that_kills_its_process_again_and_again_ends_the_worker(bench: Bench) -> None:
+    job = await bench.hw.jobs.add(functions.add.job(1))
+    assert await bench.drain(app="tests.worker.dying:app") == 1
+    shown = await job.show()
+    assert (shown.state, shown.attempts) == (JobState.PENDING, 0)
+
+
+async def test_a_result_that_is_too_large_buries_the_job(bench: Bench) -> None:
+    job = await ended(bench, functions.return_much.job())
+    assert job.state is JobState.DEAD
+    assert job.error is not None
+    assert "1,048,576 are kept" in job.error
+
+
 async def test_stopping_finishes_what_runs_and_gives_back_the_rest_without_an_attempt(bench: Bench) -> None:
     gate = bench.folder / "gate"
     quick = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(60)]
