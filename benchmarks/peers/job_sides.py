@@ -130,7 +130,7 @@ class PgQueuer(JobSide):
             await self.queries.enqueue(["mark"] * size, [self.path.encode()] * size, [0] * size)
 
     def workers(self) -> list[list[str]]:
-        command = [script("pgq"), "run", "benchmarks.job_apps.pgqueuer:main", "--batch-size", "100"]
+        command = [script("pgq"), "run", "benchmarks.job_apps.pgqueuer:make_queuer", "--batch-size", "100"]
         return [command for _ in range(WORKERS)]
 
 
@@ -144,6 +144,7 @@ def surroundings(context: Context) -> Iterator[None]:
     """What the worker processes are told."""
     os.environ[job_apps.FOLDER] = str(context.folder)
     os.environ[job_apps.ADDRESS] = context.address
+    os.environ["PYTHONPATH"] = str(Path(job_apps.__file__).parents[2])  # programs of wheels do not look where we are
     yield
 
 

@@ -67,6 +67,7 @@ class Functions:
         self._pipes = (-1, -1)
         self._unsent = bytearray()
         self._ready = False
+        self._early_deaths = 0
         self._recalled: asyncio.Future[list[ClaimedJob]] | None = None
         self._gone: asyncio.Future[None] | None = None
         self._warm: asyncio.Future[None] | None = None
@@ -245,6 +246,7 @@ class Functions:
         if call is None:
             return
         call.begun_at, call.is_async = time.monotonic(), message.is_async
+        self._early_deaths = 0
         limit = call.job.work.timeout_seconds
         if call.stopped:
             self.stop(message.number, call.stopped)
@@ -277,6 +279,13 @@ class Functions:
                 )
             )
 
+    def _count_death(self, how: str) -> None:
+        """A process that dies again and again before it runs anything would be started for ever."""
+        self._early_deaths += 1
+        if self._early_deaths >= DEATHS_BEFORE_WORK_MAX and self._calls and not self.unloadable:
+            self.unloadable = f"the process that runs functions {how}, {self._early_deaths} times before it ran any"
+            self.on_unloadable()
+
     def _forget(self, number: JobNumber) -> _Call | None:
         call = self._calls.pop(number, None)
         if call is not None and call.timer is not None:
@@ -300,6 +309,7 @@ class Functions:
         kill_group(self._process.pid, signal.SIGKILL)
         how = describe_end(self._process.wait())
         self._process = None
+        self._count_death(how)
         self._warmed()
         self._unsent.clear()
         if self._gone is not None and not self._gone.done():

@@ -102,6 +102,7 @@ class Worker:
         """Work until the end; 0 when it was a good one, 1 when the app could not be loaded."""
         unfollow = await self._tail.follow(self._touched)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
+        beating.add_done_callback(self._beaten)
         try:
             await self._beat()
             if self._options.app:
@@ -255,6 +256,8 @@ class Worker:
         self._take(claimed, wanted)
 
     def _take(self, claimed: Claimed, wanted: int) -> None:
+        if not claimed.alive and not self._is_idle():
+            self._lost()
         self._buffer.extend(claimed.jobs)
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted:
@@ -325,6 +328,12 @@ class Worker:
             except HeadwaterError as error:
                 log.warning("the heartbeat failed, the next one is due soon: %s", error)
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
+
+    def _beaten(self, beating: asyncio.Task[None]) -> None:
+        """Without a heartbeat everything here would soon belong to others: end, and let the supervisor start anew."""
+        if not beating.cancelled() and beating.exception() is not None:
+            log.error("the heartbeat ended", exc_info=beating.exception())
+            self.stop()
 
     def _note(self, note: Note) -> None:
         """Tell it with a heartbeat that comes soon: a job may report progress a thousand times a second."""
