@@ -2,11 +2,12 @@
 
 from headwater.doors import health, metrics
 from headwater.doors.native import routes as native
+from headwater.doors.openapi import with_openapi
 from headwater.doors.queen import routes as queen
 from headwater.doors.routes import Router
 from headwater.doors.site import Site
 
-ROUTES = (*health.ROUTES, *metrics.ROUTES, *native.ROUTES, *queen.ROUTES)
+ROUTES = with_openapi((*health.ROUTES, *metrics.ROUTES, *native.ROUTES, *queen.ROUTES))
 
 
 def make_door(site: Site) -> Router:
