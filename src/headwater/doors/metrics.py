@@ -138,7 +138,7 @@ ROUTES = (
         handler=show_metrics,
         summary="What this server did, for Prometheus",
         scope=Scope.METRICS,
-        content_type="text/plain",
+        content_types=("text/plain",),
     ),
     Route(
         method="GET",
@@ -146,5 +146,6 @@ ROUTES = (
         handler=show_metrics,
         summary="The same, where queen-mq has it",
         scope=Scope.METRICS,
+        content_types=("text/plain",),
     ),
 )

@@ -142,7 +142,8 @@ def _query_parameters(route: Route, references: _References) -> Iterator[Documen
 
 def _responses(route: Route, references: _References) -> Document:
     schema = references.schema(route.gives) if route.gives is not None else {"type": "string"}
-    good: Document = {"description": route.summary, "content": {route.content_type: {"schema": schema}}}
+    content = {content_type: {"schema": schema} for content_type in route.content_types}
+    good: Document = {"description": route.summary, "content": content}
     problem = {"application/problem+json": {"schema": references.schema(Problem)}}
     responses: Document = {str(route.status): good}
     if route.may_be_empty:
