@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     STORE = 3
     NOTHING = 4
     PROBLEMS = 5
+    QUARANTINED = 6
     INTERRUPTED = 130
     OUTPUT_CLOSED = 141
 

@@ -25,6 +25,7 @@ from headwater.cli import (
     job_views,
     jobs,
     messages,
+    pipeline,
     queues,
     serve,
     tokens,
@@ -45,9 +46,21 @@ Examples:
   headwater serve --store headwater.db
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the store cannot be opened, 4 there was nothing, 5 the doctor found
-something, 130 Ctrl-C.
+something, 6 a flow set rows aside, 130 Ctrl-C.
 """
-MESSAGES, UPKEEP, JOBS, SERVER = "Messages", "Queues and groups", "Jobs", "Server and store"
+PIPELINE_HELP = """The data pipeline on Spark: flows over the log, with checkpoints, a bar and a summary.
+
+Examples:
+  headwater pipeline list
+  headwater pipeline run archive --to archive
+"""
+RUN_HELP = """Run a flow; each has options of its own (--help after its name shows them).
+
+Examples:
+  headwater pipeline run rollup --chart chart.html
+  headwater pipeline run my_module:my_flow
+"""
+MESSAGES, UPKEEP, JOBS, PIPELINE, SERVER = "Messages", "Queues and groups", "Jobs", "Data pipeline", "Server and store"
 MESSAGES_OF_JOBS, LOOKING, OPERATING = "Jobs", "Looking", "Operating"
 
 
@@ -63,6 +76,7 @@ def build() -> typer.Typer:
     app.add_typer(_dead_letters(), name="dlq", rich_help_panel=UPKEEP)
     app.add_typer(build_jobs(), name="jobs", rich_help_panel=JOBS)
     app.command("run-worker", cls=Command, hidden=True)(workers.run_worker)
+    app.add_typer(_pipeline(), name="pipeline", rich_help_panel=PIPELINE)
     _add(app, "serve", serve.serve, SERVER, ServeCommand)
     app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
@@ -99,6 +113,17 @@ def _dead_letters() -> typer.Typer:
     _add(app, "show", dead_letters.show_letter, command=RemoteCommand)
     _add(app, "requeue", dead_letters.requeue_letters, command=RemoteCommand)
     _add(app, "purge", dead_letters.purge_letters, command=RemoteCommand)
+    return app
+
+
+def _pipeline() -> typer.Typer:
+    app = _group(help=_unwrapped(PIPELINE_HELP))
+    _add(app, "list", pipeline.list_flows)
+    flows = typer.Typer(cls=pipeline.Flows, add_completion=False, rich_markup_mode="rich", help=_unwrapped(RUN_HELP))
+    for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline.load, pipeline.export):
+        _add(flows, function.__name__, function)
+    _add(flows, pipeline.OWN, pipeline.own)
+    app.add_typer(flows, name="run")
     return app
 
 
