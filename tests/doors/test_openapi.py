@@ -38,9 +38,11 @@ def takes_something(label: str) -> bool:
     return asks or "requestBody" in operation
 
 
+# An answer without an end is no case for this.
+STREAMS = {f"{route.method} {route.path}" for route in ROUTES if "text/event-stream" in route.content_types}
 CASES = [
-    *((label, GenerationMode.POSITIVE) for label in OPERATIONS),
-    *((label, GenerationMode.NEGATIVE) for label in OPERATIONS if takes_something(label)),
+    *((label, GenerationMode.POSITIVE) for label in OPERATIONS if label not in STREAMS),
+    *((label, GenerationMode.NEGATIVE) for label in OPERATIONS if label not in STREAMS and takes_something(label)),
 ]
 
 
@@ -74,7 +76,7 @@ def test_a_number_that_no_store_can_hold_is_refused(client: httpx.Client) -> Non
 
 
 def test_every_operation_is_tried() -> None:
-    assert len(OPERATIONS) == len(ROUTES)
+    assert {label for label, _ in CASES} | STREAMS == {f"{route.method} {route.path}" for route in ROUTES}
 
 
 def test_the_document_is_well_formed() -> None:

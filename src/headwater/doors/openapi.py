@@ -141,8 +141,10 @@ def _query_parameters(route: Route, references: _References) -> Iterator[Documen
 
 
 def _responses(route: Route, references: _References) -> Document:
-    schema = references.schema(route.gives) if route.gives is not None else {"type": "string"}
-    content = {content_type: {"schema": schema} for content_type in route.content_types}
+    content = {
+        content_type: {"schema": _answer_schema(route, content_type, references)}
+        for content_type in route.content_types
+    }
     good: Document = {"description": route.summary, "content": content}
     problem = {"application/problem+json": {"schema": references.schema(Problem)}}
     responses: Document = {str(route.status): good}
@@ -150,3 +152,10 @@ def _responses(route: Route, references: _References) -> Document:
         responses["204"] = {"description": "There is nothing"}
     responses["default"] = {"description": "What is wrong", "content": problem}
     return responses
+
+
+def _answer_schema(route: Route, content_type: str, references: _References) -> Document:
+    """What a good answer is: by its type, text, or any JSON where the route does not say."""
+    if route.gives is not None:
+        return references.schema(route.gives)
+    return {} if content_type == "application/json" else {"type": "string"}
