@@ -6,7 +6,7 @@ The store is opened when the server says that it starts up, or, where a mounted 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -95,12 +95,12 @@ class AsgiApp:
             return
         if len(body) > self._body_bytes_max:
             detail = f"a body may have {self._body_bytes_max:,} bytes"
-            await _send(problem_response(413, "body_too_large", detail, request_id=request_id), scope, send)
+            await _send(problem_response(413, "body_too_large", detail, request_id=request_id), scope, receive, send)
             return
         request = _request(scope, body, request_id)
         response = await _while_client_stays(self._respond(handler, request), receive)
         if response is not None:
-            await _send(response, scope, send)
+            await _send(response, scope, receive, send)
 
     async def _read(self, receive: Receive) -> bytes | None:
         """The body; one byte more than allowed when it is too large, None when the client left."""
@@ -179,7 +179,7 @@ def _return(response: Response) -> None:
         response.undelivered()
 
 
-async def _send(response: Response, scope: Event, send: Send) -> None:
+async def _send(response: Response, scope: Event, receive: Receive, send: Send) -> None:
     headers = [
         (b"content-type", response.content_type.encode("latin-1")),
         (b"cache-control", b"no-store"),
@@ -195,9 +195,29 @@ async def _send(response: Response, scope: Event, send: Send) -> None:
         body = response.body if with_body else b""
         await send({"type": "http.response.body", "body": body, "more_body": more})
         if more and response.chunks is not None:
-            async for chunk in response.chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await _stream(response.chunks, receive, send)
     except OSError:
         # Since version 2.4 of the protocol this is how a server says that the client is gone.
         _return(response)
+
+
+async def _stream(chunks: AsyncGenerator[bytes, None], receive: Receive, send: Send) -> None:
+    """Send an answer that has no length, until it ends or the client leaves; either way whoever makes it is told."""
+    pumping = asyncio.ensure_future(_pump(chunks, send))
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        pumping.cancel()
+        await asyncio.wait({pumping, leaving})
+        await chunks.aclose()
+    if not pumping.cancelled():
+        pumping.result()
+
+
+async def _pump(chunks: AsyncGenerator[bytes, None], send: Send) -> None:
+    async for chunk in chunks:
+        if chunk:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

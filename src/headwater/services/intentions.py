@@ -46,13 +46,15 @@ class Key(NamedTuple):
 class _Intention:
     """One waiting pop."""
 
-    __slots__ = ("answer", "deadline", "key", "operation")
+    __slots__ = ("answer", "deadline", "is_asked_for", "key", "operation")
 
     def __init__(self, operation: Pop, key: Key, deadline: float, answer: asyncio.Future[Popped]) -> None:
         self.operation = operation
         self.key = key
         self.deadline = deadline
         self.answer = answer
+        # While a pop that acks on the way is under way for it, its deadline waits: nobody could give back what comes.
+        self.is_asked_for = False
 
 
 class _Line:
@@ -245,6 +247,8 @@ class Intentions:
             for number, intention in chosen:
                 self._refuse(number, intention, error)
             return len(chosen), None
+        for _, intention in chosen:
+            intention.is_asked_for = intention.operation.auto_ack
         for (number, intention), answer in zip(chosen, answers, strict=True):
             try:
                 popped = await answer
@@ -252,8 +256,10 @@ class Intentions:
                 served += 1
                 self._refuse(number, intention, error)
                 continue
+            intention.is_asked_for = False
             if not popped.batches:
                 ready_at = popped.ready_at if popped.ready_at is not None else ready_at
+                self._end_if_over(number, intention)
                 continue
             served += 1
             if self._leave(number, key) and not intention.answer.done():
@@ -347,11 +353,18 @@ class Intentions:
             _, number, key = heapq.heappop(self._deadlines)
             line = self._lines.get(key)
             intention = line.waiting.get(number) if line is not None else None
-            if intention is not None and self._leave(number, key) and not intention.answer.done():
-                self.timeouts += 1
-                intention.answer.set_result(Popped())
+            if intention is not None and not intention.is_asked_for:
+                self._end_if_over(number, intention)
         if self._deadlines:
             self._set_deadline_timer()
+
+    def _end_if_over(self, number: int, intention: _Intention) -> None:
+        """Answer with nothing when the time is over."""
+        if intention.deadline > asyncio.get_running_loop().time() or not self._leave(number, intention.key):
+            return
+        if not intention.answer.done():
+            self.timeouts += 1
+            intention.answer.set_result(Popped())
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
