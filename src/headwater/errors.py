@@ -126,9 +126,17 @@ class UnknownRecord(QueueError):
 
 
 class AlreadyReached(QueueError):
-    """This step of named work was taken before, with everything that belongs to it; go on with the next."""
+    """This step of named work was taken before, with everything that belongs to it; go on with the next.
+
+    `number` is the last step that was taken, `note` what was noted with it.
+    """
 
     code = "already_reached"
+
+    def __init__(self, message: str, number: int, note: str) -> None:
+        super().__init__(message)
+        self.number = number
+        self.note = note
 
 
 class ResyncRequired(QueueError):

@@ -177,3 +177,13 @@ def test_the_largest_body_can_be_set(program: Program) -> None:
         assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
         assert ask(f"{url}/health")[0] == 200
         assert end(process, signal.SIGTERM).code == 0
+
+
+def test_variables_of_an_older_setup_are_accepted(program: Program) -> None:
+    old = {"POLL_WORKER_COUNT": "20", "POLL_INTERVAL_MS": "100", "USE_PRIORITY_DISPATCH": "true"}
+    with program.start("serve", "--port", "0", "--json", **old) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "ready"
+        ended = end(process, signal.SIGTERM)
+    assert ended.code == 0
+    assert [line for line in old if f"{line} is accepted" in ended.err] == list(old)

@@ -3,7 +3,7 @@
 import pytest
 
 from headwater.errors import LeaseLost, QueueMissing, UnknownRecord
-from headwater.log.operations import Ack, Batch, Extend, Pop, Seek
+from headwater.log.operations import Ack, Batch, Configure, Extend, Pop, Seek
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
 from tests.contracts.clock import FakeClock
@@ -20,6 +20,16 @@ async def test_two_pops_of_one_commit_do_not_get_the_same_records(log: Log) -> N
     await log.push(1, 2)
     first, second = await log.results(Pop(queue="orders"), Pop(queue="orders"))
     assert (len(first.batches), len(second.batches)) == (1, 0)
+
+
+async def test_pops_of_one_commit_that_ask_in_different_ways_never_share_a_partition(log: Log) -> None:
+    await log.run(Configure(queue="orders", namespace="shop"))
+    for name in "abcdef":
+        await log.push(name, partition=name)
+    anywhere, named, together = Pop(queue="orders"), Pop(queue="orders", partition="c"), Pop(namespace="shop")
+    popped = await log.results(anywhere, named, anywhere, together, anywhere, anywhere, anywhere, named)
+    found = [payload for one in popped for batch in one.batches for payload in payloads(batch)]
+    assert sorted(found) == list("abcdef")
 
 
 async def test_a_whole_ack_ends_the_lease(log: Log) -> None:

@@ -9,13 +9,14 @@ from tests.contracts.log import Log, push
 
 
 def step(number: int, *payloads: int, name: str = "work") -> Transaction:
-    return Transaction(operations=[Reach(name=name, number=number), push(*payloads)])
+    return Transaction(operations=[Reach(name=name, number=number, note=f"of {len(payloads)}"), push(*payloads)])
 
 
 async def test_a_step_is_taken_once_with_what_it_did(log: Log) -> None:
     await log.run(step(0, 1, 2))
-    with pytest.raises(AlreadyReached, match="step 0 was taken before"):
+    with pytest.raises(AlreadyReached, match="step 0 was taken before") as refused:
         await log.run(step(0, 1, 2))
+    assert (refused.value.number, refused.value.note) == (0, "of 2")
     await log.run(step(1, 3))
     with pytest.raises(AlreadyReached):
         await log.run(step(0, 1, 2))

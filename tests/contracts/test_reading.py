@@ -139,6 +139,15 @@ async def test_a_group_is_moved_behind_an_lsn(log: Log) -> None:
     assert [msgspec.json.decode(record.data) for record in popped.batches[0].records] == [4]
 
 
+async def test_a_reader_between_two_looks_holds_nothing_back(log: Log, reader: LogReader) -> None:
+    for number in range(20):
+        await log.push("x" * 1_000, number)
+    assert len(await reader.bodies(Lsn(0), LSN_MAX, 1, "main", ["orders"])) == 1
+    await log.push("more")
+    await log.store.checkpoint()
+    assert (await log.store.examine()).get("wal_pinned_pages", 0) == 0
+
+
 async def test_reading_makes_no_store(address: str) -> None:
     missing = open_reader(address, load_config({}))
     with pytest.raises(StoreMissing):

@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-SAMPLE_SECONDS_MAX = 60
+# Samples of Spark start a Java, which takes its time beside other tests.
+SAMPLE_SECONDS_MAX = 180
 RUNNER = Path(__file__).with_name("run_sample.py")
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
 REASON = re.compile(r"^\s*<!--.*\w.*-->\s*$")

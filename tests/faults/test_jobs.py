@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.log.job_operations import Rescue
+from headwater.clock import SECOND
+from headwater.log.job_operations import PutSchedule, Rescue
 from headwater.model.job import JobState
+from headwater.stores.contract import ScheduleStatus
 from tests.cli.program import Program, environment
 from tests.cli.queuectl import Queuectl
 from tests.contracts.clock import FakeClock
@@ -227,3 +229,24 @@ async def test_a_clock_that_jumps_loses_no_job_and_completes_none_twice(board: B
     # A job with a time waits for the clock that it was given by, however far that was turned back.
     assert {name for name in ("held", "waits", "later") if await board.state(name) is JobState.COMPLETED} == done
     await board.log.store.close()
+
+
+async def test_nothing_waits_for_a_time_that_only_a_wrong_clock_had(board: Board) -> None:
+    """A retry, a limit and a schedule that were counted while the clock was ten years ahead come when it is right."""
+    years = 10 * 365 * 86_400
+    await board.log.run(PutSchedule(name="hourly", every_seconds=3_600, job=shell()))
+    board.log.clock.advance(years)
+    await board.add(shell("fails", max_retries=5))
+    await board.fail(await board.take())
+    board.log.clock.advance(-years)
+    (schedule,) = await schedules_after_a_commit(board)
+    assert schedule.next_at is not None
+    assert schedule.next_at <= board.log.clock.now() + 3_600 * SECOND
+    board.log.clock.advance(3_600)
+    assert "fails" in await board.names()
+    await board.log.store.close()
+
+
+async def schedules_after_a_commit(board: Board) -> list[ScheduleStatus]:
+    await board.beat()
+    return await board.log.store.schedules("main")

@@ -11,6 +11,7 @@ from headwater.pipeline import start_session
 from tests.pipeline.store import Store
 
 FOLDER = Path(__file__).parent
+KEY = "5a" * 32
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,7 +25,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = start_session("local[2]", log=tmp_path_factory.mktemp("spark") / "spark.log")
+    # Executors find the key of encrypted queues where every program of Headwater does.
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("HEADWATER_ENCRYPTION_KEY", KEY)
+        session = start_session("local[2]", log=tmp_path_factory.mktemp("spark") / "spark.log")
     yield session
     session.stop()
 
@@ -32,5 +36,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """An empty store, open for pushes."""
-    with headwater.sync.open(str(tmp_path / "log.db"), housekeeping=False) as opened:
+    with headwater.sync.open(str(tmp_path / "log.db"), housekeeping=False, encryption_key=KEY) as opened:
         yield Store(opened, str(tmp_path / "log.db"))

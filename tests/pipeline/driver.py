@@ -62,6 +62,7 @@ def is_time(place: str, batch: int) -> bool:
 
 def kill_driver() -> None:
     """The Java process is the driver; this one, its child, goes with it."""
+    (Path(os.environ[FOLDER]) / f"death-{os.getpid()}").touch()
     with suppress(ProcessLookupError):
         os.kill(int((Path(os.environ[FOLDER]) / "driver.pid").read_text()), signal.SIGKILL)
     os._exit(1)

@@ -15,17 +15,18 @@ from tests.pipeline.store import Store
 from tests.tidy.tree import ROOT
 
 PLACES = ("after", "write", "before")
-KILLS, KILLS_IN_A_CAMPAIGN = 3, 24
+KILLS, KILLS_IN_A_CAMPAIGN = 2, 24
+ATTEMPTS = 3
 
 
 def run_driver(store: Store, folder: Path, *death: str, master: str = "local[2]") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "tests.pipeline.driver", master, store.address, str(folder), *death],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_WORKER_DIR": str(folder / "work")},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 
@@ -56,34 +57,42 @@ def batches_done(folder: Path) -> int:
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 
-@pytest.mark.timeout(3_600)
+def finish(store: Store, folder: Path, *death: str, master: str = "local[2]") -> None:
+    """Run a driver to its end. Spark gives a Python process ten seconds to start, which a busy machine may exceed."""
+    for _ in range(ATTEMPTS):
+        ended = run_driver(store, folder, *death, master=master)
+        if "Python worker failed to connect back" not in ended.stderr:
+            break
+    assert ended.returncode == 0, ended.stderr
+
+
+def deaths(folder: Path) -> int:
+    """How often the driver was killed."""
+    return len(list(folder.glob("death-*")))
+
+
+@pytest.mark.timeout(7_200)
 def test_a_driver_that_is_killed_copies_everything_once(
     store: Store, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     chance = random.Random(20_261_115)
-    kills = 0
-    for number in range(KILLS_IN_A_CAMPAIGN if is_campaign(request.config) else KILLS):
+    kills = KILLS_IN_A_CAMPAIGN if is_campaign(request.config) else KILLS
+    for number in range(kills * ATTEMPTS):
         push_some(store, chance)
         batch = batches_done(tmp_path) + chance.randrange(2)
         ended = run_driver(store, tmp_path, PLACES[number % len(PLACES)], str(batch))
         assert ended.returncode != 0, "the driver was to be killed and was not"
-        kills += 1
-    ended = run_driver(store, tmp_path)
-    assert ended.returncode == 0, ended.stderr
+        if deaths(tmp_path) == kills:
+            break
+    finish(store, tmp_path)
     assert copies(store) == oracle(store)
-    assert kills >= KILLS
+    assert deaths(tmp_path) == kills
 
 
-def test_a_worker_that_is_killed_is_replaced_and_nothing_is_copied_twice(store: Store, tmp_path: Path) -> None:
+@pytest.mark.timeout(1_200)
+def test_a_cluster_replaces_a_worker_that_is_killed_and_copies_nothing_twice(store: Store, tmp_path: Path) -> None:
+    """Two executors, each a Java process of its own, read and write the same store."""
     push_some(store, random.Random(1))
-    ended = run_driver(store, tmp_path, "worker", "1", master="local[2,4]")
-    assert ended.returncode == 0, ended.stderr
+    finish(store, tmp_path, "worker", "1", master="local-cluster[2,1,1024]")
     assert (tmp_path / "killed").exists()
-    assert copies(store) == oracle(store)
-
-
-def test_two_executors_of_a_cluster_read_and_write_the_same_store(store: Store, tmp_path: Path) -> None:
-    push_some(store, random.Random(2))
-    ended = run_driver(store, tmp_path, master="local-cluster[2,1,1024]")
-    assert ended.returncode == 0, ended.stderr
     assert copies(store) == oracle(store)

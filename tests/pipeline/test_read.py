@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -75,10 +76,9 @@ def test_many_segments_are_read_by_many_tasks_each_record_once(spark: SparkSessi
     )
 
 
-def test_compressed_and_encrypted_queues_are_read(
-    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.opened.queue("orders").configure(compress_bytes_min=1)
+@pytest.mark.parametrize("options", [{"compress_bytes_min": 1}, {"compress_bytes_min": 1, "encrypted": True}])
+def test_compressed_and_encrypted_queues_are_read(spark: SparkSession, store: Store, options: dict[str, Any]) -> None:
+    store.opened.queue("orders").configure(**options)
     store.push({"text": "long " * 100}, {"text": "more"})
     assert [row.text for row in read(spark, store=store.address, queue="orders", schema="text STRING")
             .select("value.text").collect()] == ["long " * 100, "more"]  # fmt: skip
@@ -192,6 +192,14 @@ def test_a_filter_that_is_handed_down_is_not_done_again_by_spark(spark: SparkSes
     assert "Filter (" not in plan
     plan = store.table(spark).where("type = 'a'")._jdf.queryExecution().executedPlan().toString()
     assert "Filter (" in plan
+
+
+def test_filters_reach_the_segments_of_a_typed_read(spark: SparkSession, store: Store) -> None:
+    for number in range(4):
+        store.push({"id": number}, partition=f"p{number % 2}")
+    rows = read(spark, store=store.address, queue="orders", schema="id BIGINT").where("partition = 'p1' AND lsn > 2")
+    assert "Filter (" not in rows._jdf.queryExecution().executedPlan().toString()
+    assert [row.id for row in rows.where("offset = 1").select("value.id").collect()] == [3]
 
 
 def test_the_plain_format_works_in_any_session(spark: SparkSession, store: Store) -> None:

@@ -6,6 +6,8 @@ from typing import ClassVar
 from headwater.errors import (
     ConfigError,
     HeadwaterError,
+    ServerUnreachable,
+    ServerUnreadable,
     StoreDamaged,
     StoreFailed,
     StoreForeign,
@@ -44,6 +46,8 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
     StoreForeign: ExitCode.STORE,
     StoreNewer: ExitCode.STORE,
     StoreUnopened: ExitCode.STORE,
+    ServerUnreachable: ExitCode.STORE,
+    ServerUnreadable: ExitCode.STORE,
     ConfigError: ExitCode.USAGE,
 }
 

@@ -35,7 +35,7 @@ from headwater.cli import (
 from headwater.cli.access import ServeCommand
 from headwater.cli.exits import ExitCode, exit_code_of
 from headwater.cli.output import print_error
-from headwater.cli.settings import Choices, Command, Group
+from headwater.cli.settings import Choices, Command, Group, RemoteCommand, RemoteGroup
 from headwater.errors import HeadwaterError
 
 HELP = """One durable log in the database you already have, and every way of drinking from it.
@@ -66,13 +66,13 @@ MESSAGES_OF_JOBS, LOOKING, OPERATING = "Jobs", "Looking", "Operating"
 
 def build() -> typer.Typer:
     """All commands, in the order in which help shows them."""
-    app = _group(help=_unwrapped(HELP))
-    _add(app, "push", messages.push, MESSAGES)
-    _add(app, "pop", messages.pop, MESSAGES)
-    _add(app, "tail", messages.tail, MESSAGES)
+    app = _group(RemoteGroup, help=_unwrapped(HELP))
+    _add(app, "push", messages.push, MESSAGES, RemoteCommand)
+    _add(app, "pop", messages.pop, MESSAGES, RemoteCommand)
+    _add(app, "tail", messages.tail, MESSAGES, RemoteCommand)
     app.add_typer(_queues(), name="queues", rich_help_panel=UPKEEP)
     app.add_typer(_groups(), name="groups", rich_help_panel=UPKEEP)
-    _add(app, "seek", groups.seek, UPKEEP)
+    _add(app, "seek", groups.seek, UPKEEP, RemoteCommand)
     app.add_typer(_dead_letters(), name="dlq", rich_help_panel=UPKEEP)
     app.add_typer(build_jobs(), name="jobs", rich_help_panel=JOBS)
     app.command("run-worker", cls=Command, hidden=True)(workers.run_worker)
@@ -86,29 +86,33 @@ def build() -> typer.Typer:
 
 
 def _queues() -> typer.Typer:
-    app = _group()
-    app.callback(invoke_without_command=True, cls=Group, help=_unwrapped(queues.queues.__doc__ or ""))(queues.queues)
-    _add(app, "list", queues.list_queues)
-    _add(app, "show", queues.show_queue)
-    _add(app, "configure", queues.configure_queue)
-    _add(app, "delete", queues.delete_queue)
+    app = _group(RemoteGroup)
+    app.callback(invoke_without_command=True, cls=RemoteGroup, help=_unwrapped(queues.queues.__doc__ or ""))(
+        queues.queues
+    )
+    _add(app, "list", queues.list_queues, command=RemoteCommand)
+    _add(app, "show", queues.show_queue, command=RemoteCommand)
+    _add(app, "configure", queues.configure_queue, command=RemoteCommand)
+    _add(app, "delete", queues.delete_queue, command=RemoteCommand)
     return app
 
 
 def _groups() -> typer.Typer:
-    app = _group()
-    app.callback(invoke_without_command=True, cls=Group, help=_unwrapped(groups.groups.__doc__ or ""))(groups.groups)
-    _add(app, "list", groups.list_groups)
-    _add(app, "delete", groups.delete_group)
+    app = _group(RemoteGroup)
+    app.callback(invoke_without_command=True, cls=RemoteGroup, help=_unwrapped(groups.groups.__doc__ or ""))(
+        groups.groups
+    )
+    _add(app, "list", groups.list_groups, command=RemoteCommand)
+    _add(app, "delete", groups.delete_group, command=RemoteCommand)
     return app
 
 
 def _dead_letters() -> typer.Typer:
-    app = _group(help=_unwrapped(dead_letters.__doc__ or ""))
-    _add(app, "list", dead_letters.list_letters)
-    _add(app, "show", dead_letters.show_letter)
-    _add(app, "requeue", dead_letters.requeue_letters)
-    _add(app, "purge", dead_letters.purge_letters)
+    app = _group(RemoteGroup, help=_unwrapped(dead_letters.__doc__ or ""))
+    _add(app, "list", dead_letters.list_letters, command=RemoteCommand)
+    _add(app, "show", dead_letters.show_letter, command=RemoteCommand)
+    _add(app, "requeue", dead_letters.requeue_letters, command=RemoteCommand)
+    _add(app, "purge", dead_letters.purge_letters, command=RemoteCommand)
     return app
 
 
@@ -190,8 +194,8 @@ def _config() -> typer.Typer:
     return app
 
 
-def _group(**about: Any) -> typer.Typer:
-    return typer.Typer(cls=Group, add_completion=False, rich_markup_mode="rich", **about)
+def _group(group: type[Group] = Group, **about: Any) -> typer.Typer:
+    return typer.Typer(cls=group, add_completion=False, rich_markup_mode="rich", **about)
 
 
 def _add(

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -76,6 +77,7 @@ def serve(
     settings, access = settings_of(ctx), access_of(ctx)
     check_bind(host, access)
     set_logging(as_json=settings.json)
+    _accept_old_settings()
     serving = Serving(
         settings=settings,
         access=access,
@@ -94,6 +96,13 @@ def serve(
         code = ExitCode.INTERRUPTED if ended_by is signal.SIGINT else 0
     if code:
         raise typer.Exit(code)
+
+
+def _accept_old_settings() -> None:
+    """Variables of an older setup may stay; somebody who still turns at them should hear what they do."""
+    for name in ("POLL_WORKER_COUNT", "POLL_INTERVAL_MS", "USE_PRIORITY_DISPATCH"):
+        if name in os.environ:
+            log.info("%s is accepted and steers nothing: waiting pops need no workers and no interval", name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from typing import NamedTuple, cast
 import httptools
 
 HEAD_BYTES_MAX = 65_536
+# For how long the answer to somebody who left is listened for.
+DESERTED_SECONDS = 5.0
 # The parser gathers an endless line without a word; feeding it a head in pieces bounds what it gathers.
 FEED_BYTES = 4_096
 
@@ -46,6 +48,8 @@ class Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[Answer] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ended: Broken | None = None
+        self._deserted: asyncio.Future[Answer] | None = None
+        self.lost: asyncio.Future[None] = self._loop.create_future()
         self.is_usable = True
         self.exchanges = 0
         self._forget()
@@ -62,8 +66,11 @@ class Connection(asyncio.Protocol):
     # ── what callers do ──
 
     async def exchange(self, request: bytes, seconds: float, orphaned: Orphaned | None = None) -> Answer:
-        """The answer to a request. Whoever is cancelled meanwhile leaves the connection cut, so that the server
-        learns of it and gives back what it holds for them; if the answer is there already, `orphaned` gets it."""
+        """The answer to a request.
+
+        Whoever is cancelled meanwhile hangs up, so that the server learns of it and gives back what it holds for them.
+        If the answer was on its way already, `orphaned` gets it.
+        """
         if self._ended is not None or not self.is_usable:
             raise self._ended or Broken("the server closed the connection", unused=True)
         self._forget()
@@ -74,15 +81,32 @@ class Connection(asyncio.Protocol):
         try:
             return await self._waiting
         except asyncio.CancelledError:
-            answer = self._waiting
-            if answer.cancelled() or not answer.done():
-                self.abort()
-            elif answer.exception() is None and orphaned is not None:
-                orphaned(answer.result())
+            self._desert(self._waiting, orphaned)
             raise
         finally:
             self._timer.cancel()
-            self._waiting = None
+            self._waiting = self._deserted
+
+    def _desert(self, answer: asyncio.Future[Answer], orphaned: Orphaned | None) -> None:
+        """The caller has left. Send no more, and listen for an answer that was under way until the server hangs up."""
+        if orphaned is None:
+            self.abort()
+        elif answer.done() and not answer.cancelled():
+            if answer.exception() is None:
+                orphaned(answer.result())
+        elif self._transport.is_closing() or not self._transport.can_write_eof():
+            self.abort()
+        else:
+            self.is_usable = False
+            self._transport.write_eof()
+            self._deserted = self._loop.create_future()
+            self._deserted.add_done_callback(lambda late: _hand_over(late, orphaned))
+            self._loop.call_later(DESERTED_SECONDS, self._transport.abort)
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether it only listens for an answer that nobody waits for."""
+        return self._deserted is not None
 
     def abort(self) -> None:
         """Cut it."""
@@ -124,6 +148,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_usable = False
+        if not self.lost.done():
+            self.lost.set_result(None)
         if self._waiting is not None and not self._waiting.done() and self._is_ended_by_end():
             self._complete()
             return
@@ -193,3 +219,8 @@ class Connection(asyncio.Protocol):
                 self._headers.get(b"retry-after", b"").decode("latin-1"),
             )
         )
+
+
+def _hand_over(late: asyncio.Future[Answer], orphaned: Orphaned) -> None:
+    if not late.cancelled() and late.exception() is None:
+        orphaned(late.result())

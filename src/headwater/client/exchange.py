@@ -20,13 +20,16 @@ from headwater.client.pool import Pool
 from headwater.errors import (
     Closed,
     HeadwaterError,
+    NotAllowed,
     Overloaded,
     QueueFull,
+    RateExceeded,
     ServerRefused,
     ServerUnreachable,
     ServerUnreadable,
     StoreFull,
     TooLarge,
+    Unauthenticated,
 )
 
 log = logging.getLogger(__name__)
@@ -107,6 +110,10 @@ class Exchange:
             await asyncio.sleep(pause)
         raise AssertionError("pauses have no end")
 
+    async def quiesce(self) -> None:
+        """Hear what is on its way to callers who left."""
+        await self._pool.quiesce()
+
     def close(self) -> None:
         """Cut all connections."""
         self._pool.close()
@@ -155,8 +162,8 @@ def error_of(answer: Answer, where: str) -> HeadwaterError:
         # Whatever its constructor takes, the message is all there is to say.
         error = kind.__new__(kind, detail)
         Exception.__init__(error, detail or _phrase(answer.status))
-        if hasattr(kind, "retry_seconds") or kind.code == "rate_exceeded":
-            error.retry_seconds = _seconds(answer.retry_after)  # type: ignore[attr-defined]
+        if isinstance(error, RateExceeded):
+            error.retry_seconds = _seconds(answer.retry_after)
         return error
     reason = ", ".join(part for part in (said.code, detail) if part)
     return ServerRefused(f"{where} answered {answer.status} {_phrase(answer.status)}{': ' if reason else ''}{reason}")
@@ -170,6 +177,8 @@ def _read_problem(answer: Answer) -> Said:
 
 
 _by_status: dict[int, type[HeadwaterError]] = {
+    HTTPStatus.UNAUTHORIZED: Unauthenticated,
+    HTTPStatus.FORBIDDEN: NotAllowed,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: TooLarge,
     HTTPStatus.TOO_MANY_REQUESTS: Overloaded,
 }

@@ -14,6 +14,7 @@ ANSWER_BYTES_MAX = 64 * 1_024 * 1_024
 # Below the time after which servers and what stands between hang up by themselves.
 IDLE_SECONDS = 15.0
 IDLE_MAX = 64
+QUIESCE_SECONDS = 1.0
 
 
 class Pool:
@@ -61,13 +62,14 @@ class Pool:
         return None
 
     def _put_back(self, connection: Connection) -> None:
+        if connection.is_deserted:
+            return
         if connection.is_usable and not self._closed and len(self._idle) < IDLE_MAX:
             self._idle.append((asyncio.get_running_loop().time(), connection))
         else:
             self._let_go(connection)
 
     def _let_go(self, connection: Connection) -> None:
-        self._open.discard(connection)
         connection.abort()
 
     async def _connect(self) -> Connection:
@@ -91,7 +93,14 @@ class Pool:
             connection.abort()
             raise Closed("this client is closed")
         self._open.add(connection)
+        connection.lost.add_done_callback(lambda lost: self._open.discard(connection))
         return connection
+
+    async def quiesce(self) -> None:
+        """Hear what is on its way to callers who left; the server hangs up on them soon."""
+        deserted = [connection.lost for connection in self._open if connection.is_deserted]
+        if deserted:
+            await asyncio.wait(deserted, timeout=QUIESCE_SECONDS)
 
     def close(self) -> None:
         """Cut all connections."""

@@ -113,6 +113,7 @@ class RemoteQueues(Verbs):
 
     async def close(self) -> None:
         """Send what is on its way, then hang up."""
+        await self._exchange.quiesce()
         while self._forgotten:
             await asyncio.gather(*self._forgotten, return_exceptions=True)
         self._exchange.close()

@@ -138,6 +138,7 @@ ROUTES = (
         handler=show_metrics,
         summary="What this server did, for Prometheus",
         scope=Scope.METRICS,
+        content_type="text/plain",
     ),
     Route(
         method="GET",

@@ -91,6 +91,8 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
 
     def offsets(self) -> list[Offset]:
         """The offset of every record of the push, in its order."""
+        if not self.duplicates:
+            return list(map(Offset, range(self.first_offset, self.first_offset + self.count)))
         fresh = iter(range(self.first_offset, self.first_offset + self.count))
         total = self.count + len(self.duplicates)
         return [self.duplicates[index] if index in self.duplicates else Offset(next(fresh)) for index in range(total)]
@@ -341,10 +343,12 @@ class RevokeAccessToken(Operation, frozen=True, kw_only=True):
 
 class Reach(Operation, frozen=True, kw_only=True):
     """Take step `number` of named work; refused when it, or a later one, was taken before. In a transaction with what
-    the step does, each step takes effect once, however often it is tried and however late."""
+    the step does, each step takes effect once, however often it is tried and however late. `note` says of the last
+    step what is needed to know it again."""
 
     name: str
     number: int
+    note: str = ""
 
 
 class Reached(msgspec.Struct, frozen=True):

@@ -181,6 +181,11 @@ def is_whole(cursor: Cursor, offsets: Sequence[int]) -> bool:
     return not offsets or list(offsets) == list(range(cursor.position, cursor.leased_to))
 
 
+def is_all_done(cursor: Cursor, outcomes: Mapping[int, Outcome]) -> bool:
+    """Whether a report says of every record of the lease, none settled or failed before, that it is completed."""
+    return set(outcomes.values()) == {Outcome.COMPLETED} and is_whole(cursor, sorted(outcomes))
+
+
 def seek(cursor: Cursor, position: int, now: int) -> Cursor:
     """The cursor moved to `position`. A live lease ends: its token is raised past."""
     return Cursor(position=position, token=max(cursor.token + 1, now), ready_at=now)

@@ -58,12 +58,11 @@ def _load(reader: Any, spark: SparkSession, options: dict[str, Any]) -> DataFram
 def split(segments: DataFrame, kind: str, mode: str = FAILFAST) -> DataFrame:
     """Segments as records, with their payloads of the type `kind`."""
     parsed = F.from_json("records", f"ARRAY<STRUCT<data {kind}, {_ENVELOPE}>>", {"mode": mode})
-    # A segment that came apart into another number of records must never pass for a short one.
+    # A segment that cannot be read at all must never pass for an empty one.
     damaged = F.raise_error(F.concat(F.lit("the records of segment "), "lsn", F.lit(" cannot be read")))
-    whole = F.when(F.size("parsed") == F.col("count"), F.col("parsed")).otherwise(damaged)
-    rows = segments.withColumn("parsed", parsed).select(
-        "queue", "partition", "first_offset", "lsn", "written_at", F.posexplode(whole).alias("index", "record")
-    )
+    # One expression, not a column that is exploded: a column would be copied once more.
+    records = F.posexplode(F.coalesce(parsed, damaged)).alias("index", "record")
+    rows = segments.select("queue", "partition", "first_offset", "lsn", "written_at", records)
     return rows.select(
         "queue",
         "partition",

@@ -21,8 +21,11 @@ from headwater.clock import SECOND
 
 FIRST, LAST = 0, 2**63 - 1
 
+# The columns of which something can be said, in rows that are records and in rows that are segments.
+RECORD_COLUMNS = frozenset({"queue", "partition", "offset", "lsn", "timestamp"})
+SEGMENT_COLUMNS = frozenset({"queue", "partition", "lsn"})
+
 _NAMES = {"queue": "queues", "partition": "partitions"}
-_NUMBERS = ("offset", "lsn", "timestamp")
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -56,10 +59,10 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
 
-def narrow(selection: Selection, condition: Filter) -> Selection | None:
-    """The selection under one more condition; None when that cannot be said exactly."""
+def narrow(selection: Selection, condition: Filter, columns: frozenset[str]) -> Selection | None:
+    """The selection under one more condition; None when that cannot be said exactly of these columns."""
     name = ".".join(getattr(condition, "attribute", ()))
-    if name not in _NAMES and name not in _NUMBERS:
+    if name not in columns:
         return None
     # None of these columns is ever empty.
     if isinstance(condition, IsNotNull):

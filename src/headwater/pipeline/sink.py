@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructType, VariantType, VariantVal
 
 from headwater.config import load_config
 from headwater.errors import AlreadyReached, InvalidInput, InvalidOption, PipelineError
-from headwater.log.operations import Operation, Push, Reach, Transaction
+from headwater.log.operations import Push, Reach, Transaction
 from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, encode_payload, encode_records, split_records
 from headwater.pipeline.options import WriteOptions
@@ -157,7 +157,7 @@ class Encoder:
             records.clear()
 
 
-def pushes(database: str, messages: "list[Written | None]") -> list[Operation]:
+def pushes(database: str, messages: "list[Written | None]") -> list[Push]:
     """One push for each partition, with the records of all tasks in the tasks' order."""
     lanes: dict[tuple[str, str], list[Record]] = {}
     for message in messages:
@@ -177,6 +177,21 @@ def encode_task(options: WriteOptions, schema: StructType, batches: Iterator[pa.
     context = TaskContext.get()
     query = context.getLocalProperty(QUERY_ID) if context is not None else None
     return Written(query or "", encoder.chunks())
+
+
+def check_same(step: Reach, reached: AlreadyReached) -> None:
+    """Spark died after our commit and before its own: this batch is there, and nothing is left to do.
+
+    Unless it is another batch of that number: a checkpoint that lost its newest files, in a power cut or by hand, makes
+    Spark count again from an older place, with other rows. Passing those by would lose them.
+    """
+    if reached.number == step.number and reached.note == step.note:
+        return
+    raise PipelineError(
+        f"Spark runs batch {step.number} again with {step.note}, but {step.name} pushed batch {reached.number} with "
+        f"{reached.note}: the checkpoint is older than what it led to. Nothing was pushed; begin a new checkpoint with "
+        "startingOffsets behind the last record that was pushed"
+    )
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -221,9 +236,10 @@ class StreamSink(DataSourceStreamArrowWriter):
         queries = {message.query for message in messages if message}
         if len(queries) != 1 or not all(queries):
             raise PipelineError(f"Spark did not say for which query batch {batchId} is; it was not pushed")
-        step = Reach(database=self._options.database, name=f"spark/{queries.pop()}", number=batchId)
+        note = f"{sum(len(push.records) for push in operations)} records"
+        step = Reach(database=self._options.database, name=f"spark/{queries.pop()}", number=batchId, note=note)
+        both = Transaction(database=self._options.database, operations=[step, *operations])
         try:
-            run_once(self._options.store, Transaction(database=self._options.database, operations=[step, *operations]))
-        except AlreadyReached:
-            # Spark died after our commit and before its own: this batch is there.
-            return
+            run_once(self._options.store, both)
+        except AlreadyReached as reached:
+            check_same(step, reached)

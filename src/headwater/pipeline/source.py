@@ -31,7 +31,7 @@ from headwater.pipeline.columns import Rows, check_schema, columns
 from headwater.pipeline.looking import Look
 from headwater.pipeline.options import EARLIEST, LATEST, ReadOptions, read_options, write_options
 from headwater.pipeline.planning import Offset, admit, offset_of, split
-from headwater.pipeline.selection import Selection, narrow
+from headwater.pipeline.selection import RECORD_COLUMNS, SEGMENT_COLUMNS, Selection, narrow
 from headwater.pipeline.sink import BatchSink, StreamSink
 from headwater.pipeline.writing import run_once
 
@@ -175,12 +175,13 @@ class FilteringReader(BatchReader):
     """A stretch of the log as a table, of which only what the filters want is read."""
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterator[Filter]":
-        """Take what can be said exactly of queue, partition, offset, LSN and time; Spark does the rest."""
-        if self._options.shape == "segments":
-            yield from filters
-            return
+        """Take what can be said exactly of queue, partition, offset, LSN and time; Spark does the rest.
+
+        Of a whole segment only its queue, partition and LSN can be said.
+        """
+        columns = SEGMENT_COLUMNS if self._options.shape == "segments" else RECORD_COLUMNS
         for condition in filters:
-            narrowed = narrow(self._selection, condition)
+            narrowed = narrow(self._selection, condition, columns)
             if narrowed is None:
                 yield condition
             else:

@@ -40,7 +40,7 @@ def parse_lease(text: str) -> tuple[PartitionId, str, int]:
 
 def message_id(partition_id: int, offset: int) -> str:
     """A name for a record that sorts like its place: clients order messages of one millisecond by it."""
-    return f"{partition_id}-{offset:016d}"
+    return f"{partition_id}-{str(offset).zfill(16)}"
 
 
 def record_name(transaction_id: str, offset: int) -> str:

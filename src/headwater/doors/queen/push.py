@@ -6,7 +6,7 @@ Payloads are never decoded: their bytes go from the body into the log. Everythin
 from collections.abc import Sequence
 
 from headwater.config import Durability
-from headwater.doors.queen.identities import OFFSET_MARK, message_id, record_name
+from headwater.doors.queen.identities import OFFSET_MARK, message_id
 from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
 from headwater.doors.site import Site, check_use
@@ -64,30 +64,35 @@ def lanes_of(site: Site, request: Request, items: Sequence[PushItem]) -> dict[La
 
 
 def records_of(site: Site, request: Request, items: Sequence[PushItem]) -> list[Record]:
-    """The messages as records. What they say in escapes could be what a text may not have; only then it is read."""
+    """The messages as records.
+
+    What is rare is looked for in the whole body first, at the speed of memory: escapes, which could stand for what a
+    text may not have, headers, times, and ids that look like offsets.
+    """
     subject = request.principal.subject
     body = request.body
-    if b"\\u" in body or any(item.headers or item.timestamp for item in items):
+    if b"\\u" in body or b'"headers"' in body or b'"timestamp"' in body or b'"@' in body:
         for item in items:
             _check_about(item)
     _check_payloads(site, body, items)
     return [
-        Record(item.payload, _own_id(item), item.trace_id or "", item.type, item.headers, subject, item.timestamp)
+        Record(
+            item.payload,
+            item.transaction_id or "",
+            item.trace_id or "",
+            item.type,
+            item.headers,
+            subject,
+            item.timestamp,
+        )
         for item in items
     ]
 
 
-def _own_id(item: PushItem) -> str:
-    identity = item.transaction_id
-    if not identity:
-        return ""
-    if identity[0] == OFFSET_MARK:
-        raise InvalidOption(f"a transaction id may not begin with {OFFSET_MARK}: that is how offsets are named")
-    return identity
-
-
 def _check_about(item: PushItem) -> None:
-    check_text("transactionId", item.transaction_id or "")
+    identity = check_text("transactionId", item.transaction_id or "")
+    if identity[:1] == OFFSET_MARK:
+        raise InvalidOption(f"a transaction id may not begin with {OFFSET_MARK}: that is how offsets are named")
     check_text("traceId", item.trace_id or "")
     check_text("type", item.type)
     check_headers(item.headers)
@@ -99,8 +104,12 @@ def _check_payloads(site: Site, body: bytes, items: Sequence[PushItem]) -> None:
     if len(body) <= SHALLOW_BYTES_MAX:
         return
     bytes_max = site.config.record_bytes_max
-    for item in items:
-        check_ready_json(item.payload, bytes_max)
+    shallow = min(bytes_max, SHALLOW_BYTES_MAX)
+    payloads = [item.payload for item in items]
+    if max(map(len, payloads)) > shallow:
+        for payload in payloads:
+            if len(payload) > shallow:
+                check_ready_json(payload, bytes_max)
 
 
 def results_of(
@@ -134,10 +143,11 @@ def _placed(
     partition_id = str(number)
     queue, partition, lsn = push.queue, push.partition, pushed.lsn
     duplicates = pushed.duplicates
+    offsets = pushed.offsets() if duplicates else range(pushed.first_offset, pushed.first_offset + pushed.count)
     return [
         PushResult(
             index,
-            record_name(items[index].transaction_id or "", offset),
+            items[index].transaction_id or f"{OFFSET_MARK}{offset}",
             "duplicate" if place in duplicates else "queued",
             message_id(number, offset),
             partition_id,
@@ -148,7 +158,7 @@ def _placed(
             lsn,
             durability,
         )
-        for place, (index, offset) in enumerate(zip(indexes, pushed.offsets(), strict=True))
+        for place, (index, offset) in enumerate(zip(indexes, offsets, strict=True))
     ]
 
 

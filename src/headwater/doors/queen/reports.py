@@ -7,6 +7,7 @@ others count.
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
 from headwater.doors.queen.shapes import (
@@ -61,16 +62,38 @@ async def settle(site: Site, request: Request, reports: Sequence[Acknowledgment]
     """Hand reports in, one operation for each lease; what became of each."""
     results: dict[int, AckResult] = {}
     leases: dict[Lease, list[int]] = {}
+    # Most reports of a batch say the same of their lease, so that is read once.
+    alike: dict[tuple[str, str | None, str | None], list[int]] = {}
     for index, report in enumerate(reports):
+        alike.setdefault((report.partition_id, report.lease_id, report.consumer_group), []).append(index)
+    for members in alike.values():
         try:
-            leases.setdefault(lease_of(report, group), []).append(index)
+            lease = lease_of(reports[members[0]], group)
         except HeadwaterError as error:
-            results[index] = _refused(index, report, error)
-    chosen = list(leases.values())
-    outcomes = await _hand_in(site, request, list(leases), [[reports[index] for index in some] for some in chosen])
-    for some, outcome in zip(chosen, outcomes, strict=True):
-        results.update(await _results(site, request, reports, some, outcome, group))
+            results.update((index, _refused(index, reports[index], error)) for index in members)
+            continue
+        taken = leases.setdefault(lease, [])
+        for index in members:
+            refusal = _refusal(reports[index])
+            if refusal is None:
+                taken.append(index)
+            else:
+                results[index] = _refused(index, reports[index], refusal)
+    chosen = {lease: members for lease, members in leases.items() if members}
+    said = [[reports[index] for index in members] for members in chosen.values()]
+    outcomes = await _hand_in(site, request, list(chosen), said)
+    for members, outcome in zip(chosen.values(), outcomes, strict=True):
+        results.update(await _results(site, request, reports, members, outcome, group))
     return [results[index] for index in range(len(reports))]
+
+
+def _refusal(report: Report) -> HeadwaterError | None:
+    """What is wrong with a report whatever its lease is."""
+    if report.status not in _outcomes:
+        return InvalidOption(f"status must be completed, failed, dlq or retry; got {report.status!r:.80}")
+    if report.transaction_id is None and report.offset is None:
+        return InvalidOption("a report names a transactionId or an offset")
+    return None
 
 
 async def _hand_in(
@@ -103,18 +126,21 @@ async def _results(
         return {index: _renumbered(one[0], index) for index, one in zip(indexes, alone, strict=True)}
     if isinstance(outcome, HeadwaterError):
         return {index: _refused(index, reports[index], outcome) for index in indexes}
-    said = [outcome_of(reports[index].status) for index in indexes]
+    said = [_outcomes[reports[index].status] for index in indexes]
     # One count of attempts holds for a lease, so of those that failed all were buried or none.
     exhausted = len(outcome.buried) > said.count(Outcome.DEAD)
+    queue, partition = (lane.queue, lane.partition) if lane else (None, None)
     return {
         index: AckResult(
-            index=index,
-            transaction_id=_name(reports[index]),
-            success=True,
-            queue_name=lane.queue if lane else None,
-            partition_name=lane.partition if lane else None,
-            lease_released=outcome.lease_ended,
-            dlq=meant is Outcome.DEAD or (meant is Outcome.FAILED and exhausted),
+            index,
+            _name(reports[index]),
+            True,
+            None,
+            UNSET,
+            queue,
+            partition,
+            outcome.lease_ended,
+            meant is Outcome.DEAD or (exhausted and meant is Outcome.FAILED),
         )
         for index, meant in zip(indexes, said, strict=True)
     }
@@ -142,10 +168,7 @@ async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> La
 
 
 def lease_of(report: Report, group: str | None) -> Lease:
-    """The lease that a report is about; checks everything that can be checked without the log."""
-    outcome_of(report.status)
-    if report.transaction_id is None and report.offset is None:
-        raise InvalidOption("a report names a transactionId or an offset")
+    """The lease that a report is about."""
     partition_id = parse_partition(report.partition_id)
     named = report.consumer_group or group
     if not report.lease_id:
@@ -156,12 +179,20 @@ def lease_of(report: Report, group: str | None) -> Lease:
     return lease
 
 
-def outcome_of(status: str | bool) -> Outcome:
+def status_outcome(status: str | bool) -> Outcome:
     """What a status means."""
     outcome = _outcomes.get(status)
     if outcome is None:
         raise InvalidOption(f"status must be completed, failed, dlq or retry; got {status!r:.80}")
     return outcome
+
+
+def outcome_of(report: Report) -> Outcome:
+    """What a report says; raises when it cannot be understood."""
+    refusal = _refusal(report)
+    if refusal is not None:
+        raise refusal
+    return _outcomes[report.status]
 
 
 def operation_of(database: str, lease: Lease, reports: Sequence[Report]) -> Ack:
@@ -170,7 +201,7 @@ def operation_of(database: str, lease: Lease, reports: Sequence[Report]) -> Ack:
     errors: dict[int | str, str] = {}
     for report in reports:
         name = report.offset if report.offset is not None else parse_record(report.transaction_id or "")
-        outcomes[name] = outcome_of(report.status)
+        outcomes[name] = _outcomes[report.status]
         if report.error:
             errors[name] = report.error[:ERROR_LENGTH_MAX]
     partition_id, group, token = lease

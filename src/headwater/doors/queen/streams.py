@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
 from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.push import lanes_of, records_of
-from headwater.doors.queen.reports import lane_of, outcome_of
+from headwater.doors.queen.reports import lane_of, status_outcome
 from headwater.doors.queen.shapes import PushItem, Text
 from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
@@ -64,7 +64,7 @@ class StateChange(Struct, frozen=True):
 
     type: Literal["upsert", "delete"]
     key: Key
-    value: Raw = Raw(b"null")
+    value: Raw | UnsetType = UNSET
 
 
 class CycleAck(Struct, frozen=True, rename="camel"):
@@ -201,7 +201,7 @@ def _report(database: str, partition_id: PartitionId, body: CycleBody, ack: Cycl
     if lease_partition != partition_id or group != body.consumer_group:
         raise InvalidOption("the lease is of another partition or group than the cycle says")
     name = parse_record(ack.transaction_id)
-    outcome = outcome_of(ack.status)
+    outcome = status_outcome(ack.status)
     if outcome is Outcome.COMPLETED:
         return Advance(
             database=database,
@@ -242,8 +242,9 @@ def _change(site: Site, change: StateChange) -> tuple[str, Raw | None]:
         raise InvalidOption("a key is a text without NUL")
     if change.type == "delete":
         return change.key, None
-    check_ready_json(change.value, site.config.record_bytes_max)
-    return change.key, change.value
+    value = Raw(b"null") if change.value is UNSET else change.value
+    check_ready_json(value, site.config.record_bytes_max)
+    return change.key, value
 
 
 async def get_state(site: Site, request: Request, body: StateBody) -> Response:

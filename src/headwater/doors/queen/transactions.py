@@ -9,7 +9,7 @@ from headwater.config import Durability
 from headwater.doors.queen.identities import parse_lease
 from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.push import lanes_of, records_of, results_of
-from headwater.doors.queen.reports import Lease, lane_of, lease_of, operation_of
+from headwater.doors.queen.reports import Lease, lane_of, lease_of, operation_of, outcome_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import Request, Response, json_response
@@ -69,6 +69,7 @@ async def _operations(
             check_scope(request, Scope.PUBLISH)
             steps.append(_push_step(site, request, asked, operations))
             continue
+        outcome_of(asked)
         lease = _lease_among(required, asked)
         if lease not in reports:
             await _check_theirs(site, request, lease[0])

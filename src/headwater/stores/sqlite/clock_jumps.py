@@ -6,6 +6,7 @@ by the same distance, and notes the place in the log: from there on the times in
 """
 
 import logging
+from collections.abc import Callable
 
 from headwater.clock import SECOND, Timestamp
 from headwater.model.cursor import CLOCK_TOLERANCE
@@ -20,9 +21,12 @@ sql = load_statements(__package__)
 class ClockJumps:
     """Watches the time of commits, under the write lock."""
 
-    def __init__(self, connection: Connection, segments: Segments) -> None:
+    def __init__(
+        self, connection: Connection, segments: Segments, also: Callable[[Timestamp, int], None] = lambda now, by: None
+    ) -> None:
         self._connection = connection
         self._segments = segments
+        self._also = also
         self._newest_jump = 0
         self._latest = 0
 
@@ -48,6 +52,7 @@ class ClockJumps:
         by = self._latest - now
         log.warning("the clock was set back by %.0f s; leases and delays go with it", by / SECOND)
         self._connection.execute(sql.take_times_back, (now, by))
+        self._also(now, by)
         self._connection.execute(sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
         self._newest_jump += 1
         self._latest = now

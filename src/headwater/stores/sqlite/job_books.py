@@ -1,5 +1,8 @@
 """What a commit did to jobs, gathered and written once: the changes to the log, the counts by state and by minute."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
@@ -17,7 +20,7 @@ sql = load_statements(__package__)
 MINUTE = 60 * SECOND
 LOG_RETENTION_SECONDS = 7 * 86_400.0
 _ENQUEUED, _COMPLETED, _FAILED, _DEAD, _RUN = range(5)
-_columns = {JobState.COMPLETED: _COMPLETED, JobState.FAILED: _FAILED, JobState.DEAD: _DEAD}
+_columns = {"completed": _COMPLETED, "failed": _FAILED, "dead": _DEAD}
 
 
 class JobChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -34,8 +37,13 @@ class JobChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     progress: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_encoder = msgspec.json.Encoder()
-_Kept = tuple[dict[tuple[str, str], list[Record]], dict[tuple[int, str], int], dict[int, list[int]]]
+class _Entry(msgspec.Struct, frozen=True, gc=False):
+    """A record that is encoded together with its payload: the same JSON as a `Record`, in one step for all of them."""
+
+    data: JobChange
+
+
+_Kept = tuple[dict[tuple[str, str], list[_Entry]], dict[tuple[int, str], int], dict[int, list[int]]]
 
 
 class JobBooks:
@@ -45,23 +53,25 @@ class JobBooks:
         self._connection = connection
         self._catalog = catalog
         self._segments = segments
-        self._records: dict[tuple[str, str], list[Record]] = {}
+        self._records: dict[tuple[str, str], list[_Entry]] = {}
         self._counts: dict[tuple[int, str], int] = {}
         self._minutes: dict[int, list[int]] = {}
 
     def changed(self, queue: JobQueue, before: JobState | None, change: JobChange) -> None:
         """A job went from `before` (None: it is new) to the state that `change` names."""
-        self.moved(queue, before, JobState(change.state))
+        self.moved(queue, before, change.state)
         self.tell(queue.database, change)
 
-    def moved(self, queue: JobQueue, before: JobState | None, after: JobState | None, count: int = 1) -> None:
-        """Jobs changed their state."""
+    def moved(self, queue: JobQueue, before: str | None, after: str | None, count: int = 1) -> None:
+        """Jobs changed their state. Plain texts: an enum is hashed in Python, and this is done for every job."""
         counts = self._counts
         if before is not None:
-            counts[queue.id, before.value] = counts.get((queue.id, before.value), 0) - count
+            left = (queue.id, str(before))
+            counts[left] = counts.get(left, 0) - count
         if after is not None:
-            counts[queue.id, after.value] = counts.get((queue.id, after.value), 0) + count
-            column = _ENQUEUED if before is None else _columns.get(after)
+            reached = (queue.id, str(after))
+            counts[reached] = counts.get(reached, 0) + count
+            column = _ENQUEUED if before is None else _columns.get(reached[1])
             if column is not None:
                 self._minute(queue)[column] += count
 
@@ -71,8 +81,11 @@ class JobBooks:
 
     def tell(self, database: str, change: JobChange, partition: str = PARTITION_DEFAULT) -> None:
         """Append news to the log with this commit."""
-        record = Record(msgspec.Raw(_encoder.encode(change)))
-        self._records.setdefault((database, partition), []).append(record)
+        self._records.setdefault((database, partition), []).append(_Entry(change))
+
+    def tell_all(self, database: str, changes: Sequence[JobChange]) -> None:
+        """Append the changes of many jobs."""
+        self._records.setdefault((database, PARTITION_DEFAULT), []).extend(map(_Entry, changes))
 
     def control(self, database: str, event: str, about: str) -> None:
         """Tell workers something that they must look after."""
@@ -106,12 +119,13 @@ class JobBooks:
             self._append(database, partition, records, now)
         self.clear()
 
-    def _append(self, database: str, partition: str, records: list[Record], now: Timestamp) -> None:
+    def _append(self, database: str, partition: str, entries: list[_Entry], now: Timestamp) -> None:
         queue = self._catalog.find_queue(database, JOBS_QUEUE)
         if queue is None:
             options = msgspec.json.encode({"retention_seconds": LOG_RETENTION_SECONDS}).decode()
             self._connection.execute(sql.add_queue, (database, JOBS_QUEUE, "", "", 0, options, now))
             queue = self._catalog.need_queue(database, JOBS_QUEUE)
+        records = cast(list[Record], entries)
         self._segments.append(self._catalog.make_partition(queue, partition, now), records, now)
 
     def _minute(self, queue: JobQueue) -> list[int]:

@@ -1,5 +1,6 @@
 """New jobs under the write lock: decided before the first row is written, so that all of them go in or none."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,8 +81,7 @@ class JobIntake:
 
     def _newest(self) -> int:
         if self._last_number is None:
-            row = self._connection.execute(sql.last_job_number).fetchone()
-            self._last_number = row[0] if row else 0
+            self._last_number = int(self._connection.execute(sql.last_job_number).fetchone()[0])
         return self._last_number
 
     # ── deciding ──
@@ -148,6 +148,7 @@ class JobIntake:
         rows: list[tuple[Any, ...]] = []
         states: list[JobState] = []
         lanes: list[int] = []
+        changes: list[JobChange] = []
         for arrival in arrivals:
             job = arrival.job
             queue = self._queues.make(database, job.queue)
@@ -159,8 +160,11 @@ class JobIntake:
             states.append(state)
             if state is JobState.PENDING:
                 lanes.append(lane)
-            self._books.changed(queue, None, JobChange(arrival.id, queue.name, job.type, state.value))
+            changes.append(JobChange(arrival.id, queue.name, job.type, state._value_))
         self._connection.executemany(sql.add_job, rows)
+        self._books.tell_all(database, changes)
+        for (name, reached), count in Counter((change.queue, change.state) for change in changes).items():
+            self._books.moved(self._queues.make(database, name), None, reached, count)
         self._lanes.entered(lanes, now)
         self._note_keys_and_needs(database, arrivals, now)
         return states
@@ -218,7 +222,7 @@ def _row(
 ) -> tuple[Any, ...]:
     job = arrival.job
     retries = queue.defaults.max_retries if job.max_retries is None else job.max_retries
-    place = (arrival.number, queue.database, arrival.id, queue.id, lane, state.value, job.priority, run_at, job.type)
+    place = (arrival.number, queue.database, arrival.id, queue.id, lane, state._value_, job.priority, run_at, job.type)
     ties = (retries + 1, waits, len(arrival.needs), job.batch or None, job.unique_key or None)
     return (*place, *ties, now, now, encode_work(job, queue))
 

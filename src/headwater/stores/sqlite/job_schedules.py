@@ -81,6 +81,11 @@ class JobSchedules:
             self._connection.execute(sql.schedule_fired, values)
         return Fired(ids, self.next_at() if rows else None)
 
+    def clock_set_back(self, now: Timestamp) -> None:
+        """Count the next times anew: those that are known lie behind a time that may never come."""
+        for schedule in [_Schedule(*row) for row in self._connection.execute(sql.armed_schedules, (now,))]:
+            self._connection.execute(sql.rearm_schedule, (schedule.after(now), schedule.database, schedule.name))
+
     def next_at(self) -> Timestamp | None:
         """When the next schedule is due."""
         (next_at,) = self._connection.execute(sql.next_schedule).fetchone()

@@ -1,5 +1,6 @@
 """Workers under the write lock: their leases, what they are given, what they note while they run it."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import JobMissing
 from headwater.log.job_operations import Changed, ClaimedJob, Note, StopWorkers, WorkerAbout
-from headwater.model.job import JobNumber, JobState
+from headwater.model.job import JobNumber
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
 from headwater.stores.sqlite.job_queues import JobQueues
@@ -69,6 +70,8 @@ class JobWorkers:
     def lease(self, numbers: list[int], worker: str, now: Timestamp) -> list[ClaimedJob]:
         """Give these jobs to a worker, in this order."""
         rows = self._connection.execute(sql.lease_jobs, (worker, now, as_json(numbers))).fetchall()
+        for queue_id, count in Counter(row[2] for row in rows).items():
+            self._books.moved(self._queues.by_id(queue_id), "pending", "processing", count)
         found = {row[0]: row for row in rows}
         return [self._leased(worker, *found[number]) for number in numbers]
 
@@ -88,8 +91,7 @@ class JobWorkers:
         error: str,
     ) -> ClaimedJob:
         queue = self._queues.by_id(queue_id)
-        change = JobChange(name, queue.name, kind, JobState.PROCESSING.value, attempts, worker)
-        self._books.changed(queue, JobState.PENDING, change)
+        self._books.tell(queue.database, JobChange(name, queue.name, kind, "processing", attempts, worker))
         results = self._results(number) if depends else None
         done = decode_work(work)
         return ClaimedJob(

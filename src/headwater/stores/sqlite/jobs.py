@@ -35,7 +35,17 @@ from headwater.log.job_operations import (
     StopWorkers,
 )
 from headwater.log.operations import Operation
-from headwater.model.job import FINISHED, RETRYABLE, UNFINISHED, JobState, Outcome, Verdict, first_state, judge
+from headwater.model.job import (
+    FINISHED,
+    RETRYABLE,
+    UNFINISHED,
+    JobNumber,
+    JobState,
+    Outcome,
+    Verdict,
+    first_state,
+    judge,
+)
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
@@ -99,6 +109,13 @@ class Jobs:
         self._lanes.forget()
         self.intake.forget()
 
+    def clock_set_back(self, now: Timestamp, by: int) -> None:
+        """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
+        for statement in (sql.take_retries_back, sql.take_workers_back, sql.take_lanes_back):
+            self._connection.execute(statement, (now, by))
+        self._schedules.clock_set_back(now)
+        self._lanes.forget()
+
     def ready_at(self, database: str, names: Sequence[str], now: Timestamp) -> Timestamp | None:
         """When a claim could get something: now, later, or nobody knows."""
         queues = [queue.id for queue in self.queues.of(database, names) if not queue.paused]
@@ -114,15 +131,16 @@ class Jobs:
         """Lease the next jobs to a worker."""
         self._rescue(now)
         self._schedules.fire(now)
-        if self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now).stopping:
-            return Claimed(stopping=True)
+        lease = self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now)
+        if lease.stopping:
+            return Claimed(stopping=True, alive=lease.alive)
         queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
         for queue in queues:
             self._promote(queue.id, now)
         numbers = self._lanes.choose(queues, operation.limit, now)
         jobs = self._workers.lease(numbers, operation.worker, now) if numbers else []
         ready_at = None if len(jobs) == operation.limit else self._next_time([queue.id for queue in queues])
-        return Claimed(jobs, ready_at)
+        return Claimed(jobs, ready_at, alive=lease.alive)
 
     def settle(self, operation: Settle, now: Timestamp) -> Settled:
         """Take a worker's reports; one on a job that it holds no more changes nothing."""
@@ -131,16 +149,40 @@ class Jobs:
         held = {(row.number, row.token): row for row in rows}
         states: list[JobState | None] = []
         moves: list[Move] = []
+        plain: list[JobRow] = []
         for report in operation.reports:
             row = held.pop((report.number, report.token), None)
             if row is None:
                 states.append(None)
-                continue
-            verdict = _judge(row, report, now)
-            states.append(verdict.state)
-            moves.append((row, verdict, report))
+            elif _is_plain(report):
+                states.append(JobState.COMPLETED)
+                plain.append(row)
+            else:
+                verdict = _judge(row, report, now)
+                states.append(verdict.state)
+                moves.append((row, verdict, report))
+        self._complete(operation.database, plain, now)
         self._move(moves, now)
         return Settled(states)
+
+    def _complete(self, database: str, rows: Sequence[JobRow], now: Timestamp) -> None:
+        """Jobs that are done and left nothing to keep: the way that most go, so it is one of few steps."""
+        if not rows:
+            return
+        self._connection.execute(sql.complete_jobs, (now, numbers_of(rows)))
+        self._lanes.left((row.lane for row in rows), now)
+        ran: dict[int, list[int]] = {}
+        changes = []
+        for row in rows:
+            queue = self.queues.by_id(row.queue_id)
+            changes.append(JobChange(row.id, queue.name, row.type, "completed", row.attempts, row.worker or ""))
+            ran.setdefault(row.queue_id, []).append(now - (row.started_at or now))
+        self.books.tell_all(database, changes)
+        for number, times in ran.items():
+            queue = self.queues.by_id(number)
+            self.books.moved(queue, "processing", "completed", len(times))
+            self.books.ran(queue, sum(times))
+        self._settle_dependents(dict.fromkeys((row.number for row in rows), JobState.COMPLETED), now)
 
     def heartbeat(self, operation: Heartbeat, now: Timestamp) -> Beat:
         """Keep a worker's lease and take its notes."""
@@ -171,7 +213,7 @@ class Jobs:
         self._connection.execute(sql.drop_worker, (worker, database))
         moves = []
         for row in rows:
-            report = Report(number=row.number, token=row.token, outcome=Outcome.FAILED, error=reason)  # type: ignore[arg-type]
+            report = Report(number=JobNumber(row.number), token=row.token, outcome=Outcome.FAILED, error=reason)
             moves.append((row, _judge(row, report, now), report))
         self._move(moves, now)
         return [row.id for row in rows]
@@ -249,6 +291,7 @@ class Jobs:
         self._cancel_rows(orphans, "a job that it depends on was dropped", now)
         for row in rows:
             self.books.moved(self.queues.by_id(row.queue_id), JobState(row.state), None)
+        self._connection.execute(sql.raise_meta, ("last_job", max(row.number for row in rows)))
         for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
             self._connection.execute(statement, (numbers,))
         self._connection.execute(sql.drop_unique, (numbers, now))
@@ -288,12 +331,7 @@ class Jobs:
         """Jobs go to other states, with everything that follows from it."""
         if not moves:
             return
-        plain = [row for row, verdict, report in moves if _is_plain(verdict, report)]
-        if plain:
-            self._connection.execute(sql.complete_jobs, (now, numbers_of(plain)))
-        rest = [_update(*move, now) for move in moves if not _is_plain(move[1], move[2])]
-        if rest:
-            self._connection.executemany(sql.move_job, rest)
+        self._connection.executemany(sql.move_job, [_update(*move, now) for move in moves])
         attempts = [_attempt(row, verdict, report, now) for row, verdict, report in moves if _is_told(row, report)]
         if attempts:
             self._connection.executemany(sql.put_attempt, attempts)
@@ -302,7 +340,8 @@ class Jobs:
         self._lanes.entered((row.lane for row, verdict, _ in moves if verdict.state is pending), now)
         for row, verdict, report in moves:
             self._book(row, verdict, report, now)
-        self._settle_dependents(moves, now)
+        ended = {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
+        self._settle_dependents(ended, now)
 
     def _book(self, row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> None:
         queue = self.queues.by_id(row.queue_id)
@@ -313,9 +352,8 @@ class Jobs:
         if row.state == JobState.PROCESSING and row.started_at is not None:
             self.books.ran(queue, now - row.started_at)
 
-    def _settle_dependents(self, moves: Sequence[Move], now: Timestamp) -> None:
+    def _settle_dependents(self, ended: dict[int, JobState], now: Timestamp) -> None:
         """Whoever waited for jobs that have ended goes on, or is cancelled with them."""
-        ended = {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
         if not ended:
             return
         free, lost = self._dependents.settle(ended, now)
@@ -353,9 +391,10 @@ def _judge(row: JobRow, report: Report, now: Timestamp) -> Verdict:
         return Verdict(JobState.DEAD, row.attempts)
 
 
-def _is_plain(verdict: Verdict, report: Report | None) -> bool:
-    """A completion without a result: all of these are one statement."""
-    return verdict.state is JobState.COMPLETED and report is not None and report.result is None
+def _is_plain(report: Report) -> bool:
+    """A completion with nothing to keep: all of these are one statement."""
+    kept = report.result is not None or report.output or report.exit_code is not None
+    return report.outcome is Outcome.COMPLETED and not kept
 
 
 def _is_told(row: JobRow, report: Report | None) -> bool:
@@ -368,7 +407,7 @@ def _is_told(row: JobRow, report: Report | None) -> bool:
 def _said(row: JobRow, reason: str) -> Report | None:
     if not reason:
         return None
-    return Report(number=row.number, token=row.token, outcome=Outcome.CANCELLED, error=reason)  # type: ignore[arg-type]
+    return Report(number=JobNumber(row.number), token=row.token, outcome=Outcome.CANCELLED, error=reason)
 
 
 def _update(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:

@@ -4,8 +4,9 @@ A pop finds a partition through the `ready_at` index, never by looking at partit
 them cost as much as ten. Partitions that are new to a group get their cursor at its next pops, some at a time.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -28,6 +29,7 @@ DISCOVER_LIMIT = 256
 DISCOVER_FEW = 6
 POSTPONE_DAMAGED_SECONDS = 60
 WINDOWS_MAX = 10
+READY_MAX = 1_024
 
 
 class Found(msgspec.Struct, gc=False):
@@ -56,24 +58,21 @@ class Pops:
         self._cursors = cursors
         self._discovered: dict[int, int] = {}
         self._empty: dict[tuple[str, ...], Popped] = {}
+        self._spare: dict[int, list[tuple[Any, ...]]] = {}
+        self._alike: Counter[tuple[str, ...]] = Counter()
 
-    def begin(self) -> None:
-        """A new commit: what was found empty in the last one may not be so any more."""
+    def begin(self, operations: Sequence[Pop] = ()) -> None:
+        """Pops begin, these among them: what was found for others before may not be so any more."""
         self._empty.clear()
+        self._spare.clear()
+        self._alike = Counter(map(_key, operations)) if len(operations) > 1 else Counter()
 
     def pop(self, operation: Pop, now: Timestamp) -> Popped:
         """Lease what is ready: of one partition, one queue, or the queues of a namespace and task.
 
         Pops come last in a commit and only take, so where one found nothing the next one need not look.
         """
-        key = (
-            operation.database,
-            operation.queue,
-            operation.partition,
-            operation.namespace,
-            operation.task,
-            operation.group,
-        )
+        key = _key(operation)
         empty = self._empty.get(key)
         if empty is not None:
             return empty
@@ -141,13 +140,28 @@ class Pops:
 
     def _candidates(self, operation: Pop, group: Group, now: int, limit: int) -> Iterator[tuple[PartitionId, Cursor]]:
         if not operation.partition:
-            for row in self._connection.execute(sql.ready_cursors, (group.id, now, limit)).fetchall():
+            for row in self._ready(operation, group, now, limit):
                 yield PartitionId(row[0]), cursor_of(row)
             return
+        # It may be among those that were found for the group: they are looked for anew.
+        self._spare.pop(group.id, None)
         partition = self._catalog.find_partition(group.queue, operation.partition)
         cursor = None if partition is None else self._cursors.find(group, partition.id)
         if partition and cursor and cursor.ready_at is not None and cursor.ready_at <= now:
             yield partition.id, cursor
+
+    def _ready(self, operation: Pop, group: Group, now: int, limit: int) -> list[tuple[Any, ...]]:
+        """Ready partitions of a group, each given out once. Pops of one commit that want the same ask once."""
+        found = self._spare.get(group.id)
+        if not found:
+            together = max(self._alike[_key(operation)], 1) * limit
+            found = self._connection.execute(sql.ready_cursors, (group.id, now, min(together, READY_MAX))).fetchall()
+            found.reverse()
+            self._spare[group.id] = found
+        chosen = found[-limit:]
+        del found[-limit:]
+        chosen.reverse()
+        return chosen
 
     def _take_from(
         self,
@@ -182,11 +196,11 @@ class Pops:
             cursor, _ = self._cursors.expire(group, partition, cursor, now)
             self._cursors.write(group, partition.id, cursor)
         found = self._gather(partition, cursor, wanted, now)
-        if not found.lost or found.offsets:
-            # A loss is told with the next record; until then the position stays before it.
+        if not found.lost or found.offsets or found.due_at is None:
+            # A loss is told with the next record: while one is on its way, the position stays before the loss.
             cursor = found.cursor
-        if found.lost and found.offsets:
-            self._connection.execute(sql.count_lost, (found.lost, group.id))
+            if found.lost:
+                self._connection.execute(sql.count_lost, (found.lost, group.id))
         if not found.offsets:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
@@ -297,6 +311,18 @@ class Pops:
         else:
             (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()
         return [] if ready_at is None else [ready_at]
+
+
+def _key(operation: Pop) -> tuple[str, ...]:
+    """What pops must have in common to find the same."""
+    return (
+        operation.database,
+        operation.queue,
+        operation.partition,
+        operation.namespace,
+        operation.task,
+        operation.group,
+    )
 
 
 def _satisfied(operation: Pop, batches: list[Batch]) -> bool:

@@ -36,16 +36,21 @@ class Reports:
         partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
         rules.check_lease(cursor, operation.token, now)
         if operation.outcomes is None and rules.is_whole(cursor, operation.offsets):
-            done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
-            self._cursors.write(group, partition.id, done)
-            return Acked(True, (), done.ready_at is not None)
+            return self._settle_all(group, partition, cursor, now)
         outcomes = self._outcomes(operation, partition, cursor)
+        if rules.is_all_done(cursor, outcomes):
+            return self._settle_all(group, partition, cursor, now)
         settled = rules.settle(cursor, outcomes, group.queue.options, now)
         burial = Burial(cursor.attempts, operation.errors or {}, now)
         self._cursors.bury(group, partition, settled.buried, burial)
         after = self._cursors.caught_up(settled.cursor, partition.id) if settled.released else settled.cursor
         self._cursors.write(group, partition.id, after)
         return Acked(settled.released, settled.buried, settled.released and after.ready_at is not None)
+
+    def _settle_all(self, group: Group, partition: Partition, cursor: Cursor, now: Timestamp) -> Acked:
+        done = self._cursors.caught_up(rules.settle_all(cursor, now), partition.id)
+        self._cursors.write(group, partition.id, done)
+        return Acked(True, (), done.ready_at is not None)
 
     def advance(self, operation: Advance, now: Timestamp) -> Acked:
         """Settle a live lease up to one record."""

@@ -98,7 +98,6 @@ class Writer:
         self._placed: dict[int, int] = {}
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
-        self._clock = ClockJumps(connection, self.segments)
         letters = DeadLetters(connection, codec, self.catalog, self.segments)
         cursors = Cursors(connection, self.catalog, self.segments, letters)
         pops = Pops(connection, self.catalog, self.segments, cursors)
@@ -107,6 +106,7 @@ class Writer:
         flows = Flows(connection, self.catalog, self.segments, self._place)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
+        self._clock = ClockJumps(connection, self.segments, self.jobs.clock_set_back)
         streams = Streams(connection)
         self._check_lease = reports.check_lease
         self._pops = pops
@@ -176,7 +176,8 @@ class Writer:
             results[index] = result
         for index in phases[_TRANSACTIONS]:
             results[index] = self._try(operations[index], now)
-        self._pops.begin()
+        alike: list[Any] = [operations[index] for index in phases[_POPS]]
+        self._pops.begin(alike)
         for index in phases[_POPS]:
             results[index] = self._try(operations[index], now)
         if not keyed:
@@ -267,8 +268,10 @@ class Writer:
     def _reach(self, operation: Reach, now: Timestamp) -> Reached:
         row = self._connection.execute(sql.find_milestone, (operation.database, operation.name)).fetchone()
         if row is not None and row[0] >= operation.number:
-            raise AlreadyReached(f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before")
-        self._connection.execute(sql.set_milestone, (operation.database, operation.name, operation.number, now))
+            message = f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before"
+            raise AlreadyReached(message, *row)
+        step = (operation.database, operation.name, operation.number, operation.note, now)
+        self._connection.execute(sql.set_milestone, step)
         return Reached(None if row is None else row[0])
 
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
@@ -293,7 +296,6 @@ class Writer:
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> Any:
-        self._pops.begin()
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
         # The step before may have pushed what a pop before it did not find.

@@ -12,6 +12,7 @@ CREATE TABLE hw_milestones (
     database   TEXT NOT NULL,
     name       TEXT NOT NULL,
     number     INTEGER NOT NULL,
+    note       TEXT NOT NULL,
     reached_at INTEGER NOT NULL,
     PRIMARY KEY (database, name)
 ) STRICT, WITHOUT ROWID;

@@ -15,6 +15,14 @@ WHERE database = ? AND name = ?;
 SELECT database, name, cron, every_seconds, timezone, job, next_at, created_at FROM hw_job_schedules
 WHERE next_at <= ? ORDER BY next_at;
 
+-- name: armed_schedules
+-- Schedules whose time comes after this one.
+SELECT database, name, cron, every_seconds, timezone, job, next_at, created_at FROM hw_job_schedules WHERE next_at > ?;
+
+-- name: rearm_schedule
+-- Another next time for a schedule.
+UPDATE hw_job_schedules SET next_at = ? WHERE database = ? AND name = ?;
+
 -- name: next_schedule
 -- When the next schedule is due.
 SELECT min(next_at) FROM hw_job_schedules WHERE next_at IS NOT NULL;

@@ -33,7 +33,8 @@ DELETE FROM hw_job_config WHERE database = ? AND queue = ? AND name = ?;
 
 -- name: last_job_number
 -- The highest number ever given to a job.
-SELECT seq FROM sqlite_sequence WHERE name = 'hw_jobs';
+SELECT max(coalesce((SELECT max(number) FROM hw_jobs), 0),
+           coalesce((SELECT value FROM hw_meta WHERE key = 'last_job'), 0));
 
 -- name: add_job
 -- A new job.
@@ -94,9 +95,9 @@ UPDATE hw_jobs SET state = 'pending', changed_at = ?1 WHERE number IN (SELECT va
 
 -- name: move_job
 -- A job goes from one state to another.
-UPDATE hw_jobs SET state = ?, attempts = ?, run_at = ?, worker = NULL, cancelling = 0, changed_at = ?, finished_at = ?,
-    error = coalesce(?, error), result = ?, expires_at = ?
-WHERE number = ?;
+UPDATE hw_jobs SET state = ?1, attempts = ?2, run_at = ?3, worker = NULL, cancelling = 0, changed_at = ?4, finished_at = ?5,
+    error = CASE ?1 WHEN 'completed' THEN NULL ELSE coalesce(?6, error) END, result = ?7, expires_at = ?8
+WHERE number = ?9;
 
 -- name: complete_jobs
 -- These jobs are done and left no result.
@@ -234,3 +235,17 @@ UPDATE hw_workers SET stopping = 1 WHERE database = ? AND id = ? RETURNING id;
 SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND lane = 0 AND state = 'pending')
     OR EXISTS (SELECT 1 FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at <= ?2)
     OR EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND state IN ('scheduled', 'failed') AND run_at <= ?2);
+
+-- name: take_retries_back
+-- The clock was set back to ?1 by ?2: jobs that wait for another attempt wait no longer than they were to.
+UPDATE hw_jobs SET run_at = max(?1, run_at - ?2) WHERE state = 'failed' AND run_at > ?1;
+
+-- name: take_workers_back
+-- The same for the leases of workers.
+UPDATE hw_workers SET lease_until = lease_until - ?2, seen_at = min(seen_at, ?1) WHERE lease_until > ?1;
+
+-- name: take_lanes_back
+-- The same for the limits of types and keys.
+UPDATE hw_job_lanes SET free_at = CASE WHEN free_at > ?1 THEN max(?1, free_at - ?2) ELSE free_at END,
+    ready_at = CASE WHEN ready_at > ?1 THEN max(?1, ready_at - ?2) ELSE ready_at END
+WHERE free_at > ?1 OR ready_at > ?1;

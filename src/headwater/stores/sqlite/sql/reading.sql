@@ -51,10 +51,11 @@ ON CONFLICT (partition_id) DO UPDATE SET lsn = max(lsn, excluded.lsn), number = 
 DELETE FROM hw_drops WHERE partition_id IN (SELECT id FROM hw_partitions WHERE queue_id = ?);
 
 -- name: find_milestone
--- The last step of named work.
-SELECT number FROM hw_milestones WHERE database = ? AND name = ?;
+-- The last step of named work, and what was noted with it.
+SELECT number, note FROM hw_milestones WHERE database = ? AND name = ?;
 
 -- name: set_milestone
 -- A step of named work was taken.
-INSERT INTO hw_milestones (database, name, number, reached_at) VALUES (?, ?, ?, ?)
-ON CONFLICT (database, name) DO UPDATE SET number = excluded.number, reached_at = excluded.reached_at;
+INSERT INTO hw_milestones (database, name, number, note, reached_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (database, name)
+DO UPDATE SET number = excluded.number, note = excluded.note, reached_at = excluded.reached_at;
