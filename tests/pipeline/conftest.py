@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import headwater.sync
 from headwater.pipeline import start_session
-from tests.pipeline.store import Store
+from tests.pipeline.store import JAVA_OPTIONS, Store
 
 FOLDER = Path(__file__).parent
 KEY = "5a" * 32
@@ -28,6 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Executors find the key of encrypted queues where every program of Headwater does.
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("HEADWATER_ENCRYPTION_KEY", KEY)
+        environment.setenv("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
         session = start_session("local[2]", log=tmp_path_factory.mktemp("spark") / "spark.log")
     yield session
     session.stop()

@@ -16,6 +16,9 @@ from headwater.log.operations import Operation
 
 QUEUE = "orders"
 
+# Programs that live for seconds: Java's second compiler and its parallel collector only take cores from the tests.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 # What a query that fails raises: Spark's own error, or the bridge's where Spark has no name for it.
 QUERY_ERRORS = (PySparkException, Py4JJavaError)
 

@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from tests.faults.conftest import is_campaign
-from tests.pipeline.store import Store
+from tests.pipeline.store import JAVA_OPTIONS, Store
 from tests.tidy.tree import ROOT
 
 PLACES = ("after", "write", "before")
-KILLS, KILLS_IN_A_CAMPAIGN = 2, 24
+KILLS, KILLS_IN_A_CAMPAIGN = 1, 24
 ATTEMPTS = 3
+DRIVER_ENVIRONMENT = {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": JAVA_OPTIONS}
 
 
 def run_driver(store: Store, folder: Path, *death: str, master: str = "local[2]") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "tests.pipeline.driver", master, store.address, str(folder), *death],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_WORKER_DIR": str(folder / "work")},
+        env={**os.environ, **DRIVER_ENVIRONMENT, "SPARK_WORKER_DIR": str(folder / "work")},
         capture_output=True,
         text=True,
         timeout=600,
