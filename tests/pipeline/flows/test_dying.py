@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.pipeline.flows.logs import NOON, apply, fill, oracle, record
 from tests.tidy.tree import ROOT
 from tests.waiting import expect_soon
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 240
 
 
 @pytest.fixture
@@ -117,7 +118,8 @@ def start(name: str, store: Path, place: Path) -> subprocess.Popen[bytes]:
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """The driver, its Java and its workers at once, as a power cut would."""
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait(PATIENCE_SECONDS)
 
 
@@ -137,8 +139,10 @@ def segments(store: Path) -> int:
 
 
 def kill_when(process: subprocess.Popen[bytes], is_time: Callable[[], bool]) -> None:
-    expect_soon(lambda: is_time() or process.poll() is not None, seconds=PATIENCE_SECONDS)
-    kill(process)
+    try:
+        expect_soon(lambda: is_time() or process.poll() is not None, seconds=PATIENCE_SECONDS)
+    finally:
+        kill(process)
 
 
 def test_a_load_that_is_killed_is_taken_up(spark: SparkSession, tmp_path: Path) -> None:
