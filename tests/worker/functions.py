@@ -120,6 +120,11 @@ def return_nonsense() -> object:
 
 
 @app.job
+def return_some() -> str:
+    return "x" * 200_000
+
+
+@app.job
 def return_much() -> str:
     return "x" * 2_000_000
 

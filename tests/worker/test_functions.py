@@ -127,6 +127,17 @@ async def test_a_job_gets_the_results_of_those_that_it_depended_on(bench: Bench)
         assert await bench.hw.jobs.result("total", 20) == 6
 
 
+async def test_a_command_gets_results_in_its_environment_as_far_as_they_fit(bench: Bench) -> None:
+    await bench.hw.jobs.add(functions.add.using(id="part").job(1))
+    await bench.hw.jobs.add(id="shown", command="echo $HEADWATER_JOB_RESULTS", depends_on=("part",))
+    await bench.hw.jobs.add(functions.return_some.using(id="much").job())
+    await bench.hw.jobs.add(id="left-out", command="echo ${HEADWATER_JOB_RESULTS-nothing}", depends_on=("much",))
+    async with bench.running():
+        assert await bench.ended("shown") is await bench.ended("left-out") is JobState.COMPLETED
+    assert (await bench.hw.jobs.attempts("shown"))[0].output == '{"part":2}\n'
+    assert (await bench.hw.jobs.attempts("left-out"))[0].output == "nothing\n"
+
+
 async def test_a_batch_calls_back_when_all_of_it_has_ended(bench: Bench) -> None:
     members = [functions.add.job(1), functions.fail.using(max_retries=0).job()]
     await bench.hw.jobs.add_batch(members, batch="night", callback=functions.add.job(40, 2))

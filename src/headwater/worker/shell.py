@@ -18,6 +18,7 @@ from headwater.worker.capture import Capture
 from headwater.worker.processes import kill_group
 
 READ_BYTES = 65_536
+RESULTS_BYTES_MAX = 100_000
 _default_signals = [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
@@ -172,7 +173,10 @@ def environment(job: ClaimedJob) -> dict[str, str]:
         "HEADWATER_JOB_NUMBER": str(job.number),
     }
     if job.results is not None:
-        about["HEADWATER_JOB_RESULTS"] = msgspec.json.encode(job.results).decode()
+        results = msgspec.json.encode(job.results)
+        # The kernel takes no longer variable; a command that needs more can ask `queuectl show`.
+        if len(results) <= RESULTS_BYTES_MAX:
+            about["HEADWATER_JOB_RESULTS"] = results.decode()
     return {**_inherited(), **job.work.env, **about}
 
 

@@ -423,7 +423,7 @@ class Worker:
 
     def _report(self, report: Report) -> None:
         if report.duration_seconds is not None:
-            self._seconds += 0.1 * (report.duration_seconds - self._seconds)
+            self._seconds += 0.3 * (report.duration_seconds - self._seconds)
         if not self._reports:
             self._reported_at = time.monotonic()
         self._reports.append(report)
