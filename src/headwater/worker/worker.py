@@ -7,7 +7,6 @@ short ones are fetched by the hundred, of long ones not one more than can run, s
 import asyncio
 import logging
 import os
-import signal
 import socket
 import time
 from collections import deque
@@ -38,7 +37,8 @@ from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, SHELL, JobNumber,
 from headwater.services.jobs import JobService
 from headwater.worker.function import Functions
 from headwater.worker.processes import kill_strays
-from headwater.worker.shell import Ended, Shell, mark_of
+from headwater.worker.reports import report_of, unstartable
+from headwater.worker.shell import Shell, mark_of
 
 log = logging.getLogger(__name__)
 
@@ -401,7 +401,7 @@ class Worker:
         try:
             ended = await shell.run()
         except OSError as error:
-            report = Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error=_unstartable(job, error))
+            report = Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error=unstartable(job, error))
         else:
             report = report_of(job, ended)
             self._kill_strays()
@@ -470,40 +470,3 @@ class Worker:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.functions.closed()
-
-
-def report_of(job: ClaimedJob, ended: Ended) -> Report:
-    """What a command's end means for its job."""
-    if ended.stopped == "cancelled":
-        outcome, error = Outcome.CANCELLED, "cancelled"
-    elif ended.stopped == "timeout":
-        outcome, error = Outcome.FAILED, f"timed out after {job.work.timeout_seconds:g} s"
-    elif ended.stopped:
-        outcome, error = Outcome.FAILED, ended.stopped
-    elif ended.exit_code == 0:
-        outcome, error = Outcome.COMPLETED, ""
-    else:
-        how = f"exit code {ended.exit_code}" if ended.exit_code > 0 else f"ended by {_signal_name(-ended.exit_code)}"
-        outcome, error = Outcome.FAILED, f"{how}: {ended.last_line}" if ended.last_line else how
-    return Report(
-        number=job.number,
-        token=job.token,
-        outcome=outcome,
-        error=error,
-        output=ended.output,
-        exit_code=ended.exit_code,
-        duration_seconds=ended.duration_seconds,
-        memory_bytes=ended.memory_bytes,
-    )
-
-
-def _unstartable(job: ClaimedJob, error: OSError) -> str:
-    name = job.work.argv[0] if job.work.argv else "/bin/sh"
-    return f"{name} cannot be started: {error.strerror or error}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
