@@ -233,8 +233,8 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                " or not self._leave(number, intention.key):\n            return\n        if not intention.answer.done():\n",
-                ":\n            return\n        if not intention.answer.done():\n",
+                " or not self._leave(number, intention.key):\n            return\n        if not",
+                ":\n            return\n        if not",
             ),
         ),
         (WAITING,),
