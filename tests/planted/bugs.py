@@ -43,6 +43,11 @@ BROWSER = "headwater/doors/access/browser.py"
 PRINCIPAL = "headwater/model/principal.py"
 ACCESS_TOKENS = "headwater/services/access_tokens.py"
 
+CURSORS = "headwater/stores/sqlite/cursors.py"
+EDGE_CONNECTION = "headwater/doors/edge/connection.py"
+PROXIES = "headwater/doors/proxies.py"
+LONG_POLLS = "tests/doors/test_long_polls.py"
+
 JOBS = "headwater/stores/sqlite/jobs.py"
 JOB_RULES = "headwater/model/job.py"
 JOB_LANES = "headwater/stores/sqlite/job_lanes.py"
@@ -228,9 +233,8 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                "if intention is not None and self._leave(number, key) and not intention.answer.done():\n"
-                "                self.timeouts += 1\n",
-                "if intention is not None and not intention.answer.done():\n                self.timeouts += 1\n",
+                " or not self._leave(number, intention.key):\n            return\n        if not",
+                ":\n            return\n        if not",
             ),
         ),
         (WAITING,),
@@ -619,5 +623,66 @@ BUGS = [
             ),
         ),
         ("tests/doors/test_jobs.py",),
+    ),
+    Bug(
+        "deadline-races-an-ack-on-the-way",
+        "the deadline of a poll with autoAck answers while a pop for it is under way; what that pop gets is lost",
+        (
+            Edit(
+                INTENTIONS,
+                "intention.is_asked_for = intention.operation.auto_ack\n",
+                "intention.is_asked_for = False\n",
+            ),
+        ),
+        (LONG_POLLS,),
+    ),
+    Bug(
+        "spare-partitions-kept",
+        "a partition that a pop found for others is leased again after a pop by name took it",
+        (Edit(POPS, "        self._spare.pop(group.id, None)\n", ""),),
+        ("tests/contracts/test_leases.py",),
+    ),
+    Bug(
+        "gone-while-parked",
+        "a client that hangs up while its poll is parked is waited for",
+        (
+            Edit(
+                EDGE_CONNECTION,
+                "if self._lingering or self._parked or not self._is_busy()",
+                "if self._lingering or not self._is_busy()",
+            ),
+        ),
+        ("tests/doors/test_parking.py",),
+    ),
+    Bug(
+        "untaken-answer-forgotten",
+        "an answer that a client does not take is not told to whoever made it",
+        (Edit(EDGE_CONNECTION, "        if not is_taken:\n            _not_delivered(response)\n", ""),),
+        ("tests/doors/test_parking.py",),
+    ),
+    Bug(
+        "stream-gate-burns-attempts",
+        "a stream that lets its lease run out loses what it held back to the dead letters",
+        (
+            Edit(
+                CURSORS,
+                "        if group.name.startswith(STREAM_GROUP_PREFIX):\n"
+                "            return rules.let_go(cursor, now).cursor, 0\n",
+                "",
+            ),
+        ),
+        ("tests/contracts/test_streams.py",),
+    ),
+    Bug(
+        "forwarded-by-anybody",
+        "X-Forwarded-For is believed whoever sent it",
+        (
+            Edit(
+                PROXIES,
+                'if "x-forwarded-for" in request.headers and _is_among(request.client, networks):',
+                'if "x-forwarded-for" in request.headers:',
+            ),
+        ),
+        ("tests/doors/test_operation.py",),
     ),
 ]
