@@ -174,7 +174,7 @@ def many_partitions(partitions: int) -> Question:
 def waking(messages: int) -> Question:
     work = partial(wake_a_consumer, messages)
     commit = "raw-full, commit alone"
-    sides = (WRITTEN, OURS, "redis-everysec", "redis-always", "honker", "nats")
+    sides = (WRITTEN, OURS, "raw-normal", "raw-full", "redis-everysec", "redis-always", "honker", "nats")
     return Question(
         "waking",
         f"Producer process to waiting consumer process, 2 ms apart, {messages:,} messages",

@@ -92,6 +92,13 @@ MODULES = {
     "redis-always-asyncio": "redis_streams",
     "nats": "nats",
     "spark": "spark",
+    "headwater-jobs": "job_sides",
+    "headwater-commands": "job_sides",
+    "huey-jobs": "job_sides",
+    "dramatiq": "job_sides",
+    "rq": "job_sides",
+    "procrastinate": "job_sides",
+    "pgqueuer": "job_sides",
 }
 
 

@@ -186,4 +186,4 @@ def make_router(hw: Headwater) -> "Router":
     from headwater.doors.house import make_door
     from headwater.doors.site import Site
 
-    return make_door(Site(hw.queues_service, hw.tail, hw.committer, __version__))
+    return make_door(Site(hw.queues_service, hw.jobs_service, hw.tail, hw.committer, __version__))

@@ -36,7 +36,12 @@
     │   └── AccessTokenMissing
     ├── PipelineError         Spark, or what it was asked for
     │   ├── PipelineUnavailable
-    │   └── DataLost
+    │   ├── DataLost
+    │   └── FlowError         a flow cannot go on
+    │       ├── FlowOvertaken
+    │       ├── ArchiveDamaged
+    │       ├── ArchiveFull
+    │       └── SourceUnfit
     ├── ServerError           a server that is spoken to over HTTP did not do it
     │   ├── ServerUnreachable
     │   ├── ServerRefused
@@ -294,6 +299,38 @@ class DataLost(PipelineError):
     """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
 
     code = "data_lost"
+
+
+class FlowError(PipelineError):
+    """A flow of the pipeline cannot go on; what it finished stays, and running it again goes on from there."""
+
+    code = "flow_error"
+
+
+class FlowOvertaken(FlowError):
+    """Another run of the same flow was faster; nothing of this step was kept."""
+
+    code = "flow_overtaken"
+    retryable = True
+
+
+class ArchiveDamaged(FlowError):
+    """A file of an archive is missing or not what its manifest says. Nothing was restored from it."""
+
+    code = "archive_damaged"
+
+
+class ArchiveFull(FlowError):
+    """No space is left where a flow writes its files; nothing half-written is visible."""
+
+    code = "archive_full"
+    retryable = True
+
+
+class SourceUnfit(FlowError):
+    """What a flow should read is missing, changed on the way, or has other columns than expected."""
+
+    code = "source_unfit"
 
 
 class ServerError(HeadwaterError):

@@ -22,7 +22,7 @@ from headwater.cli.program import run
 
 PATIENCE_SECONDS = 30
 COMMAND = (sys.executable, "-m", "headwater.cli")
-STEERING = ("HEADWATER_", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "GITHUB_ACTIONS", "PY_COLORS")
+STEERING = ("HEADWATER_", "PYTEST_CURRENT_TEST", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "GITHUB_ACTIONS", "PY_COLORS")
 
 
 class Ended(NamedTuple):

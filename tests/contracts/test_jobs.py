@@ -208,6 +208,15 @@ async def test_a_worker_that_was_away_too_long_is_told_so(board: Board) -> None:
     assert not (await board.beat(lease_seconds=30)).alive
 
 
+async def test_a_claim_tells_a_worker_that_what_it_held_is_gone(board: Board) -> None:
+    await board.beat(lease_seconds=5)
+    await board.add("a")
+    assert (await board.claimed(lease_seconds=5)).alive
+    board.log.clock.advance(6)
+    assert not (await board.claimed(lease_seconds=5)).alive
+    assert (await board.claimed(lease_seconds=5)).alive
+
+
 async def test_a_job_that_takes_its_worker_down_ends_in_the_dead_letters_after_exactly_its_attempts(
     board: Board,
 ) -> None:

@@ -273,3 +273,22 @@ async def test_a_record_in_the_middle_whose_time_is_over_parts_the_batch(log: Lo
     await log.push("last")
     clock.advance(10)
     assert await log.drain() == ["first", "last"]
+
+
+async def test_a_loss_before_records_whose_time_is_over_is_counted_and_holds_nothing_back(
+    log: Log, clock: FakeClock
+) -> None:
+    await log.configure(retention_seconds=5)
+    await log.push("read")
+    await log.push("dropped")
+    await log.ack(await log.take())
+    clock.advance(3)
+    await log.push("short", ttl_seconds=10)
+    clock.advance(3)
+    assert (await retain(log)).records == 2
+    clock.advance(8)
+    assert await log.free_at() is None
+    group = await log.group()
+    assert (group.lag, group.lost) == (0, 1)
+    await log.push("next")
+    assert payloads(await log.take()) == ["next"]

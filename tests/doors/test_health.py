@@ -12,6 +12,7 @@ from headwater.doors.wire import Request
 from headwater.errors import StoreFailed
 from headwater.log.committer import Committer
 from headwater.log.tail import Tail
+from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store, Traits
 
@@ -38,9 +39,8 @@ class OneStore:
 
 
 async def ask(path: str, method: str = "GET", lsn: int | None = 12, **headers: str) -> tuple[int, str]:
-    door = for_this_machine(
-        make_door(Site(cast(Queues, OneStore(lsn)), cast(Tail, None), cast(Committer, None), "1.2.3"))
-    )
+    site = Site(cast(Queues, OneStore(lsn)), cast(JobService, None), cast(Tail, None), cast(Committer, None), "1.2.3")
+    door = for_this_machine(make_door(site))
     response = await door(Request(method=method, path=path, headers=headers))
     return response.status, response.body.decode()
 

@@ -52,9 +52,10 @@ class HeldBarrier:
 
 @pytest.fixture
 async def hw(folder: Path) -> AsyncIterator[headwater.Headwater]:
-    """An open store."""
+    """An open store that listens already: the first pop that waits would begin with that, in a thread."""
     path = str(folder / "store.db")
     async with headwater.open(path, housekeeping=False, wakeup="data_version", waiters_max=20) as opened:
+        await opened.tail.follow(lambda touches: None)
         yield opened
 
 

@@ -43,6 +43,15 @@ BROWSER = "headwater/doors/access/browser.py"
 PRINCIPAL = "headwater/model/principal.py"
 ACCESS_TOKENS = "headwater/services/access_tokens.py"
 
+JOBS = "headwater/stores/sqlite/jobs.py"
+JOB_RULES = "headwater/model/job.py"
+JOB_LANES = "headwater/stores/sqlite/job_lanes.py"
+JOB_DEPENDENTS = "headwater/stores/sqlite/job_dependents.py"
+JOB_SCHEDULES = "headwater/stores/sqlite/job_schedules.py"
+JOB_HANDLERS = "headwater/doors/jobs/handlers.py"
+WORKER_SHELL = "headwater/worker/shell.py"
+WORKER_FUNCTION = "headwater/worker/function.py"
+
 POWER_CUTS = "tests/faults/test_power_cuts.py::test_a_power_cut_takes_nothing_that_was_answered_and_adds_nothing"
 RULES = "tests/faults/test_power_cuts.py::test_every_state_on_the_way_keeps_the_rules_of_the_log"
 TWO_STORES = "tests/faults/test_two_stores.py"
@@ -59,6 +68,11 @@ FORGED = "tests/doors/access/test_forgeries.py"
 TENANTS = "tests/doors/access/test_tenants.py"
 MILESTONES = "tests/contracts/test_milestones.py"
 READING = "tests/contracts/test_reading.py"
+
+JOBS_CONTRACT = "tests/contracts/test_jobs.py"
+JOB_TIES = "tests/contracts/test_job_ties.py"
+COMMANDS = "tests/worker/test_commands.py"
+FUNCTIONS = "tests/worker/test_functions.py"
 
 BUGS = [
     Bug(
@@ -215,9 +229,8 @@ BUGS = [
             Edit(
                 INTENTIONS,
                 "if intention is not None and self._leave(number, key) and not intention.answer.done():\n"
-                "                intention.answer.set_result(Popped())",
-                "if intention is not None and not intention.answer.done():\n"
-                "                intention.answer.set_result(Popped())",
+                "                self.timeouts += 1\n",
+                "if intention is not None and not intention.answer.done():\n                self.timeouts += 1\n",
             ),
         ),
         (WAITING,),
@@ -229,12 +242,12 @@ BUGS = [
             Edit(
                 INTENTIONS,
                 "            if self._leave(number, key) and not intention.answer.done():\n"
-                "                intention.answer.set_result(popped)\n"
-                "            else:\n"
-                "                self._return(popped.batches, key)\n",
+                "                self.served += 1\n",
                 "            self._leave(number, key)\n"
-                "            if not intention.answer.done():\n"
-                "                intention.answer.set_result(popped)\n",
+                "            if intention.answer.done():\n"
+                "                continue\n"
+                "            if True:\n"
+                "                self.served += 1\n",
             ),
         ),
         (WAITING,),
@@ -497,5 +510,114 @@ BUGS = [
         "retention does not note what it took: readers by LSN pass the gap without a word",
         (Edit(SEGMENTS, "        self._note_drop(partition_id, offset)\n", ""),),
         (READING,),
+    ),
+    Bug(
+        "job-token-forgotten",
+        "a late report of an earlier attempt counts for the one that runs now",
+        (
+            Edit(
+                JOBS,
+                "        held = {(row.number, row.token): row for row in rows}\n        states",
+                "        held = {(row.number, said.token): row for row in rows for said in operation.reports}\n"
+                "        states",
+            ),
+        ),
+        (JOBS_CONTRACT,),
+    ),
+    Bug(
+        "attempt-not-counted-on-rescue",
+        "a job that kills its worker comes back for ever",
+        (
+            Edit(
+                JOBS,
+                "outcome=Outcome.FAILED, error=reason)  # type: ignore[arg-type]\n            moves",
+                "outcome=Outcome.RELEASED, error=reason)  # type: ignore[arg-type]\n            moves",
+            ),
+        ),
+        (JOBS_CONTRACT,),
+    ),
+    Bug(
+        "released-job-loses-an-attempt",
+        "a job that was only claimed ahead has an attempt less",
+        (
+            Edit(
+                JOB_RULES,
+                "        return Verdict(JobState.PENDING, held.attempts - 1)\n",
+                "        return Verdict(JobState.PENDING, held.attempts)\n",
+            ),
+        ),
+        (JOBS_CONTRACT,),
+    ),
+    Bug(
+        "dead-one-attempt-early",
+        "the last retry is never made",
+        (Edit(JOB_RULES, "held.attempts >= held.attempts_max:", "held.attempts + 1 >= held.attempts_max:"),),
+        ("tests/model/test_job.py",),
+    ),
+    Bug(
+        "limit-never-freed",
+        "the end of a job does not make room in its lane",
+        (
+            Edit(
+                JOBS,
+                "        self._lanes.left((row.lane for row in rows), now)\n        ran",
+                "        ran",
+            ),
+        ),
+        (JOB_TIES,),
+    ),
+    Bug(
+        "dependents-of-the-dead-go-on",
+        "a job runs although what it depends on has died",
+        (
+            Edit(
+                JOB_DEPENDENTS,
+                "            if settled or ended[needs] is JobState.COMPLETED:\n",
+                "            if settled or ended[needs] is not JobState.CANCELLED:\n",
+            ),
+        ),
+        (JOB_TIES,),
+    ),
+    Bug(
+        "schedule-fired-twice",
+        "a schedule that enqueued stays due",
+        (Edit(JOB_SCHEDULES, "            values = (schedule.after(now), now,", "            values = (now, now,"),),
+        (JOB_TIES,),
+    ),
+    Bug(
+        "shell-killed-alone",
+        "a timeout ends the shell and leaves its children",
+        (
+            Edit(
+                WORKER_SHELL,
+                "            kill_group(self.process, signal.SIGKILL)\n            status",
+                "            status",
+            ),
+        ),
+        (COMMANDS,),
+    ),
+    Bug(
+        "neighbours-blamed",
+        "a process that dies takes the attempts of jobs that it had not begun",
+        (
+            Edit(
+                WORKER_FUNCTION,
+                "            if call.begun_at:\n                self.on_report(_blame",
+                "            if True:\n                self.on_report(_blame",
+            ),
+        ),
+        (FUNCTIONS,),
+    ),
+    Bug(
+        "commands-over-http",
+        "whoever may add functions may run any command",
+        (
+            Edit(
+                JOB_HANDLERS,
+                "    if document.type == SHELL or document.command or document.argv or document.env or document.cwd:\n",
+                "    if document.env or document.cwd:\n",
+            ),
+        ),
+        ("tests/doors/test_jobs.py",),
     ),
 ]

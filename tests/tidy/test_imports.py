@@ -27,7 +27,9 @@ LAYERS = {
     "foundation": Layer(("errors", "clock", "config"), ()),
     "model": Layer(("model",), ("foundation",)),
     "filters": Layer(("filters",), ("foundation", "model")),
-    "operations": Layer(("log.operations", "log.job_operations"), ("foundation", "model", "filters")),
+    "operations": Layer(
+        ("log.operations", "log.job_operations", "log.flow_operations"), ("foundation", "model", "filters")
+    ),
     "stores.contract": Layer(("stores.contract", "stores.log_reader"), VALUES),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     "stores": Layer(("stores",), (*VALUES, "stores.contract")),

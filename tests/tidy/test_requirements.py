@@ -33,7 +33,7 @@ def read_lock(name: str) -> dict[str, str]:
     """The entries of a lock by package, each with its hashes."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
     entries = re.split(r"\n(?=[A-Za-z0-9])", re.sub(r"(?m)^\s*#.*\n?", "", text))
-    return {canonical_name(entry): entry for entry in entries if entry.strip()}
+    return {canonical_name(entry): entry.strip() for entry in entries if entry.strip()}
 
 
 def test_the_core_list_is_what_the_package_depends_on() -> None:

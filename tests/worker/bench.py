@@ -26,7 +26,7 @@ class Bench:
         """A worker that has not begun."""
         chosen = WorkerOptions(id=id, database="main", **{"app": FUNCTIONS, **options})
         settings = WorkerSettings(lease=lease, grace=0.3, output_max=4_096)
-        return Worker(self.hw.jobs_service, self.hw.tail, chosen, settings)
+        return Worker(self.hw.jobs_service, chosen, settings)
 
     async def drain(self, **options: Any) -> int:
         """Run everything that is there."""

@@ -119,6 +119,11 @@ def return_nonsense() -> object:
     return object()
 
 
+@app.job
+def return_much() -> str:
+    return "x" * 2_000_000
+
+
 def plain(text: str) -> str:
     """No job, but a function that can be imported."""
     return text.upper()

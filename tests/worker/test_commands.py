@@ -7,7 +7,7 @@ import pytest
 
 from headwater import NewJob
 from headwater.model.job import JobState
-from tests.waiting import expect_soon_async
+from tests.waiting import expect_soon, expect_soon_async
 from tests.worker.bench import Bench
 
 
@@ -77,14 +77,14 @@ async def test_a_command_that_takes_too_long_is_ended_with_everything_it_started
     command = f"trap '' TERM; sleep 1000 & echo $! > {pids}; echo $$ >> {pids}; wait; wait; sleep 1000"
     job = await bench.run(command=command, timeout_seconds=0.3)
     assert (job.state, job.error) == (JobState.DEAD, "timed out after 0.3 s")
-    assert not any(exists(int(line)) for line in pids.read_text().split())
+    expect_soon(lambda: not any(exists(int(line)) for line in pids.read_text().split()))
 
 
 async def test_a_process_that_a_command_leaves_behind_ends_with_it(bench: Bench) -> None:
     pid = bench.folder / "pid"
     job = await bench.run(command=f"sleep 1000 & echo $! > {pid}")
     assert job.state is JobState.COMPLETED
-    assert not exists(int(pid.read_text()))
+    expect_soon(lambda: not exists(int(pid.read_text())))
 
 
 async def test_endless_output_is_cut_and_does_not_stop_the_command(bench: Bench) -> None:
@@ -158,4 +158,4 @@ async def test_a_worker_that_is_killed_at_once_says_what_became_of_its_jobs(benc
     await asyncio.wait_for(task, 30)
     job = await bench.hw.jobs.show("runs")
     assert (job.state, job.error) == (JobState.FAILED, "the worker was told to end at once")
-    assert not exists(int(pid.read_text()))
+    expect_soon(lambda: not exists(int(pid.read_text())))

@@ -8,11 +8,13 @@ import pytest
 from headwater import NewJob
 from headwater.errors import Closed, InvalidOption, InvalidPayload, JobUnsuccessful
 from headwater.jobs import JobApp, current_job
+from headwater.log.job_operations import Claim, Report
 from headwater.model.job import JobState
 from headwater.stores.contract import JobStatus
+from headwater.worker.function import Functions
 from tests.waiting import expect_soon_async
 from tests.worker import functions
-from tests.worker.bench import Bench
+from tests.worker.bench import FUNCTIONS, Bench
 
 
 async def result(bench: Bench, job: NewJob) -> object:
@@ -151,6 +153,20 @@ async def test_an_app_that_cannot_be_loaded_ends_the_worker_and_gives_the_jobs_b
     assert (shown.state, shown.attempts) == (JobState.PENDING, 0)
 
 
+async def test_an_app_that_kills_its_process_again_and_again_ends_the_worker(bench: Bench) -> None:
+    job = await bench.hw.jobs.add(functions.add.job(1))
+    assert await bench.drain(app="tests.worker.dying:app") == 1
+    shown = await job.show()
+    assert (shown.state, shown.attempts) == (JobState.PENDING, 0)
+
+
+async def test_a_result_that_is_too_large_buries_the_job(bench: Bench) -> None:
+    job = await ended(bench, functions.return_much.job())
+    assert job.state is JobState.DEAD
+    assert job.error is not None
+    assert "1,048,576 are kept" in job.error
+
+
 async def test_stopping_finishes_what_runs_and_gives_back_the_rest_without_an_attempt(bench: Bench) -> None:
     gate = bench.folder / "gate"
     quick = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(60)]
@@ -215,3 +231,27 @@ def test_a_function_that_could_not_be_found_again_is_refused() -> None:
     app.job(functions.plain)
     with pytest.raises(InvalidOption):
         app.job(functions.plain)
+
+
+async def test_calls_that_wait_behind_one_that_kills_the_process_are_sent_to_the_next(bench: Bench) -> None:
+    runner = Functions(FUNCTIONS, (), 1, 0.3)
+    reports: dict[int, Report] = {}
+    all_told = asyncio.Event()
+
+    def take(report: Report) -> None:
+        reports[report.number] = report
+        if len(reports) == 4:
+            all_told.set()
+
+    runner.on_report = take
+    await bench.hw.jobs.add_many(
+        [functions.add.job(1), functions.die.job(), functions.add.job(2), functions.add.job(3)]
+    )
+    jobs = (await bench.hw.jobs_service.run(Claim(worker="w", limit=4))).jobs
+    for job in jobs:
+        runner.run(job)
+    await asyncio.wait_for(all_told.wait(), 30)
+    assert [reports[job.number].outcome for job in jobs] == ["completed", "failed", "completed", "completed"]
+    assert [reports[job.number].result for job in jobs] == ["2", None, "3", "4"]
+    runner.close()
+    await runner.closed()

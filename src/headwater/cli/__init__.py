@@ -1,5 +1,5 @@
-"""The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `jobs`, `doctor`,
-`bench`; and `queuectl`, which is `headwater jobs`.
+"""The command line: `headwater serve`, `push`, `pop`, `tail`, `queues`, `groups`, `seek`, `dlq`, `jobs`,
+`pipeline`, `doctor`, `bench`; and `queuectl`, which is `headwater jobs`.
 
 A command is a thin function: it reads its options, calls the library, and hands what comes back to `output.py`. Modules
 import what is heavy inside the functions that need it: every start of the program pays for what stands at the top.

@@ -15,7 +15,7 @@ import typer
 from headwater.cli.exits import ExitCode
 from headwater.cli.messages import record_document
 from headwater.cli.output import confirm, iso_time, note, plural, print_facts, print_json, print_line, print_table
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _row(letter: "DeadLetter") -> tuple[object, ...]:
 
 
 async def _list(settings: Settings, queue: str, limit: int, after: int) -> "list[DeadLetter]":
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         return await hw.queue(queue).dead_letters(limit=limit, after=after)
 
 
@@ -142,7 +142,7 @@ async def _each(settings: Settings, name: str, ids: list[int], deed: Deed) -> in
     """Do it to those named, or to all that are there now, in bites: a requeued letter may die again meanwhile."""
     from headwater.errors import QueueMissing
 
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         queue = hw.queue(name)
         if ids:
             return await deed(queue, ids, BITE)

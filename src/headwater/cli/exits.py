@@ -6,6 +6,8 @@ from typing import ClassVar
 from headwater.errors import (
     ConfigError,
     HeadwaterError,
+    ServerUnreachable,
+    ServerUnreadable,
     StoreDamaged,
     StoreFailed,
     StoreForeign,
@@ -23,6 +25,7 @@ class ExitCode(IntEnum):
     STORE = 3
     NOTHING = 4
     PROBLEMS = 5
+    QUARANTINED = 6
     INTERRUPTED = 130
     OUTPUT_CLOSED = 141
 
@@ -43,6 +46,8 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
     StoreForeign: ExitCode.STORE,
     StoreNewer: ExitCode.STORE,
     StoreUnopened: ExitCode.STORE,
+    ServerUnreachable: ExitCode.STORE,
+    ServerUnreadable: ExitCode.STORE,
     ConfigError: ExitCode.USAGE,
 }
 

@@ -8,13 +8,39 @@ from headwater.model.names import Lsn
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
+    from headwater.client.client import Client
     from headwater.stores.contract import Segment
 
 SEGMENTS_AT_ONCE = 16
+SERVER_WAIT_SECONDS = 20.0
 
 
-async def follow(hw: "Headwater", queue: str, after: Lsn, *, for_ever: bool) -> "AsyncGenerator[Segment, None]":
+async def last_lsn(hw: "Headwater | Client") -> Lsn:
+    """Where the log ends now."""
+    from headwater.client.client import Client
+
+    return (await hw.greet()).lsn if isinstance(hw, Client) else await hw.store.last_lsn()
+
+
+def follow(hw: "Headwater | Client", queue: str, after: Lsn, *, for_ever: bool) -> "AsyncGenerator[Segment, None]":
     """The segments of a queue after an LSN, in order; then, for ever, those that come."""
+    from headwater.client.client import Client
+
+    if isinstance(hw, Client):
+        return _follow_server(hw, queue, after, for_ever)
+    return _follow_store(hw, queue, after, for_ever)
+
+
+async def _follow_server(hw: "Client", queue: str, after: Lsn, for_ever: bool) -> "AsyncGenerator[Segment, None]":
+    end = None if for_ever else await last_lsn(hw)
+    while end is None or after < end:
+        told = await hw.read(queue, after, limit=SEGMENTS_AT_ONCE, wait=0 if end is not None else SERVER_WAIT_SECONDS)
+        for segment in told.segments:
+            yield segment
+        after = told.through
+
+
+async def _follow_store(hw: "Headwater", queue: str, after: Lsn, for_ever: bool) -> "AsyncGenerator[Segment, None]":
     news = asyncio.Event()
     # Subscribed before the first read, or a commit between the two would be missed.
     unfollow = await hw.tail.follow(lambda touches: news.set())

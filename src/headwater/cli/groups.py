@@ -8,7 +8,7 @@ import typer
 from headwater.cli.exits import Misuse
 from headwater.cli.output import confirm, note, plural, print_json, print_line
 from headwater.cli.queues import group_document, print_groups
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.model.names import GROUP_DEFAULT
 
@@ -51,7 +51,7 @@ def list_groups(ctx: typer.Context, queue: OfQueue = "") -> None:
 async def _list(settings: Settings, queue: str) -> "list[GroupStatus]":
     from headwater.errors import QueueMissing
 
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         if queue and await hw.queue(queue).status() is None:
             raise QueueMissing(f"there is no queue {queue!r}")
         return await hw.groups(queue)
@@ -81,7 +81,7 @@ def delete_group(
 async def _delete(settings: Settings, group: str, queue: str) -> int:
     from headwater.errors import QueueMissing
 
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         count = int(await hw.queue(queue).delete_group(group)) if queue else await hw.delete_group(group)
     if not count:
         raise QueueMissing(f"there is no group {group!r}" + (f" of queue {queue!r}" if queue else ""))
@@ -118,7 +118,7 @@ def seek(
 
 
 async def _seek(settings: Settings, queue: str, place: str | datetime | int, group: str, partition: str) -> int:
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         return await hw.queue(queue).seek(place, group=group, partition=partition)
 
 

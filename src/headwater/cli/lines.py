@@ -12,6 +12,7 @@ from typing import NamedTuple
 from headwater.errors import TooLarge
 
 READ_BYTES = 1_048_576
+BATCH_BYTES_MAX = 16 * 1_048_576
 
 
 class Line(NamedTuple):
@@ -24,9 +25,12 @@ class Line(NamedTuple):
 class Lines:
     """Reads a descriptor line by line, without a thread: Ctrl-C never has to wait for a producer that is silent."""
 
-    def __init__(self, descriptor: int, *, batch_max: int, line_bytes_max: int) -> None:
+    def __init__(
+        self, descriptor: int, *, batch_max: int, line_bytes_max: int, batch_bytes_max: int = BATCH_BYTES_MAX
+    ) -> None:
         self._descriptor = descriptor
         self._batch_max = batch_max
+        self._batch_bytes_max = batch_bytes_max
         self._line_bytes_max = line_bytes_max
         self._number = 0
         self.bytes_read = 0
@@ -48,7 +52,19 @@ class Lines:
         for line in lines:
             self._check_length(*line)
         self._number += len(texts)
-        return [lines[start : start + self._batch_max] for start in range(0, len(lines), self._batch_max)]
+        return self._gather(lines)
+
+    def _gather(self, lines: list[Line]) -> list[list[Line]]:
+        """Batches of no more lines and bytes than may go together; a line that is too long for that goes alone."""
+        batches: list[list[Line]] = []
+        size = 0
+        for line in lines:
+            size += len(line.text)
+            if not batches or len(batches[-1]) >= self._batch_max or size > self._batch_bytes_max:
+                batches.append([])
+                size = len(line.text)
+            batches[-1].append(line)
+        return batches
 
     def _check_length(self, number: int, text: bytes) -> None:
         if len(text) > self._line_bytes_max:

@@ -20,7 +20,7 @@ from headwater.cli.output import (
     progress,
     show_seconds,
 )
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.clock import SECOND
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn
@@ -28,11 +28,15 @@ from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn
 if TYPE_CHECKING:
     from headwater.app import Headwater
     from headwater.cli.pushing import Aim, Tally
+    from headwater.client.client import Client
     from headwater.model.record import Record
     from headwater.services.messages import Message
     from headwater.stores.contract import Segment
 
 QueueName = Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE", show_default=False)]
+# Servers take bodies of 1 MiB; what is said around the payloads needs room too.
+SERVER_BATCH_BYTES_MAX = 512 * 1_024
+
 GroupName = Annotated[str, typer.Option("--group", help="The consumer group.", metavar="GROUP")]
 
 
@@ -89,7 +93,7 @@ async def _push(settings: Settings, tally: "Tally", payloads: list[str], file: P
     if payloads:
         # Before the store is opened, which may make it: what cannot be pushed leaves no trace.
         prepared = prepare_arguments(tally.aim, payloads)
-        async with opened(settings, create=True, housekeeping=None) as hw:
+        async with reached(settings, create=True, housekeeping=None) as hw:
             await push_messages(hw, tally, prepared)
         tally.complete = True
         return
@@ -97,20 +101,26 @@ async def _push(settings: Settings, tally: "Tally", payloads: list[str], file: P
     if os.isatty(descriptor):
         note("one JSON value a line; Ctrl-D ends the input")
     try:
-        async with opened(settings, create=True, housekeeping=None) as hw:
+        async with reached(settings, create=True, housekeeping=None) as hw:
             await _push_descriptor(hw, settings, tally, descriptor)
     finally:
         if descriptor:
             os.close(descriptor)
 
 
-async def _push_descriptor(hw: "Headwater", settings: Settings, tally: "Tally", descriptor: int) -> None:
+async def _push_descriptor(hw: "Headwater | Client", settings: Settings, tally: "Tally", descriptor: int) -> None:
     from headwater.cli.lines import Lines
     from headwater.cli.pushing import push_lines
 
     about = os.fstat(descriptor)
     size = about.st_size if stat.S_ISREG(about.st_mode) else None
-    lines = Lines(descriptor, batch_max=hw.config.batch_max, line_bytes_max=hw.config.record_bytes_max)
+    bounds = hw.config
+    lines = Lines(
+        descriptor,
+        batch_max=bounds.batch_max,
+        line_bytes_max=bounds.record_bytes_max,
+        batch_bytes_max=SERVER_BATCH_BYTES_MAX if settings.server else bounds.batch_bytes_max,
+    )
     shown = not settings.json and not os.isatty(descriptor)
     with progress(f"pushing to {tally.aim.queue}", size, shown=shown) as tell:
         await push_lines(hw, tally, lines, tell)
@@ -171,7 +181,7 @@ def pop(
 
 async def _pop(settings: Settings, name: str, ack: bool, options: dict[str, object]) -> int:
     """Take, print, report; how many there were."""
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         queue = hw.queue(name)
         messages = await queue.pop(**options)  # type: ignore[arg-type]
         try:
@@ -301,11 +311,11 @@ def parse_start(text: str) -> Lsn | None:
 
 
 async def _tail(settings: Settings, name: str, start: Lsn | None, watch: Watch) -> int:
-    from headwater.cli.following import follow
+    from headwater.cli.following import follow, last_lsn
     from headwater.errors import QueueMissing
 
-    async with opened(settings) as hw:
-        after = await hw.store.last_lsn() if start is None else start
+    async with reached(settings) as hw:
+        after = await last_lsn(hw) if start is None else start
         if await hw.queue(name).status() is None:
             if not watch.follow:
                 raise QueueMissing(f"there is no queue {name!r}")

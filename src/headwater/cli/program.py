@@ -25,6 +25,7 @@ from headwater.cli import (
     job_views,
     jobs,
     messages,
+    pipeline,
     queues,
     serve,
     tokens,
@@ -34,7 +35,7 @@ from headwater.cli import (
 from headwater.cli.access import ServeCommand
 from headwater.cli.exits import ExitCode, exit_code_of
 from headwater.cli.output import print_error
-from headwater.cli.settings import Choices, Command, Group
+from headwater.cli.settings import Choices, Command, Group, RemoteCommand, RemoteGroup
 from headwater.errors import HeadwaterError
 
 HELP = """One durable log in the database you already have, and every way of drinking from it.
@@ -45,24 +46,37 @@ Examples:
   headwater serve --store headwater.db
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the store cannot be opened, 4 there was nothing, 5 the doctor found
-something, 130 Ctrl-C.
+something, 6 a flow set rows aside, 130 Ctrl-C.
 """
-MESSAGES, UPKEEP, JOBS, SERVER = "Messages", "Queues and groups", "Jobs", "Server and store"
+PIPELINE_HELP = """The data pipeline on Spark: flows over the log, with checkpoints, a bar and a summary.
+
+Examples:
+  headwater pipeline list
+  headwater pipeline run archive --to archive
+"""
+RUN_HELP = """Run a flow; each has options of its own (--help after its name shows them).
+
+Examples:
+  headwater pipeline run rollup --chart chart.html
+  headwater pipeline run my_module:my_flow
+"""
+MESSAGES, UPKEEP, JOBS, PIPELINE, SERVER = "Messages", "Queues and groups", "Jobs", "Data pipeline", "Server and store"
 MESSAGES_OF_JOBS, LOOKING, OPERATING = "Jobs", "Looking", "Operating"
 
 
 def build() -> typer.Typer:
     """All commands, in the order in which help shows them."""
-    app = _group(help=_unwrapped(HELP))
-    _add(app, "push", messages.push, MESSAGES)
-    _add(app, "pop", messages.pop, MESSAGES)
-    _add(app, "tail", messages.tail, MESSAGES)
+    app = _group(RemoteGroup, help=_unwrapped(HELP))
+    _add(app, "push", messages.push, MESSAGES, RemoteCommand)
+    _add(app, "pop", messages.pop, MESSAGES, RemoteCommand)
+    _add(app, "tail", messages.tail, MESSAGES, RemoteCommand)
     app.add_typer(_queues(), name="queues", rich_help_panel=UPKEEP)
     app.add_typer(_groups(), name="groups", rich_help_panel=UPKEEP)
-    _add(app, "seek", groups.seek, UPKEEP)
+    _add(app, "seek", groups.seek, UPKEEP, RemoteCommand)
     app.add_typer(_dead_letters(), name="dlq", rich_help_panel=UPKEEP)
     app.add_typer(build_jobs(), name="jobs", rich_help_panel=JOBS)
     app.command("run-worker", cls=Command, hidden=True)(workers.run_worker)
+    app.add_typer(_pipeline(), name="pipeline", rich_help_panel=PIPELINE)
     _add(app, "serve", serve.serve, SERVER, ServeCommand)
     app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
@@ -72,29 +86,44 @@ def build() -> typer.Typer:
 
 
 def _queues() -> typer.Typer:
-    app = _group()
-    app.callback(invoke_without_command=True, cls=Group, help=_unwrapped(queues.queues.__doc__ or ""))(queues.queues)
-    _add(app, "list", queues.list_queues)
-    _add(app, "show", queues.show_queue)
-    _add(app, "configure", queues.configure_queue)
-    _add(app, "delete", queues.delete_queue)
+    app = _group(RemoteGroup)
+    app.callback(invoke_without_command=True, cls=RemoteGroup, help=_unwrapped(queues.queues.__doc__ or ""))(
+        queues.queues
+    )
+    _add(app, "list", queues.list_queues, command=RemoteCommand)
+    _add(app, "show", queues.show_queue, command=RemoteCommand)
+    _add(app, "configure", queues.configure_queue, command=RemoteCommand)
+    _add(app, "delete", queues.delete_queue, command=RemoteCommand)
     return app
 
 
 def _groups() -> typer.Typer:
-    app = _group()
-    app.callback(invoke_without_command=True, cls=Group, help=_unwrapped(groups.groups.__doc__ or ""))(groups.groups)
-    _add(app, "list", groups.list_groups)
-    _add(app, "delete", groups.delete_group)
+    app = _group(RemoteGroup)
+    app.callback(invoke_without_command=True, cls=RemoteGroup, help=_unwrapped(groups.groups.__doc__ or ""))(
+        groups.groups
+    )
+    _add(app, "list", groups.list_groups, command=RemoteCommand)
+    _add(app, "delete", groups.delete_group, command=RemoteCommand)
     return app
 
 
 def _dead_letters() -> typer.Typer:
-    app = _group(help=_unwrapped(dead_letters.__doc__ or ""))
-    _add(app, "list", dead_letters.list_letters)
-    _add(app, "show", dead_letters.show_letter)
-    _add(app, "requeue", dead_letters.requeue_letters)
-    _add(app, "purge", dead_letters.purge_letters)
+    app = _group(RemoteGroup, help=_unwrapped(dead_letters.__doc__ or ""))
+    _add(app, "list", dead_letters.list_letters, command=RemoteCommand)
+    _add(app, "show", dead_letters.show_letter, command=RemoteCommand)
+    _add(app, "requeue", dead_letters.requeue_letters, command=RemoteCommand)
+    _add(app, "purge", dead_letters.purge_letters, command=RemoteCommand)
+    return app
+
+
+def _pipeline() -> typer.Typer:
+    app = _group(help=_unwrapped(PIPELINE_HELP))
+    _add(app, "list", pipeline.list_flows)
+    flows = typer.Typer(cls=pipeline.Flows, add_completion=False, rich_markup_mode="rich", help=_unwrapped(RUN_HELP))
+    for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline.load, pipeline.export):
+        _add(flows, function.__name__, function)
+    _add(flows, pipeline.OWN, pipeline.own)
+    app.add_typer(flows, name="run")
     return app
 
 
@@ -165,8 +194,8 @@ def _config() -> typer.Typer:
     return app
 
 
-def _group(**about: Any) -> typer.Typer:
-    return typer.Typer(cls=Group, add_completion=False, rich_markup_mode="rich", **about)
+def _group(group: type[Group] = Group, **about: Any) -> typer.Typer:
+    return typer.Typer(cls=group, add_completion=False, rich_markup_mode="rich", **about)
 
 
 def _add(

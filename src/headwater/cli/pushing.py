@@ -11,6 +11,7 @@ from headwater.errors import HeadwaterError, InvalidInput
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
+    from headwater.client.client import Client
     from headwater.services.messages import Outgoing, Receipt
 
 
@@ -68,14 +69,14 @@ def prepare_arguments(aim: Aim, payloads: Sequence[str]) -> "list[Outgoing]":
     return [_outgoing(aim, os.fsencode(text), f"payload {number}") for number, text in enumerate(payloads, 1)]
 
 
-async def push_messages(hw: "Headwater", tally: Tally, messages: "Sequence[Outgoing]") -> None:
+async def push_messages(hw: "Headwater | Client", tally: Tally, messages: "Sequence[Outgoing]") -> None:
     """Push messages in one commit, and count them."""
     aim = tally.aim
     queue = hw.queue(aim.queue)
     tally.add(await queue.push_many(messages, partition=aim.partition, durability=aim.durability))
 
 
-async def push_lines(hw: "Headwater", tally: Tally, lines: Lines, tell: Callable[[float], None]) -> None:
+async def push_lines(hw: "Headwater | Client", tally: Tally, lines: Lines, tell: Callable[[float], None]) -> None:
     """Push NDJSON batch by batch; an error says which line it was and how far everything is safe."""
     try:
         async for batch in lines.batches():

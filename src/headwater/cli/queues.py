@@ -6,7 +6,7 @@ import typer
 
 from headwater.cli.exits import Misuse
 from headwater.cli.output import confirm, iso_time, note, print_facts, print_json, print_line, print_table, show_seconds
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def list_queues(ctx: typer.Context) -> None:
 
 
 async def _list(settings: Settings) -> "list[QueueStatus]":
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         return await hw.queues()
 
 
@@ -80,7 +80,7 @@ def show_queue(ctx: typer.Context, name: QueueName) -> None:
 async def _show(settings: Settings, name: str) -> "tuple[QueueStatus, list[GroupStatus]]":
     from headwater.errors import QueueMissing
 
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         queue = hw.queue(name)
         status = await queue.status()
         if status is None:
@@ -111,7 +111,7 @@ def configure_queue(
 
 
 async def _configure(settings: Settings, name: str, options: dict[str, object]) -> "Configured":
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         return await hw.queue(name).configure(**options)  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ def delete_queue(ctx: typer.Context, name: QueueName, yes: Yes = False) -> None:
 async def _delete(settings: Settings, name: str) -> None:
     from headwater.errors import QueueMissing
 
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         if not await hw.queue(name).delete():
             raise QueueMissing(f"there is no queue {name!r}")
 

@@ -1,15 +1,21 @@
-"""Opening the store for one command, and running the command's coroutine."""
+"""Opening the store, or reaching the server, for one command, and running the command's coroutine."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headwater.cli.exits import StoreUnopened
-from headwater.cli.settings import Settings
+from headwater.cli.exits import Misuse, StoreUnopened
+from headwater.cli.settings import TOKEN_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
+    from headwater.client.client import Client
+
+# Somebody sits in front of it: a server that is away is told sooner than a program would want it.
+RETRY_SECONDS = 5.0
 
 Result = TypeVar("Result")
 
@@ -51,6 +57,36 @@ async def opened(
         yield hw
     finally:
         await hw.close()
+
+
+@asynccontextmanager
+async def reached(
+    settings: Settings, *, create: bool = False, housekeeping: bool | None = False
+) -> "AsyncIterator[Headwater | Client]":
+    """The server of this command, or else its store, open: both have the same verbs."""
+    if not settings.server:
+        async with opened(settings, create=create, housekeeping=housekeeping) as hw:
+            yield hw
+        return
+    from headwater.app import connect
+
+    async with connect(settings.server, token=_token(settings), retry_seconds=RETRY_SECONDS) as client:
+        yield client
+
+
+def _token(settings: Settings) -> str:
+    """The token for the server: from a file or a variable, never from the command line, which others can read."""
+    if not settings.token_file:
+        return os.environ.get(TOKEN_VARIABLE, "")
+    try:
+        return Path(settings.token_file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"--token-file: {settings.token_file} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    """What is wrong with a file, without what is in it."""
+    return (error.strerror or "") if isinstance(error, OSError) else "it is no plain text"
 
 
 def store_location(settings: Settings) -> str:

@@ -1,19 +1,24 @@
 """Options that every command takes, before or after its name: `--store`, `--database`, `--json`, hidden `--debug`.
 
+Commands of queues also take `--server` and `--token-file`: they work on a server as on a store.
+
 They are added to each command and group here and not in the signature of every function. What is said last, so closest
 to the command, counts.
 """
 
 import os
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from headwater.cli.exits import Misuse
 from headwater.model.names import DATABASE_DEFAULT
 
 STORE_DEFAULT = "headwater.db"
 STORE_VARIABLE = "HEADWATER_STORE"
+SERVER_VARIABLE = "HEADWATER_SERVER"
+TOKEN_VARIABLE = "HEADWATER_TOKEN"
 PANEL = "Options of every command"
 
 
@@ -23,6 +28,8 @@ class Choices:
     def __init__(self) -> None:
         self.store: str | None = None
         self.database: str | None = None
+        self.server: str | None = None
+        self.token_file: str | None = None
         self.json = False
         self.debug = False
 
@@ -33,13 +40,31 @@ class Settings(NamedTuple):
     store: str
     database: str
     json: bool
+    server: str = ""
+    token_file: str = ""
 
 
 def settings_of(ctx: typer.Context) -> Settings:
     """The settings of the command that runs."""
     choices: Choices = ctx.obj
     store = choices.store or os.environ.get(STORE_VARIABLE) or STORE_DEFAULT
-    return Settings(store, choices.database or DATABASE_DEFAULT, choices.json)
+    return Settings(
+        store=store,
+        database=choices.database or DATABASE_DEFAULT,
+        json=choices.json,
+        server=_server(choices),
+        token_file=choices.token_file or "",
+    )
+
+
+def _server(choices: Choices) -> str:
+    """The server that was named, '' when the command is to work on a store: one that is named by option is meant."""
+    if choices.server and choices.store:
+        raise Misuse("a command works on a --store or on a --server, not on both")
+    server = choices.server or ("" if choices.store else os.environ.get(SERVER_VARIABLE, ""))
+    if server and choices.database:
+        raise Misuse("--database is for stores; on a server the database is that of the token")
+    return server
 
 
 def _remember(ctx: typer.Context, parameter: TyperOption, value: object) -> None:
@@ -63,11 +88,29 @@ def shared_options() -> list[TyperOption]:
     ]
 
 
+def server_options() -> list[TyperOption]:
+    """Fresh copies of the options of commands that also work on a server."""
+    server = f"Work on the server at this address instead of a store. {SERVER_VARIABLE} gives the default."
+    token = f"A file with the token for the server. {TOKEN_VARIABLE} may hold the token itself."
+    return [
+        _option("--server", metavar="URL", help=server, rich_help_panel=PANEL),
+        _option("--token-file", metavar="PATH", help=token, rich_help_panel=PANEL),
+    ]
+
+
 class Command(TyperCommand):
     """A command with the options that every command takes."""
 
+    takes_server: ClassVar[bool] = False
+
     def __init__(self, *arguments: Any, params: list[Any] | None = None, **about: Any) -> None:
         super().__init__(*arguments, params=[*(params or []), *shared_options()], **about)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; a server that was named before its name must mean something to it."""
+        if ctx.obj.server and not self.takes_server:
+            raise Misuse("this command works on a store; --server is for push, pop, tail, queues, groups, seek and dlq")
+        return super().invoke(ctx)
 
 
 class Group(TyperGroup):
@@ -75,3 +118,19 @@ class Group(TyperGroup):
 
     def __init__(self, *arguments: Any, params: list[Any] | None = None, **about: Any) -> None:
         super().__init__(*arguments, params=[*(params or []), *shared_options()], **about)
+
+
+class RemoteCommand(Command):
+    """A command that also works on a server."""
+
+    takes_server = True
+
+    def __init__(self, *arguments: Any, params: list[Any] | None = None, **about: Any) -> None:
+        super().__init__(*arguments, params=[*(params or []), *server_options()], **about)
+
+
+class RemoteGroup(Group):
+    """A group of commands that also work on a server."""
+
+    def __init__(self, *arguments: Any, params: list[Any] | None = None, **about: Any) -> None:
+        super().__init__(*arguments, params=[*(params or []), *server_options()], **about)

@@ -144,7 +144,7 @@ async def _work(settings: Settings, options: object) -> int:
         found = await hw.jobs.config()
         names = WorkerSettings.__struct_fields__
         chosen = WorkerSettings(**{name: found[name.replace("_", "-")] for name in names})  # type: ignore[arg-type]
-        worker = Worker(hw.jobs_service, hw.tail, options, chosen)
+        worker = Worker(hw.jobs_service, options, chosen)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.stop)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, worker.stop_once)

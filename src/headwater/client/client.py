@@ -8,6 +8,7 @@ from headwater.client.address import check_token, parse_address
 from headwater.client.exchange import Exchange, Timing
 from headwater.client.pool import Pool
 from headwater.client.remote import RemoteQueues
+from headwater.clock import Clock
 from headwater.config import Config
 from headwater.errors import ConfigError
 from headwater.model.names import DATABASE_DEFAULT, Lsn
@@ -44,10 +45,15 @@ class Client(Database):
     async def start(self) -> None:
         """Greet the server: an address where there is none, or a token that is not good, is told here."""
         try:
-            self.server = await self.queues_service.greet()
+            await self.greet()
         except BaseException:
             await self.queues_service.close()
             raise
+
+    async def greet(self) -> Bounds:
+        """What the server says of itself now: its version, its bounds, and where its log ends."""
+        self.server = await self.queues_service.greet()
+        return self.server
 
     async def close(self) -> None:
         """Send what is on its way, then hang up."""
@@ -57,6 +63,11 @@ class Client(Database):
     def config(self) -> Config:
         """The server's bounds."""
         return self.queues_service.config
+
+    @property
+    def clock(self) -> Clock:
+        """The server's time."""
+        return self.queues_service.clock
 
     async def read(self, queue: str, after: Lsn, *, limit: int = 16, wait: float = 0) -> SegmentsAnswer:
         """The log of a queue after an LSN, without a group; waits for more when there is none."""

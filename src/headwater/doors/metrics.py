@@ -138,6 +138,7 @@ ROUTES = (
         handler=show_metrics,
         summary="What this server did, for Prometheus",
         scope=Scope.METRICS,
+        content_types=("text/plain",),
     ),
     Route(
         method="GET",
@@ -145,5 +146,6 @@ ROUTES = (
         handler=show_metrics,
         summary="The same, where queen-mq has it",
         scope=Scope.METRICS,
+        content_types=("text/plain",),
     ),
 )

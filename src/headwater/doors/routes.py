@@ -45,7 +45,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     The handler is called with the site, the request, the body as `takes` (if any), the query as `asks` (if any), and
     the names in the path, in this order. `gives` is the type of a good answer's body, `status` its status. Without a
-    `scope` everybody may ask. What `changes` something is not answered to HEAD, although it goes by GET.
+    `scope` everybody may ask. What `changes` something is not answered to HEAD, although it goes by GET. The OpenAPI
+    document says by `content_types` what a good answer is when it is no JSON, and by `may_be_empty` that it may be 204.
     """
 
     method: str
@@ -58,6 +59,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     gives: Any = None
     status: int = 200
     changes: bool = False
+    content_types: tuple[str, ...] = ("application/json",)
+    may_be_empty: bool = False
 
 
 class _Endpoint:

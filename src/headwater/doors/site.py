@@ -13,6 +13,7 @@ from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
 from headwater.model.principal import Scope, require, require_queue
+from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 
@@ -59,8 +60,9 @@ class Switches:
 class Site:
     """Handed to every route. One for each open store that is served."""
 
-    def __init__(self, queues: Queues, tail: Tail, committer: Committer, version: str) -> None:
+    def __init__(self, queues: Queues, jobs: JobService, tail: Tail, committer: Committer, version: str) -> None:
         self.queues = queues
+        self.jobs = jobs
         self.tail = tail
         self.committer = committer
         self.version = version

@@ -97,11 +97,15 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """What a claim got; `ready_at` says when something that is known now may become free, when there is less."""
+    """What a claim got; `ready_at` says when something that is known now may become free, when there is less.
+
+    Not `alive`: the worker's lease had run out, and what it held before belongs to others.
+    """
 
     jobs: list[ClaimedJob] = []
     ready_at: Timestamp | None = None
     stopping: bool = False
+    alive: bool = True
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -31,6 +31,8 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Drop records of this age, consumed or not."""
     completed_retention_seconds: float = 7.0 * DAY
     """Drop records of this age once every group has passed them."""
+    archive_required: bool = False
+    """Drop nothing that `headwater pipeline run archive` has not put into an archive."""
     size_max: int = 0
     """Refuse pushes while this many records wait for the slowest group."""
     deduplication_seconds: float = 300.0

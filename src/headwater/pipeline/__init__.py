@@ -5,8 +5,9 @@
 >>> read(spark, store="headwater.db", queue="orders", schema="customer STRING, amount DOUBLE")
 """
 
+from headwater.pipeline.own import flow
 from headwater.pipeline.reading import payload, read, read_stream
 from headwater.pipeline.session import start_session
 from headwater.pipeline.source import HeadwaterDataSource, register
 
-__all__ = ["HeadwaterDataSource", "payload", "read", "read_stream", "register", "start_session"]
+__all__ = ["HeadwaterDataSource", "flow", "payload", "read", "read_stream", "register", "start_session"]

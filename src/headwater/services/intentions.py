@@ -363,11 +363,6 @@ class Intentions:
         if not task.cancelled() and task.exception() is not None:
             log.error("serving waiting pops failed", exc_info=task.exception())
 
-    @property
-    def is_draining(self) -> bool:
-        """Whether nobody may wait any more."""
-        return self._draining
-
     def drain(self) -> None:
         """End all waits with nothing; from now on nobody waits."""
         self._draining = True

@@ -62,6 +62,7 @@ class JobService:
 
     def __init__(self, store: Store, committer: Committer, tail: Tail, clock: Clock, config: Config) -> None:
         self.store = store
+        self.tail = tail
         self.clock = clock
         self.config = config
         self.waits = JobWaits(store, tail)

@@ -184,7 +184,7 @@ class Queues(Verbs):
             while True:
                 news.clear()
                 after, segments = await self._read(queue, after, limit)
-                if segments or self.intentions.is_draining:
+                if segments or self.intentions.draining:
                     return after, segments
                 parked()
                 async with asyncio.timeout_at(deadline):

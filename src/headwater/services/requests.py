@@ -6,7 +6,7 @@ from who asks. Times are microseconds since 1970.
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.clock import Timestamp
 from headwater.config import Durability
@@ -198,7 +198,7 @@ class TraceRequest(Asked, frozen=True, kw_only=True):
     group: str = GROUP_DEFAULT
     names: Annotated[list[str], Meta(max_length=100)] = []
     event: Text = "info"
-    data: Raw = Raw(b"null")
+    data: Raw | UnsetType = UNSET
 
 
 class GroupsQuery(Struct, frozen=True):

@@ -20,6 +20,7 @@ from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
+from headwater.model.rollup import Rollup, RollupQuery
 
 
 class Traits(msgspec.Struct, frozen=True):
@@ -59,6 +60,18 @@ class GroupStatus(msgspec.Struct, frozen=True):
     oldest_waiting_at: Timestamp | None
     leased: int
     lost: int
+    retried: int = 0
+    buried: int = 0
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a group stands in a partition; the group reads what came after the LSN `since`."""
+
+    queue: str
+    group: str
+    partition_id: PartitionId
+    position: Offset
+    since: Lsn
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
@@ -381,6 +394,22 @@ class Store(Protocol):
 
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record, oldest first."""
+        ...
+
+    async def positions(self, database: str) -> list[Position]:
+        """Where every group of a database stands, in the partitions it has met."""
+        ...
+
+    async def archived(self, database: str, queue: str) -> Lsn:
+        """Up to which LSN a queue is archived; 0 when it never was."""
+        ...
+
+    async def rollups(self, database: str, wanted: RollupQuery) -> list[Rollup]:
+        """Rollups of a stretch of time, by bucket, queue, group and type."""
+        ...
+
+    async def rollup_state(self, database: str) -> tuple[int, str]:
+        """The number and the state that the last rollup left; 0 and '' before the first."""
         ...
 
     def access_version(self) -> int:

@@ -33,6 +33,7 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     count: int
     written_at: Timestamp
     records: bytes
+    partition_id: PartitionId
 
 
 class Drops(msgspec.Struct, frozen=True):

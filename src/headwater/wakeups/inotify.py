@@ -30,7 +30,7 @@ class InotifyWakeup:
     name = "inotify"
 
     def __init__(self, path: str) -> None:
-        self._descriptor = _watch(path)
+        self._descriptor = watch(path)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._again: asyncio.TimerHandle | None = None
         self._resting: asyncio.TimerHandle | None = None
@@ -102,7 +102,8 @@ def is_available() -> bool:
         return False
 
 
-def _watch(path: str) -> int:
+def watch(path: str) -> int:
+    """A descriptor that can be read when the file at `path` was written to."""
     library = ctypes.CDLL(None, use_errno=True)
     descriptor = int(library.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
     if descriptor < 0:

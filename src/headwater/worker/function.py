@@ -67,8 +67,10 @@ class Functions:
         self._pipes = (-1, -1)
         self._unsent = bytearray()
         self._ready = False
+        self._early_deaths = 0
         self._recalled: asyncio.Future[list[ClaimedJob]] | None = None
         self._gone: asyncio.Future[None] | None = None
+        self._warm: asyncio.Future[None] | None = None
         self.unloadable = ""
         self.on_report: Callable[[Report], None] = lambda report: None
         self.on_progress: Callable[[ClaimedJob, str], None] = lambda job, value: None
@@ -91,6 +93,14 @@ class Functions:
     def waiting(self) -> int:
         """How many calls the runner has not begun."""
         return sum(not call.begun_at for call in self._calls.values())
+
+    async def warm_up(self) -> None:
+        """Start the process and wait until it has loaded its app, so that no job has to wait for that."""
+        if self._process is None:
+            self._start()
+        self._warm = asyncio.get_running_loop().create_future()
+        if not self._ready and not self.unloadable:
+            await self._warm
 
     # ── asking ──
 
@@ -221,15 +231,22 @@ class Functions:
             self._take_back(message.numbers)
         elif message.error:
             self.unloadable = message.error
+            self._warmed()
             self.on_unloadable()
         else:
             self._ready = True
+            self._warmed()
+
+    def _warmed(self) -> None:
+        if self._warm is not None and not self._warm.done():
+            self._warm.set_result(None)
 
     def _begun(self, message: Begun) -> None:
         call = self._calls.get(message.number)
         if call is None:
             return
         call.begun_at, call.is_async = time.monotonic(), message.is_async
+        self._early_deaths = 0
         limit = call.job.work.timeout_seconds
         if call.stopped:
             self.stop(message.number, call.stopped)
@@ -262,6 +279,13 @@ class Functions:
                 )
             )
 
+    def _count_death(self, how: str) -> None:
+        """A process that dies again and again before it runs anything would be started for ever."""
+        self._early_deaths += 1
+        if self._early_deaths >= DEATHS_BEFORE_WORK_MAX and self._calls and not self.unloadable:
+            self.unloadable = f"the process that runs functions {how}, {self._early_deaths} times before it ran any"
+            self.on_unloadable()
+
     def _forget(self, number: JobNumber) -> _Call | None:
         call = self._calls.pop(number, None)
         if call is not None and call.timer is not None:
@@ -285,6 +309,8 @@ class Functions:
         kill_group(self._process.pid, signal.SIGKILL)
         how = describe_end(self._process.wait())
         self._process = None
+        self._count_death(how)
+        self._warmed()
         self._unsent.clear()
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)

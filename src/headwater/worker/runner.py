@@ -47,6 +47,7 @@ from headwater.worker.frames import (
 from headwater.worker.processes import end_with_parent
 
 ERROR_LENGTH_MAX = 8_192
+RESULT_BYTES_MAX = 1_048_576
 READ_BYTES = 1_048_576
 
 
@@ -198,10 +199,14 @@ def completed(number: JobNumber, result: Any, seconds: float) -> Done:
     if result is None:
         return Done(number, Outcome.COMPLETED, seconds)
     try:
-        return Done(number, Outcome.COMPLETED, seconds, msgspec.json.encode(result).decode())
+        kept = msgspec.json.encode(result)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         reason = f"what it returned cannot be kept as JSON: {error}"
         return Done(number, Outcome.BURIED, seconds, error=reason)
+    if len(kept) > RESULT_BYTES_MAX:
+        reason = f"what it returned has {len(kept):,} bytes as JSON; {RESULT_BYTES_MAX:,} are kept"
+        return Done(number, Outcome.BURIED, seconds, error=reason)
+    return Done(number, Outcome.COMPLETED, seconds, kept.decode())
 
 
 def failed(number: JobNumber, function: JobFunction[..., Any], error: Exception, seconds: float) -> Done:

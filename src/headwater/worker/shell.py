@@ -9,6 +9,7 @@ import resource
 import signal
 import time
 from contextlib import suppress
+from functools import cache
 
 import msgspec
 
@@ -163,7 +164,6 @@ def command_line(job: ClaimedJob) -> list[str]:
 
 def environment(job: ClaimedJob) -> dict[str, str]:
     """The worker's environment without Headwater's own settings, which may be secret, and with what names the job."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
     about = {
         "HEADWATER_JOB_ID": job.id,
         "HEADWATER_JOB_QUEUE": job.queue,
@@ -173,7 +173,13 @@ def environment(job: ClaimedJob) -> dict[str, str]:
     }
     if job.results is not None:
         about["HEADWATER_JOB_RESULTS"] = msgspec.json.encode(job.results).decode()
-    return {**kept, **job.work.env, **about}
+    return {**_inherited(), **job.work.env, **about}
+
+
+@cache
+def _inherited() -> dict[str, str]:
+    """Taken once: a worker's environment does not change, and going over it costs as much as starting a program."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
 
 
 def mark_of(job: ClaimedJob) -> bytes:

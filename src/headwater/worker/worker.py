@@ -34,7 +34,6 @@ from headwater.log.job_operations import (
     WorkerAbout,
 )
 from headwater.log.operations import Touch
-from headwater.log.tail import Tail
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, SHELL, JobNumber, Outcome, WorkerSettings
 from headwater.services.jobs import JobService
 from headwater.worker.function import Functions
@@ -50,6 +49,7 @@ STALLED_SECONDS = 1.0
 ERROR_PAUSE_SECONDS = 0.5
 OUTPUT_PAUSE_SECONDS = 1.0
 NOTE_PAUSE_SECONDS = 0.2
+GATHER_SECONDS = 0.01
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,17 +69,18 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """Runs jobs of one database until it is asked to stop, or, with `drain`, until there are none."""
 
-    def __init__(self, service: JobService, tail: Tail, options: WorkerOptions, settings: WorkerSettings) -> None:
+    def __init__(self, service: JobService, options: WorkerOptions, settings: WorkerSettings) -> None:
         self._committer: Committer = service.committer
         self._store = service.store
         self._clock: Clock = service.clock
-        self._tail = tail
+        self._tail = service.tail
         self._options = options
         self._settings = settings
         self._buffer: deque[ClaimedJob] = deque()
         self._shells: dict[JobNumber, tuple[ClaimedJob, Shell]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._reports: list[Report] = []
+        self._reported_at = 0.0
         self._notes: dict[JobNumber, Note] = {}
         self._news = asyncio.Event()
         self._look = True
@@ -101,8 +102,11 @@ class Worker:
         """Work until the end; 0 when it was a good one, 1 when the app could not be loaded."""
         unfollow = await self._tail.follow(self._touched)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
+        beating.add_done_callback(self._beaten)
         try:
             await self._beat()
+            if self._options.app:
+                await self.functions.warm_up()
             await self._work()
         finally:
             beating.cancel()
@@ -133,12 +137,22 @@ class Worker:
                 await self._release_waiting()
             self._fill()
             wanted = 0 if self._stopping else self._wanted()
-            if self._reports or (wanted and self._look):
+            if self._is_time_to_report() or (wanted and self._look):
                 await self._exchange(wanted)
                 continue
             if self._options.drain and self._is_idle() and not self._look:
                 return
             await self._wait()
+
+    def _is_time_to_report(self) -> bool:
+        """At once when nothing else is to be done here; while there is, reports gather for a moment."""
+        if not self._reports:
+            return False
+        busy = self._buffer or self._shells or self.functions.count
+        return not busy or self._stopping or self._until_report() == 0 or len(self._reports) >= AHEAD_MAX // 2
+
+    def _until_report(self) -> float:
+        return max(self._reported_at + GATHER_SECONDS - time.monotonic(), 0.0)
 
     def _is_idle(self) -> bool:
         return not (self._buffer or self._shells or self.functions.count or self._reports)
@@ -153,6 +167,8 @@ class Worker:
         crowded = (self._shells or self.functions.count) and (self._buffer or self.functions.waiting())
         if crowded:
             seconds = min(seconds if seconds is not None else STALLED_SECONDS, STALLED_SECONDS / 2)
+        if self._reports:
+            seconds = min(seconds if seconds is not None else GATHER_SECONDS, self._until_report())
         try:
             await asyncio.wait_for(self._news.wait(), seconds)
         except TimeoutError:
@@ -240,6 +256,8 @@ class Worker:
         self._take(claimed, wanted)
 
     def _take(self, claimed: Claimed, wanted: int) -> None:
+        if not claimed.alive and not self._is_idle():
+            self._lost()
         self._buffer.extend(claimed.jobs)
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted:
@@ -310,6 +328,12 @@ class Worker:
             except HeadwaterError as error:
                 log.warning("the heartbeat failed, the next one is due soon: %s", error)
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
+
+    def _beaten(self, beating: asyncio.Task[None]) -> None:
+        """Without a heartbeat everything here would soon belong to others: end, and let the supervisor start anew."""
+        if not beating.cancelled() and beating.exception() is not None:
+            log.error("the heartbeat ended", exc_info=beating.exception())
+            self.stop()
 
     def _note(self, note: Note) -> None:
         """Tell it with a heartbeat that comes soon: a job may report progress a thousand times a second."""
@@ -400,6 +424,8 @@ class Worker:
     def _report(self, report: Report) -> None:
         if report.duration_seconds is not None:
             self._seconds += 0.1 * (report.duration_seconds - self._seconds)
+        if not self._reports:
+            self._reported_at = time.monotonic()
         self._reports.append(report)
         self._news.set()
 

@@ -66,7 +66,7 @@ ROUTES = (
         path="/v1/queues",
         handler=questions.queues,
         summary="All queues with their sizes",
-        scope=Scope.CONSUME,
+        scope=Scope.METRICS,
         gives=list[QueueStatus],
     ),
     Route(
@@ -101,7 +101,7 @@ ROUTES = (
         path="/v1/groups",
         handler=questions.groups,
         summary="Consumer groups: how far behind each is",
-        scope=Scope.CONSUME,
+        scope=Scope.METRICS,
         asks=requests.GroupsQuery,
         gives=list[GroupStatus],
     ),

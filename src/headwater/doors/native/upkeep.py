@@ -1,5 +1,7 @@
 """`POST /v1/configure`, `seek`, `requeue` and the like: queues, groups, dead letters and traces are changed."""
 
+from msgspec import UNSET, Raw
+
 from headwater.doors.native.messages import check_partition
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Refused, Request, Response, json_response
@@ -110,7 +112,8 @@ async def purge(site: Site, request: Request, body: DeadLettersRequest) -> Respo
 async def trace(site: Site, request: Request, body: TraceRequest) -> Response:
     """Note an event in the life of a record."""
     await check_partition(site, request, body.partition_id)
-    check_ready_json(body.data, site.config.record_bytes_max)
+    data = Raw(b"null") if body.data is UNSET else body.data
+    check_ready_json(data, site.config.record_bytes_max)
     operation = Trace(
         database=request.principal.database,
         key=check_text("key", body.key),
@@ -119,6 +122,6 @@ async def trace(site: Site, request: Request, body: TraceRequest) -> Response:
         group=check_name("group", body.group),
         names=tuple(check_name("trace", name) for name in body.names),
         event=check_text("event", body.event),
-        data=body.data,
+        data=data,
     )
     return json_response(await site.queues.run(operation))

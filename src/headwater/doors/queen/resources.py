@@ -33,7 +33,7 @@ class PartitionsQuery(Struct, frozen=True):
 
     queue: str = ""
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
-    after: Annotated[int, Meta(ge=0)] = 0
+    after: Annotated[int, Meta(ge=0, lt=2**62)] = 0
 
 
 class ClearQuery(Struct, frozen=True):

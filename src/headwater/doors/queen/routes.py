@@ -35,7 +35,7 @@ def delete(path: str, handler: RouteHandler, summary: str, scope: Scope, **more:
     return Route(method="DELETE", path=path, handler=handler, summary=summary, scope=scope, **more)
 
 
-_popping: dict[str, Any] = {"asks": shape.PopQuery, "gives": shape.PopAnswer, "changes": True}
+_popping: dict[str, Any] = {"asks": shape.PopQuery, "gives": shape.PopAnswer, "changes": True, "may_be_empty": True}
 
 QUEUES = (
     post(

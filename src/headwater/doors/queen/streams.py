@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
 from headwater.doors.queen.maintenance import check_pushes_taken
@@ -64,7 +64,7 @@ class StateChange(Struct, frozen=True):
 
     type: Literal["upsert", "delete"]
     key: Key
-    value: Raw = Raw(b"null")
+    value: Raw | UnsetType = UNSET
 
 
 class CycleAck(Struct, frozen=True, rename="camel"):
@@ -242,8 +242,9 @@ def _change(site: Site, change: StateChange) -> tuple[str, Raw | None]:
         raise InvalidOption("a key is a text without NUL")
     if change.type == "delete":
         return change.key, None
-    check_ready_json(change.value, site.config.record_bytes_max)
-    return change.key, change.value
+    value = Raw(b"null") if change.value is UNSET else change.value
+    check_ready_json(value, site.config.record_bytes_max)
+    return change.key, value
 
 
 async def get_state(site: Site, request: Request, body: StateBody) -> Response:

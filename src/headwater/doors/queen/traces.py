@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.doors.queen.identities import parse_partition, show_time, trace_name
 from headwater.doors.queen.reports import lane_of
@@ -24,7 +24,7 @@ class TraceBody(Struct, frozen=True, rename="camel"):
 
     transaction_id: Text
     partition_id: str
-    data: Raw = Raw(b"null")
+    data: Raw | UnsetType = UNSET
     consumer_group: str | None = None
     trace_names: Annotated[list[str], Meta(max_length=NAMES_MAX)] | None = None
     event_type: Text = "info"
@@ -48,7 +48,8 @@ async def add_trace(site: Site, request: Request, body: TraceBody) -> Response:
     partition_id = parse_partition(body.partition_id)
     if await lane_of(site, request, partition_id) is None:
         raise QueueMissing(f"there is no partition {partition_id}")
-    check_ready_json(body.data, site.config.record_bytes_max)
+    data = Raw(b"null") if body.data is UNSET else body.data
+    check_ready_json(data, site.config.record_bytes_max)
     operation = Trace(
         database=request.principal.database,
         partition_id=partition_id,
@@ -56,7 +57,7 @@ async def add_trace(site: Site, request: Request, body: TraceBody) -> Response:
         group=check_name("group", body.consumer_group or GROUP_DEFAULT),
         names=tuple(check_text("trace name", name) for name in body.trace_names or ()),
         event=check_text("eventType", body.event_type),
-        data=body.data,
+        data=data,
     )
     await site.queues.run(operation)
     return json_response(TraceNoted(success=True), status=201)

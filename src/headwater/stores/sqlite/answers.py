@@ -20,12 +20,14 @@ from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.queue import decode_options
 from headwater.model.record import split_records
+from headwater.model.rollup import Rollup, RollupQuery
 from headwater.stores.codec import Codec
 from headwater.stores.contract import (
     CursorStatus,
     DeadLetter,
     GroupStatus,
     PartitionStatus,
+    Position,
     QueueStatus,
     Segment,
     StateQuestion,
@@ -37,6 +39,7 @@ from headwater.stores.contract import (
 from headwater.stores.sqlite.access_tokens import access_token_of
 from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
+from headwater.stores.sqlite.flows import rollup_of
 from headwater.stores.sqlite.segments import open_body, read_last_lsn
 from headwater.stores.statements import load_statements
 
@@ -156,6 +159,8 @@ class Answers:
         discovered: int,
         since_lsn: int,
         queue_id: int,
+        retried: int,
+        buried: int,
     ) -> GroupStatus:
         partitions, lag, leased = self._connection.execute(sql.group_lag, (number, now)).fetchone()
         unmet, unmet_oldest = self._connection.execute(
@@ -172,6 +177,8 @@ class Answers:
             oldest_waiting_at=None if oldest is None else Timestamp(oldest),
             leased=leased,
             lost=lost,
+            retried=retried,
+            buried=buried,
         )
 
     def dead_letters(self, database: str, queue: str, limit: int, after: int) -> list[DeadLetter]:
@@ -234,6 +241,28 @@ class Answers:
         """The last step that named work has reached."""
         row = self._connection.execute(sql.find_milestone, (database, name)).fetchone()
         return None if row is None else int(row[0])
+
+    def positions(self, database: str) -> list[Position]:
+        """Where every group stands."""
+        return [Position(*row) for row in self._connection.execute(sql.position_list, (database,))]
+
+    def archived(self, database: str, queue: str) -> Lsn:
+        """Up to which LSN a queue is archived."""
+        row = self._connection.execute(sql.find_queue, (database, queue)).fetchone()
+        if row is None:
+            raise QueueMissing(f"there is no queue {queue!r}")
+        found = self._connection.execute(sql.get_archived, (row[0],)).fetchone()
+        return Lsn(found[0] if found else 0)
+
+    def rollups(self, database: str, wanted: RollupQuery) -> list[Rollup]:
+        """Rollups of a stretch of time."""
+        bounds = (database, wanted.resolution, wanted.since, wanted.until, wanted.queue)
+        return [rollup_of(row) for row in self._connection.execute(sql.rollup_list, bounds)]
+
+    def rollup_state(self, database: str) -> tuple[int, str]:
+        """Where the last rollup stood."""
+        row = self._connection.execute(sql.get_rollup_state, (database,)).fetchone()
+        return (int(row[0]), str(row[1])) if row else (0, "")
 
     def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""

@@ -143,6 +143,8 @@ class Catalog:
             sql.drop_queue_dead_letters,
             sql.drop_queue_traces,
             sql.drop_queue_drops,
+            sql.drop_queue_loaded,
+            sql.drop_queue_archived,
             sql.drop_queue_partitions,
             sql.drop_queue,
         ):

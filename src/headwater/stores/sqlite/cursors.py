@@ -93,8 +93,11 @@ class Cursors:
         return settled.cursor, len(settled.buried)
 
     def bury(self, group: Group, partition: Partition, offsets: Sequence[int], burial: Burial) -> None:
-        """Move records that failed for good to the dead letters, if the queue keeps them."""
-        if not offsets or not group.queue.options.dead_letters:
+        """Move records that failed for good to the dead letters, if the queue keeps them; they are counted anyway."""
+        if not offsets:
+            return
+        self._connection.execute(sql.count_buried, (len(offsets), group.id))
+        if not group.queue.options.dead_letters:
             return
         wanted = set(offsets)
         found = list(self.records_between(partition.id, min(wanted), max(wanted) + 1))

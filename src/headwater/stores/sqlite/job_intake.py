@@ -81,8 +81,7 @@ class JobIntake:
 
     def _newest(self) -> int:
         if self._last_number is None:
-            row = self._connection.execute(sql.last_job_number).fetchone()
-            self._last_number = row[0] if row else 0
+            self._last_number = int(self._connection.execute(sql.last_job_number).fetchone()[0])
         return self._last_number
 
     # ── deciding ──

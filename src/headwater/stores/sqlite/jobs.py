@@ -35,7 +35,17 @@ from headwater.log.job_operations import (
     StopWorkers,
 )
 from headwater.log.operations import Operation
-from headwater.model.job import FINISHED, RETRYABLE, UNFINISHED, JobState, Outcome, Verdict, first_state, judge
+from headwater.model.job import (
+    FINISHED,
+    RETRYABLE,
+    UNFINISHED,
+    JobNumber,
+    JobState,
+    Outcome,
+    Verdict,
+    first_state,
+    judge,
+)
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
@@ -121,15 +131,16 @@ class Jobs:
         """Lease the next jobs to a worker."""
         self._rescue(now)
         self._schedules.fire(now)
-        if self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now).stopping:
-            return Claimed(stopping=True)
+        lease = self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now)
+        if lease.stopping:
+            return Claimed(stopping=True, alive=lease.alive)
         queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
         for queue in queues:
             self._promote(queue.id, now)
         numbers = self._lanes.choose(queues, operation.limit, now)
         jobs = self._workers.lease(numbers, operation.worker, now) if numbers else []
         ready_at = None if len(jobs) == operation.limit else self._next_time([queue.id for queue in queues])
-        return Claimed(jobs, ready_at)
+        return Claimed(jobs, ready_at, alive=lease.alive)
 
     def settle(self, operation: Settle, now: Timestamp) -> Settled:
         """Take a worker's reports; one on a job that it holds no more changes nothing."""
@@ -202,7 +213,7 @@ class Jobs:
         self._connection.execute(sql.drop_worker, (worker, database))
         moves = []
         for row in rows:
-            report = Report(number=row.number, token=row.token, outcome=Outcome.FAILED, error=reason)  # type: ignore[arg-type]
+            report = Report(number=JobNumber(row.number), token=row.token, outcome=Outcome.FAILED, error=reason)
             moves.append((row, _judge(row, report, now), report))
         self._move(moves, now)
         return [row.id for row in rows]
@@ -280,6 +291,7 @@ class Jobs:
         self._cancel_rows(orphans, "a job that it depends on was dropped", now)
         for row in rows:
             self.books.moved(self.queues.by_id(row.queue_id), JobState(row.state), None)
+        self._connection.execute(sql.raise_meta, ("last_job", max(row.number for row in rows)))
         for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
             self._connection.execute(statement, (numbers,))
         self._connection.execute(sql.drop_unique, (numbers, now))
@@ -395,7 +407,7 @@ def _is_told(row: JobRow, report: Report | None) -> bool:
 def _said(row: JobRow, reason: str) -> Report | None:
     if not reason:
         return None
-    return Report(number=row.number, token=row.token, outcome=Outcome.CANCELLED, error=reason)  # type: ignore[arg-type]
+    return Report(number=JobNumber(row.number), token=row.token, outcome=Outcome.CANCELLED, error=reason)
 
 
 def _update(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:

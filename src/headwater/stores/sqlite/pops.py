@@ -196,11 +196,11 @@ class Pops:
             cursor, _ = self._cursors.expire(group, partition, cursor, now)
             self._cursors.write(group, partition.id, cursor)
         found = self._gather(partition, cursor, wanted, now)
-        if not found.lost or found.offsets:
-            # A loss is told with the next record; until then the position stays before it.
+        if not found.lost or found.offsets or found.due_at is None:
+            # A loss is told with the next record: while one is on its way, the position stays before the loss.
             cursor = found.cursor
-        if found.lost and found.offsets:
-            self._connection.execute(sql.count_lost, (found.lost, group.id))
+            if found.lost:
+                self._connection.execute(sql.count_lost, (found.lost, group.id))
         if not found.offsets:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
@@ -211,6 +211,8 @@ class Pops:
         if operation.auto_ack:
             after = self._cursors.caught_up(rules.settle_all(leased, now), partition.id)
         self._cursors.write(group, partition.id, after)
+        if leased.attempts > 1:
+            self._connection.execute(sql.count_retried, (len(found.offsets), group.id))
         return Batch(
             queue=group.queue.name,
             partition=partition.name,

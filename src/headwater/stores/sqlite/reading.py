@@ -146,6 +146,7 @@ class SqliteLogReader:
             count=count,
             written_at=Timestamp(written_at),
             records=records,
+            partition_id=PartitionId(partition_id),
         )
 
     def _lane(self, partition_id: int) -> Lane:

@@ -46,9 +46,12 @@ class Retention:
         completed = options.completed_retention_seconds
         old_completed = now - int(completed * SECOND) if completed else None
         passed = self._passed(queue, partition_id) if old_completed is not None else 0
+        archived = self._archived(queue) if options.archive_required else None
         before = 0
         rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION))
-        for _, first_offset, count, written_at, expires_at in rows:
+        for lsn, first_offset, count, written_at, expires_at in rows:
+            if archived is not None and lsn > archived:
+                break
             end = first_offset + count
             too_old = old is not None and written_at <= old
             done = old_completed is not None and end <= passed and written_at <= old_completed
@@ -56,6 +59,11 @@ class Retention:
                 break
             before = end
         return before
+
+    def _archived(self, queue: Queue) -> int:
+        """The LSN up to which the queue is in an archive."""
+        row = self._connection.execute(sql.get_archived, (queue.id,)).fetchone()
+        return int(row[0]) if row else 0
 
     def _passed(self, queue: Queue, partition_id: PartitionId) -> int:
         """The position that every group of the queue has reached."""

@@ -24,6 +24,7 @@ from headwater.model.access_token import AccessToken
 from headwater.model.job import JobState
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.rollup import Rollup, RollupQuery
 from headwater.stores.codec import Codec
 from headwater.stores.contract import (
     CursorStatus,
@@ -36,6 +37,7 @@ from headwater.stores.contract import (
     JobQueueStatus,
     JobStatus,
     PartitionStatus,
+    Position,
     QueueStatus,
     ScheduleStatus,
     Segment,
@@ -361,6 +363,22 @@ class SqliteStore:
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)
+
+    async def positions(self, database: str) -> list[Position]:
+        """Where every group of a database stands."""
+        return await self._answers.ask(self._answers.positions, database)
+
+    async def archived(self, database: str, queue: str) -> Lsn:
+        """Up to which LSN a queue is archived."""
+        return await self._answers.ask(self._answers.archived, database, queue)
+
+    async def rollups(self, database: str, wanted: RollupQuery) -> list[Rollup]:
+        """Rollups of a stretch of time."""
+        return await self._answers.ask(self._answers.rollups, database, wanted)
+
+    async def rollup_state(self, database: str) -> tuple[int, str]:
+        """Where the last rollup stood."""
+        return await self._answers.ask(self._answers.rollup_state, database)
 
     # ── access ──
 

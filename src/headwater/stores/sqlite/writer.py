@@ -17,6 +17,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.log.flow_operations import FLOW_RESULT_TYPES, AddRollups, Load, MarkArchived
 from headwater.log.job_operations import JOB_RESULT_TYPES
 from headwater.log.operations import (
     RESULT_TYPES,
@@ -61,6 +62,7 @@ from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
+from headwater.stores.sqlite.flows import Flows
 from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
@@ -101,6 +103,7 @@ class Writer:
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
+        flows = Flows(connection, self.catalog, self.segments, self._place)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
         self._clock = ClockJumps(connection, self.segments, self.jobs.clock_set_back)
@@ -132,6 +135,9 @@ class Writer:
             Retain: retention.retain,
             Reap: cursors.reap,
             Forget: lambda operation, _: retention.forget(operation),
+            Load: flows.load,
+            MarkArchived: flows.mark_archived,
+            AddRollups: lambda operation, _: flows.add_rollups(operation),
             **self.jobs.handlers(),
         }
 
@@ -316,7 +322,7 @@ class Writer:
             self._append(partition, members, pushes, results, now)
         return results
 
-    def _place(self, push: Push, now: Timestamp) -> Partition:
+    def _place(self, push: Push | Load, now: Timestamp) -> Partition:
         queue = self.catalog.make_queue(push.database, push.queue, now)
         if queue.options.size_max:
             self._need_room(queue, len(push.records))
@@ -436,7 +442,7 @@ def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES)[type(operation)])
+        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES | FLOW_RESULT_TYPES)[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
 

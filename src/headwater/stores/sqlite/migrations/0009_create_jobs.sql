@@ -18,9 +18,10 @@ CREATE TABLE hw_job_config (
     PRIMARY KEY (database, queue, name)
 ) STRICT, WITHOUT ROWID;
 
--- lane 0: no limit holds for the job. Numbers never come back, or an old token could fit a new job.
+-- lane 0: no limit holds for the job. Numbers never come back, or an old token could fit a new job: dropping jobs writes
+-- down how far they went, because AUTOINCREMENT would write that with every single one.
 CREATE TABLE hw_jobs (
-    number       INTEGER PRIMARY KEY AUTOINCREMENT,
+    number       INTEGER PRIMARY KEY,
     database     TEXT NOT NULL,
     id           TEXT NOT NULL,
     queue_id     INTEGER NOT NULL,

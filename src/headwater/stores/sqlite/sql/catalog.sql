@@ -85,6 +85,14 @@ UPDATE hw_groups SET since_lsn = ?, discovered = ? WHERE id = ?;
 -- Records that were dropped before the group read them.
 UPDATE hw_groups SET lost = lost + ? WHERE id = ?;
 
+-- name: count_retried
+-- Records that were delivered to the group once more.
+UPDATE hw_groups SET retried = retried + ? WHERE id = ?;
+
+-- name: count_buried
+-- Records that failed for good.
+UPDATE hw_groups SET buried = buried + ? WHERE id = ?;
+
 -- name: drop_group
 -- Remove a group's row.
 DELETE FROM hw_groups WHERE id = ?;

@@ -33,7 +33,8 @@ DELETE FROM hw_job_config WHERE database = ? AND queue = ? AND name = ?;
 
 -- name: last_job_number
 -- The highest number ever given to a job.
-SELECT seq FROM sqlite_sequence WHERE name = 'hw_jobs';
+SELECT max(coalesce((SELECT max(number) FROM hw_jobs), 0),
+           coalesce((SELECT value FROM hw_meta WHERE key = 'last_job'), 0));
 
 -- name: add_job
 -- A new job.

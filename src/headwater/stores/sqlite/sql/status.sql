@@ -9,7 +9,7 @@ FROM hw_queues q WHERE q.database = ? ORDER BY q.name;
 
 -- name: group_list
 -- The consumer groups of a database, or of one queue.
-SELECT g.id, q.database, q.name, g.name, g.lost, g.discovered, g.since_lsn, q.id
+SELECT g.id, q.database, q.name, g.name, g.lost, g.discovered, g.since_lsn, q.id, g.retried, g.buried
 FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
 WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) ORDER BY q.name, g.name;
 

@@ -1,0 +1,7 @@
+"""Headwater's functions."""
+
+from benchmarks import job_apps
+from headwater.jobs import JobApp
+
+app = JobApp(f"{job_apps.folder()}/headwater.db")
+mark = app.job(job_apps.mark)

@@ -1,0 +1,154 @@
+"""The work of the jobs suite: adding, draining with four workers, going round, and what the store alone can do."""
+
+import asyncio
+import os
+import subprocess
+import time
+from array import array
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import cast
+
+import headwater
+from benchmarks.helper import helper, receive
+from benchmarks.peers import Context, load
+from benchmarks.peers.job_sides import WORKERS, JobSide
+from benchmarks.timing import Sample, now_ns, peak_memory_mb, summarise
+from headwater.log.job_operations import Claim, NewJob, Report, Settle
+from headwater.model.job import JobState, Outcome
+
+LOOK_SECONDS = 0.0005
+DRAIN_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 15.0
+
+
+async def add_in_bulk(batch: int, name: str, context: Context) -> Sample:
+    """One producer that adds jobs by the batch."""
+    async with opened(name, context) as side:
+        await side.add(batch)
+        added, begun = 0, time.monotonic()
+        while time.monotonic() - begun < context.seconds:
+            await side.add(batch)
+            added += batch
+        return Sample(rate=added / (time.monotonic() - begun), memory_mb=peak_memory_mb())
+
+
+async def drain(count: int, name: str, context: Context) -> Sample:
+    """Four worker processes and jobs that wait: from the first tenth that is done to the last job."""
+    async with opened(name, context) as side:
+        await side.add(count)
+        with running(side):
+            await marks(side, count // 10)
+            begun = time.monotonic()
+            await marks(side, count)
+            return Sample(rate=(count - count // 10) / (time.monotonic() - begun))
+
+
+async def drain_commands(count: int, name: str, context: Context) -> Sample:
+    """The same with programs, which leave no mark: the store is asked how many are done."""
+    async with opened(name, context) as side:
+        await side.add(count)
+        with running(side):
+            async with headwater.open(str(context.folder / "headwater.db"), housekeeping=False) as hw:
+                await completed(hw, count // 10)
+                begun = time.monotonic()
+                await completed(hw, count)
+                return Sample(rate=(count - count // 10) / (time.monotonic() - begun))
+
+
+async def spawn_programs(name: str, context: Context) -> Sample:
+    """The raw limit: four processes that start programs and wait for them, and do nothing else."""
+    with ExitStack() as stack:
+        pipes = [stack.enter_context(helper(spawn, context.seconds)) for _ in range(WORKERS)]
+        for pipe in pipes:
+            receive(pipe)
+        for pipe in pipes:
+            pipe.send("go")
+        return Sample(rate=sum(receive(pipe) for pipe in pipes))
+
+
+def spawn(pipe: "Connection[float | str, str]", seconds: float) -> None:
+    pipe.send("ready")
+    pipe.recv()
+    count, begun = 0, time.monotonic()
+    while time.monotonic() - begun < seconds:
+        os.waitpid(os.posix_spawn("/bin/true", ["/bin/true"], os.environ), 0)
+        count += 1
+    pipe.send(count / (time.monotonic() - begun))
+
+
+async def go_round(count: int, name: str, context: Context) -> Sample:
+    """One job at a time, from being added to being done, with workers that are idle."""
+    async with opened(name, context) as side:
+        with running(side):
+            await side.add(1)
+            await marks(side, 1)
+            latencies = array("Q")
+            begun = now_ns()
+            for number in range(count):
+                before = now_ns()
+                await side.add(1)
+                await marks(side, number + 2)
+                latencies.append(now_ns() - before)
+            return summarise(latencies, count, now_ns() - begun)
+
+
+async def claim_and_complete(waiting: int, batch: int, name: str, context: Context) -> Sample:
+    """The store alone: claim and complete by the batch while so many wait."""
+    async with headwater.open(str(context.folder / "headwater.db")) as hw:
+        more = NewJob(type="mark")
+        for start in range(0, waiting, 10_000):
+            await hw.jobs.add_many([more] * min(10_000, waiting - start))
+        service, done, begun = hw.jobs_service, 0, time.monotonic()
+        while time.monotonic() - begun < context.seconds:
+            jobs = (await service.run(Claim(worker="w", limit=batch))).jobs
+            reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in jobs]
+            await service.run(Settle(worker="w", reports=reports))
+            await hw.jobs.add_many([more] * len(jobs))
+            done += len(jobs)
+        return Sample(rate=done / (time.monotonic() - begun), memory_mb=peak_memory_mb())
+
+
+@asynccontextmanager
+async def opened(name: str, context: Context) -> AsyncIterator[JobSide]:
+    async with load(name).open(context) as queue:
+        yield cast(JobSide, queue)
+
+
+@contextmanager
+def running(side: JobSide) -> Iterator[None]:
+    """Four worker processes, for the time of the block."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen(command, **quiet) for command in side.workers()]  # type: ignore[call-overload]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+async def marks(side: JobSide, count: int) -> None:
+    """Until so many jobs have left their mark."""
+    path = Path(side.path)
+    deadline = time.monotonic() + DRAIN_SECONDS_MAX
+    while not path.exists() or path.stat().st_size < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{count:,} jobs were not done in {DRAIN_SECONDS_MAX:.0f} s")
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def completed(hw: headwater.Headwater, count: int) -> None:
+    """Until so many jobs are completed."""
+    deadline = time.monotonic() + DRAIN_SECONDS_MAX
+    while sum(queue.counts.get(JobState.COMPLETED, 0) for queue in await hw.jobs.queues()) < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{count:,} jobs were not done in {DRAIN_SECONDS_MAX:.0f} s")
+        await asyncio.sleep(0.02)

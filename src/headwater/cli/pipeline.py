@@ -1,0 +1,419 @@
+"""`headwater pipeline run`: flows on Spark for what needs no code, and for functions of one's own.
+
+Spark and everything that needs it is imported when a flow runs: `--help` and a wrong option must not wait for it.
+"""
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.output import note, print_facts, print_json, progress, show_bytes
+from headwater.cli.settings import Group, Settings, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from headwater.pipeline.summary import Summary
+
+    Run = Callable[[SparkSession, Any, Callable[[float], None]], Summary]
+
+OWN = "MODULE:FUNCTION"
+FLOWS = {
+    "archive": "queues into Parquet files by queue and day, with a manifest",
+    "restore": "an archive back into a queue",
+    "rollup": "throughput, latency, lag, retries and dead letters into tables, and a chart",
+    "load": "Parquet, CSV or NDJSON files into a queue",
+    "export": "a queue into Parquet, CSV or NDJSON files",
+    OWN: "a flow of your own",
+}
+ENGINE = "Options of every flow"
+
+Master = Annotated[
+    str,
+    typer.Option("--master", metavar="URL", help="Where Spark runs: local[N] or a cluster.", rich_help_panel=ENGINE),
+]
+Log = Annotated[
+    Path | None,
+    typer.Option("--spark-log", metavar="FILE", help="Where Spark's own log goes.", rich_help_panel=ENGINE),
+]
+QueueNames = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="QUEUE", help="A queue; say it once for each.", show_default="all"),
+]
+Decrypt = Annotated[bool, typer.Option("--decrypt", help="Write what is encrypted in the store as plain text.")]
+Format = Literal["parquet", "csv", "ndjson"]
+LOCAL = "local[*]"
+CANCEL_SECONDS = 0.2
+
+
+def list_flows(ctx: typer.Context) -> None:
+    """Show the flows there are.
+
+    Examples:
+      headwater pipeline list
+    """
+    if settings_of(ctx).json:
+        print_json([{"flow": name, "purpose": purpose} for name, purpose in FLOWS.items()])
+        return
+    print_facts(FLOWS.items())
+
+
+def archive(
+    ctx: typer.Context,
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The archive's folder.", show_default=False)],
+    queues: QueueNames = None,
+    compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Make small files of a day one.")] = True,
+    decrypt: Decrypt = False,
+    master: Master = LOCAL,
+    log: Log = None,
+) -> None:
+    """Write what is new in queues to an archive: Parquet files by queue and day, with a manifest.
+
+    Run it as often as you like: it goes on from where the manifest stands, also after it was killed. A queue with
+    archive_required drops records only after this.
+
+    Examples:
+      headwater pipeline run archive --to archive
+      headwater pipeline run archive --to archive --queue orders --master local[2]
+    """
+    settings = settings_of(ctx)
+
+    def job() -> "tuple[Run, Any]":
+        from headwater.pipeline.flows import archive as flow
+
+        chosen = tuple(queues or ())
+        return flow.run, flow.Archive(
+            store=settings.store,
+            database=settings.database,
+            folder=str(to),
+            queues=chosen,
+            compact=compact,
+            decrypt=decrypt,
+        )
+
+    run_flow(settings, "archiving", master, log, job)
+
+
+def restore(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Option("--from", metavar="FOLDER", help="The archive's folder.", show_default=False)],
+    queue: Annotated[str, typer.Option(help="The queue in the archive.", show_default="the only one")] = "",
+    target: Annotated[
+        str, typer.Option("--as", metavar="QUEUE", help="Restore under this name.", show_default="its own")
+    ] = "",
+    since: Annotated[str, typer.Option(metavar="DAY", help="The first day, such as 2026-11-01.")] = "",
+    until: Annotated[str, typer.Option(metavar="DAY", help="The last day.")] = "",
+    master: Master = LOCAL,
+    log: Log = None,
+) -> None:
+    """Read an archive back into a queue: order, ids and times are kept, running it twice adds nothing.
+
+    Every file is checked before anything is written; one that is damaged or missing is named.
+
+    Examples:
+      headwater pipeline run restore --from archive --queue orders --as orders.2026
+      headwater pipeline run restore --from archive --since 2026-11-01 --until 2026-11-15
+    """
+    settings = settings_of(ctx)
+    for name, day in (("--since", since), ("--until", until)):
+        check_day(name, day)
+
+    def job() -> "tuple[Run, Any]":
+        from headwater.pipeline.flows import restore as flow
+
+        return flow.run, flow.Restore(
+            store=settings.store,
+            database=settings.database,
+            folder=str(source),
+            queue=queue,
+            target=target,
+            since=since,
+            until=until,
+        )
+
+    run_flow(settings, "restoring", master, log, job)
+
+
+def rollup(
+    ctx: typer.Context,
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw what is kept: chart.svg or chart.html.")
+    ] = None,
+    resolution: Annotated[Literal["minute", "hour", "day"], typer.Option(help="What the chart shows.")] = "minute",
+    late: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How late a record may be.")] = 3_600,
+    every: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Do it again and again until Ctrl-C.", show_default="once")
+    ] = 0,
+    master: Master = LOCAL,
+    log: Log = None,
+) -> None:
+    """Count what happened by minute, hour and day: pushed, completed, latency, lag, retries, dead letters.
+
+    The figures are kept in the store and add up over runs. Completions and latency are taken between two runs, so run
+    it often: latencies are too long by up to the time between two runs.
+
+    Examples:
+      headwater pipeline run rollup --chart chart.html
+      headwater pipeline run rollup --every 60
+    """
+    settings = settings_of(ctx)
+
+    def job() -> "tuple[Run, Any]":
+        from headwater.pipeline.flows import rollup as flow
+
+        return flow.run, flow.RollUp(
+            store=settings.store,
+            database=settings.database,
+            late_seconds=late,
+            chart=str(chart or ""),
+            resolution=resolution,
+        )
+
+    run_flow(settings, "rolling up", master, log, job, every=every)
+
+
+def load(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str], typer.Argument(help="Files, or folders of files.", metavar="FILE...", show_default=False)
+    ],
+    queue: Annotated[str, typer.Option(help="The queue they go to.", show_default=False)],
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="What they are.", show_default="their names tell")
+    ] = None,
+    schema: Annotated[
+        str, typer.Option(metavar="COLUMNS", help="What rows must have: 'id BIGINT NOT NULL, ...'.")
+    ] = "",
+    strict: Annotated[bool, typer.Option("--strict", help="Fields that the schema lacks may not pass.")] = False,
+    partition: Annotated[str, typer.Option(help="The partition they go to.")] = "Default",
+    partition_field: Annotated[str, typer.Option(metavar="FIELD", help="The field that names the partition.")] = "",
+    id_field: Annotated[str, typer.Option(metavar="FIELD", help="The field that is the transaction id.")] = "",
+    type_: Annotated[str, typer.Option("--type", help="A type for every message.")] = "",
+    again: Annotated[str, typer.Option(metavar="LABEL", help="Load files once more that were loaded before.")] = "",
+    quarantine: Annotated[Path, typer.Option(metavar="FOLDER", help="Where bad rows go.")] = Path("quarantine"),
+    quarantine_max: Annotated[int, typer.Option(min=0, help="More bad rows than this refuse the file.")] = 10_000,
+    master: Master = LOCAL,
+    log: Log = None,
+) -> None:
+    """Load files into a queue, row by row; rows that may not pass are set aside with a reason.
+
+    A file that was loaded before adds nothing. Exit code 6 says that rows were set aside.
+
+    Examples:
+      headwater pipeline run load orders.ndjson --queue orders
+      headwater pipeline run load orders.csv --queue orders --schema 'id BIGINT NOT NULL, amount DOUBLE'
+    """
+    settings = settings_of(ctx)
+
+    def job() -> "tuple[Run, Any]":
+        from headwater.pipeline.flows import load as flow
+
+        return flow.run, flow.LoadFiles(
+            store=settings.store,
+            database=settings.database,
+            queue=queue,
+            files=tuple(files),
+            format=format_ or "",
+            schema=schema,
+            strict=strict,
+            partition=partition,
+            partition_field=partition_field,
+            id_field=id_field,
+            type=type_,
+            label=again,
+            quarantine=str(quarantine),
+            quarantine_max=quarantine_max,
+        )
+
+    run_flow(settings, f"loading into {queue}", master, log, job)
+
+
+def export(
+    ctx: typer.Context,
+    queue: Annotated[str, typer.Option(help="The queue.", show_default=False)],
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The folder of the files.", show_default=False)],
+    format_: Annotated[Format, typer.Option("--format", help="What to write.")] = "ndjson",
+    schema: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns from the payload: 'id BIGINT, ...'.")] = "",
+    strict: Annotated[bool, typer.Option("--strict", help="Fields that the schema lacks may not pass.")] = False,
+    decrypt: Decrypt = False,
+    master: Master = LOCAL,
+    log: Log = None,
+) -> None:
+    """Write what is new in a queue to files; with a schema, payloads that do not fit are set aside with a reason.
+
+    Exit code 6 says that messages were set aside, in the folder's quarantine.
+
+    Examples:
+      headwater pipeline run export --queue orders --to out
+      headwater pipeline run export --queue orders --to csv --format csv --schema 'id BIGINT, amount DOUBLE'
+    """
+    settings = settings_of(ctx)
+
+    def job() -> "tuple[Run, Any]":
+        from headwater.pipeline.flows import export as flow
+
+        return flow.run, flow.Export(
+            store=settings.store,
+            database=settings.database,
+            queue=queue,
+            folder=str(to),
+            format=format_,
+            schema=schema,
+            strict=strict,
+            decrypt=decrypt,
+        )
+
+    run_flow(settings, f"exporting {queue}", master, log, job)
+
+
+def own(
+    ctx: typer.Context,
+    queue: Annotated[str, typer.Option(help="The queue to read.", show_default="the flow's own")] = "",
+    to: Annotated[
+        str, typer.Option("--to", metavar="QUEUE", help="The queue to write.", show_default="the flow's own")
+    ] = "",
+    schema: Annotated[
+        str, typer.Option(metavar="COLUMNS", help="The payload's fields.", show_default="the flow's own")
+    ] = "",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where it remembers how far it is.", show_default="beside the store"),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=0, help="The most messages in a batch.", show_default="all there are")] = 0,
+    every: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Go on until Ctrl-C, a batch this often.", show_default="once"),
+    ] = 0,
+    master: Master = LOCAL,
+    log: Log = None,
+) -> None:
+    """Run a flow of your own: a function from a DataFrame to a DataFrame, between two queues.
+
+    Each message takes effect once, also when it is killed and started again.
+
+    Examples:
+      headwater pipeline run my_module:my_flow
+      headwater pipeline run my_module:my_flow --queue orders --to revenue --every 10
+    """
+    settings = settings_of(ctx)
+    name = ctx.info_name or ""
+
+    def job() -> "tuple[Run, Any]":
+        from headwater.pipeline import own as flow
+
+        return flow.run, flow.RunFlow(
+            store=settings.store,
+            database=settings.database,
+            name=name,
+            queue=queue,
+            target=to,
+            schema=schema,
+            checkpoint=str(checkpoint or ""),
+            every_seconds=every,
+            messages_per_batch=batch,
+        )
+
+    run_flow(settings, name, master, log, job)
+
+
+class Flows(Group):
+    """The flows by name; a name with a colon is a flow of the user's own."""
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        found = super().get_command(ctx, cmd_name)
+        if found is None and ":" in cmd_name:
+            found = super().get_command(ctx, OWN)
+        return found
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
+        name, command, rest = super().resolve_command(ctx, args)
+        return (args[0] if ":" in args[0] else name), command, rest
+
+
+# ── running ──
+
+
+def run_flow(
+    settings: Settings,
+    title: str,
+    master: str,
+    log: Path | None,
+    job: "Callable[[], tuple[Run, Any]]",
+    every: float = 0,
+) -> None:
+    """Start Spark, run a flow once or again and again, show what it came to."""
+    from headwater.errors import PipelineUnavailable
+
+    try:
+        from headwater.pipeline.failures import told_in_one_line
+        from headwater.pipeline.session import session_log, start_session
+    except ImportError as error:
+        raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
+    place = log or session_log()
+    with told_in_one_line(place):
+        run, arguments = job()
+        with progress(title, 1.0, shown=not settings.json) as tell:
+            spark = start_session(master, log=place)
+            summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))
+        quarantined = show_summary(settings, summary)
+        while every:
+            time.sleep(every)
+            again = run_interruptibly(spark, lambda: run(spark, arguments, lambda share: None))
+            quarantined += show_summary(settings, again)
+    if quarantined:
+        raise typer.Exit(ExitCode.QUARANTINED)
+
+
+def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "Summary":
+    """Run a flow in a thread of its own, so that Ctrl-C finds this one free to end Spark's jobs.
+
+    The thread that waits for Spark must not be interrupted: half an answer would be left on its line to Java.
+    """
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        running = threads.submit(run)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            while not running.done():
+                for query in spark.streams.active:
+                    query.stop()
+                spark.sparkContext.cancelAllJobs()
+                wait([running], CANCEL_SECONDS)
+            note("ended by Ctrl-C; what was finished stays, and running it again goes on from there")
+            raise
+        finally:
+            signal.signal(signal.SIGINT, handler)
+
+
+def show_summary(settings: Settings, summary: "Summary") -> int:
+    """Print what a flow came to; how many rows were set aside."""
+    if settings.json:
+        names = {name.replace(" ", "_"): value for name, value in summary.facts.items()}
+        print_json({"flow": summary.flow, **names})
+    else:
+        print_facts((name, _shown(name, value)) for name, value in summary.facts.items())
+    return summary.quarantined
+
+
+def _shown(name: str, value: object) -> object:
+    return show_bytes(value) if name == "bytes" and isinstance(value, int) else value
+
+
+def check_day(name: str, text: str) -> None:
+    """Raises unless a text is a day or nothing."""
+    from datetime import date
+
+    try:
+        if text:
+            date.fromisoformat(text)
+    except ValueError as error:
+        raise Misuse(f"{name} must be a day such as 2026-11-15; got {text!r}") from error

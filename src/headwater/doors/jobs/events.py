@@ -1,0 +1,92 @@
+"""`GET /api/v1/job-events`: every change of a job as it is committed, as server-sent events.
+
+The id of an event is the LSN of its commit. A client that comes back says the last one it saw (`Last-Event-ID`) and
+gets what came after it; when that is no longer kept, an event `resync-required` says so first.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+
+from headwater.doors.jobs.shapes import EventsQuery
+from headwater.doors.site import Site
+from headwater.doors.wire import Request, Response
+from headwater.errors import InvalidOption
+from headwater.log.operations import Touch
+from headwater.model.job import JOBS_QUEUE
+from headwater.model.names import Lsn
+from headwater.model.principal import Principal
+from headwater.services.checks import check_optional_name
+
+SEGMENTS_AT_ONCE = 100
+SILENCE_SECONDS = 15.0
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """What is needed of a change to know who may see it."""
+
+    id: str
+    queue: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Change)
+
+
+async def events(site: Site, request: Request, query: EventsQuery) -> Response:
+    """Changes from now on, or from where the client left off."""
+    name = check_optional_name("job", query.id)
+    seen = request.headers.get("last-event-id", "")
+    if seen and not seen.isdecimal():
+        raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
+    after = Lsn(int(seen)) if seen else await site.store.last_lsn()
+    request.park()
+    chunks = follow(site, request.principal, name, after, seen=bool(seen))
+    return Response(content_type="text/event-stream", headers=(("cache-control", "no-store"),), chunks=chunks)
+
+
+async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, seen: bool) -> AsyncGenerator[bytes, None]:
+    """Events for as long as somebody listens; a line of comment now and then shows that we are here."""
+    news = asyncio.Event()
+
+    def touched(touches: Sequence[Touch]) -> None:
+        if any(touch.lane.queue == JOBS_QUEUE and touch.lane.database == principal.database for touch in touches):
+            news.set()
+
+    unfollow = await site.jobs.tail.follow(touched)
+    try:
+        yield b": jobs\n\n"
+        if seen and not await is_kept(site, principal, after):
+            yield b"event: resync-required\ndata: {}\n\n"
+        while True:
+            news.clear()
+            through = await site.store.last_lsn()
+            while after < through:
+                lane = (principal.database, JOBS_QUEUE)
+                segments = await site.store.read(after, through, SEGMENTS_AT_ONCE, lane)
+                for segment in segments:
+                    shown = [bytes(record.data) for record in segment.records]
+                    yield b"".join(event(segment.lsn, data) for data in shown if is_shown(principal, name, data))
+                after = segments[-1].lsn if len(segments) == SEGMENTS_AT_ONCE else through
+            try:
+                await asyncio.wait_for(news.wait(), SILENCE_SECONDS)
+            except TimeoutError:
+                yield b": still here\n\n"
+    finally:
+        unfollow()
+
+
+async def is_kept(site: Site, principal: Principal, lsn: Lsn) -> bool:
+    """Whether the commit that a client saw last is still on the log: then nothing after it is missing."""
+    return bool(await site.store.read(Lsn(lsn - 1), lsn, 1, (principal.database, JOBS_QUEUE)))
+
+
+def is_shown(principal: Principal, name: str, data: bytes) -> bool:
+    """Whether a change is one that was asked for, and of a queue of theirs."""
+    change = _decoder.decode(data)
+    return (not name or change.id == name) and (not change.queue or principal.may_use(change.queue))
+
+
+def event(lsn: Lsn, data: bytes) -> bytes:
+    """One event."""
+    return b"id: %d\nevent: job\ndata: %s\n\n" % (lsn, data)

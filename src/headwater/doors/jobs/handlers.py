@@ -1,0 +1,253 @@
+"""Jobs over HTTP: each handler checks who asks, calls the service, and gives back what it says.
+
+A token with `jobs:submit` adds functions and sees what became of them; everything else is an admin's. The queues of a
+token are job queues here, and what is not theirs is answered as if it were not there.
+"""
+
+from contextlib import suppress
+
+from headwater.doors.jobs import shapes
+from headwater.doors.site import Site, check_use
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import InvalidOption, JobMissing, NotAllowed, QueueMissing
+from headwater.log.job_operations import NewJob
+from headwater.model.job import FINISHED, QUEUE_DEFAULT, SHELL
+from headwater.model.principal import Scope, require_all
+from headwater.services.job_documents import (
+    JobDocument,
+    attempt_document,
+    job_document,
+    job_of,
+    minute_document,
+    queue_document,
+    schedule_document,
+    worker_document,
+)
+from headwater.services.jobs import Jobs
+from headwater.stores.contract import JobStatus
+
+
+def jobs_of(site: Site, request: Request) -> Jobs:
+    """The jobs of the caller's database."""
+    return Jobs(site.jobs, request.principal.database)
+
+
+# ── adding, and what became of it ──
+
+
+async def add(site: Site, request: Request, body: shapes.AddJobs) -> Response:
+    """Add functions as jobs, all of them or none."""
+    made = [submitted(request, document) for document in body.jobs]
+    handles = await jobs_of(site, request).add_many(made, idempotency_key=body.key)
+    return json_response([{"id": handle.id, "duplicate": handle.duplicate} for handle in handles], status=201)
+
+
+def submitted(request: Request, document: JobDocument) -> NewJob:
+    """A job that may come over HTTP: a function in a queue of theirs. Commands are for this machine's own shell."""
+    if document.type == SHELL or document.command or document.argv or document.env or document.cwd:
+        raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, with args and kwargs")
+    check_use(request, document.queue or QUEUE_DEFAULT)
+    return job_of(document)
+
+
+async def show(site: Site, request: Request, id: str) -> Response:
+    """One job with its attempts."""
+    job = await visible(site, request, id)
+    return json_response(await whole(site, request, job))
+
+
+async def wait(site: Site, request: Request, query: shapes.WaitQuery, id: str) -> Response:
+    """The job once it has ended, or as it stands when the time is over."""
+    job = await visible(site, request, id)
+    if not 0 <= query.seconds <= site.config.wait_seconds_max:
+        raise InvalidOption(f"seconds must be 0 to {site.config.wait_seconds_max:g}; got {query.seconds!r}")
+    if job.state not in FINISHED and query.seconds:
+        request.park()
+        with suppress(TimeoutError):
+            await jobs_of(site, request).wait(id, query.seconds)
+        job = await visible(site, request, id)
+    return json_response(await whole(site, request, job))
+
+
+async def whole(site: Site, request: Request, job: JobStatus) -> dict[str, object]:
+    """Everything that is known of a job."""
+    jobs = jobs_of(site, request)
+    attempts = [attempt_document(attempt) for attempt in await jobs.attempts(job.id)]
+    needs = [{"id": name, "state": state.value} for name, state in await jobs.dependencies(job.id)]
+    return {**job_document(job), "attempt_list": attempts, "depends_on": needs}
+
+
+async def visible(site: Site, request: Request, id: str) -> JobStatus:
+    """A job that the caller may see: one that is not theirs is not there."""
+    principal = request.principal
+    if not principal.may(Scope.SUBMIT_JOBS) and not principal.may(Scope.ADMIN):
+        raise NotAllowed(f"this needs the scope {Scope.SUBMIT_JOBS.value} or {Scope.ADMIN.value}")
+    job = await jobs_of(site, request).show(id)
+    if not principal.may_use(job.queue):
+        raise JobMissing(f"there is no job {id!r}")
+    return job
+
+
+# ── looking ──
+
+
+async def list_jobs(site: Site, request: Request, query: shapes.JobsQuery) -> Response:
+    """Jobs by state, queue, type and batch."""
+    found = await jobs_of(site, request).list(
+        state=query.state, queue=query.queue, type=query.type, batch=query.batch, limit=query.limit
+    )
+    return json_response([job_document(job) for job in found if request.principal.may_use(job.queue)])
+
+
+async def queues(site: Site, request: Request) -> Response:
+    """Job queues with how many jobs are in which state."""
+    found = await jobs_of(site, request).queues()
+    return json_response([queue_document(queue) for queue in found if request.principal.may_use(queue.queue)])
+
+
+async def stats(site: Site, request: Request, query: shapes.StatsQuery) -> Response:
+    """What was done in each minute."""
+    found = await jobs_of(site, request).minutes(query.hours)
+    return json_response([minute_document(minute) for minute in found if request.principal.may_use(minute.queue)])
+
+
+async def workers(site: Site, request: Request) -> Response:
+    """The workers of the database."""
+    require_all(request.principal, Scope.ADMIN)
+    return json_response([worker_document(worker) for worker in await jobs_of(site, request).workers()])
+
+
+async def schedules(site: Site, request: Request) -> Response:
+    """The schedules of the database."""
+    found = await jobs_of(site, request).schedules()
+    return json_response([schedule_document(one) for one in found if request.principal.may_use(one.job.queue)])
+
+
+async def config(site: Site, request: Request) -> Response:
+    """The settings as they hold for the database."""
+    return json_response(await jobs_of(site, request).config())
+
+
+# ── changing ──
+
+
+async def cancel(site: Site, request: Request, body: shapes.JobNames) -> Response:
+    """Cancel jobs."""
+    await check_theirs(site, request, body.ids)
+    return json_response({"ids": list(await jobs_of(site, request).cancel(*body.ids))})
+
+
+async def retry(site: Site, request: Request, body: shapes.JobNames) -> Response:
+    """Give jobs all their attempts again."""
+    await check_theirs(site, request, body.ids)
+    return json_response({"ids": list(await jobs_of(site, request).retry(*body.ids))})
+
+
+async def drop(site: Site, request: Request, body: shapes.JobNames) -> Response:
+    """Forget jobs that have ended."""
+    await check_theirs(site, request, body.ids)
+    return json_response({"ids": list(await jobs_of(site, request).drop(*body.ids))})
+
+
+async def check_theirs(site: Site, request: Request, ids: list[str]) -> None:
+    """Raises when one of the jobs is not there, or not theirs."""
+    if len(ids) > site.config.batch_max:
+        raise InvalidOption(f"at most {site.config.batch_max:,} jobs at once; got {len(ids):,}")
+    if not request.principal.may_use_all():
+        for name in ids:
+            await visible(site, request, name)
+
+
+async def clean_up(site: Site, request: Request, body: shapes.CleanUp) -> Response:
+    """Forget jobs that ended long ago."""
+    if body.queue:
+        check_use(request, body.queue)
+    else:
+        require_all(request.principal, Scope.ADMIN)
+    dropped = await jobs_of(site, request).cleanup(older_than=body.older_than, state=body.state, queue=body.queue)
+    return json_response({"dropped": dropped})
+
+
+async def pause(site: Site, request: Request, queue: str) -> Response:
+    """Hand out no more jobs of a queue."""
+    check_use(request, queue)
+    await jobs_of(site, request).pause(queue)
+    return json_response({"queue": queue, "paused": True})
+
+
+async def resume(site: Site, request: Request, queue: str) -> Response:
+    """Hand out the jobs of a queue again."""
+    check_use(request, queue)
+    await jobs_of(site, request).resume(queue)
+    return json_response({"queue": queue, "paused": False})
+
+
+async def limit(site: Site, request: Request, body: shapes.LimitType) -> Response:
+    """Limit one type of job in one queue."""
+    check_use(request, body.queue)
+    limits = {"rate": body.rate, "per": body.per}
+    count = await jobs_of(site, request).limit(
+        body.type, queue=body.queue, burst=body.burst, concurrency=body.concurrency, **limits
+    )
+    return json_response({"jobs": count})
+
+
+async def configure(site: Site, request: Request, body: shapes.Setting, name: str) -> Response:
+    """Remember a setting, or forget it."""
+    require_all(request.principal, Scope.ADMIN)
+    jobs = jobs_of(site, request)
+    await jobs.configure(name, body.value, queue=body.queue)
+    return json_response({"name": name, "value": (await jobs.config(body.queue))[name]})
+
+
+async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:
+    """Add a schedule, or change it."""
+    template = submitted(request, body.job)
+    await check_schedule(site, request, name, new=True)
+    times = {"cron": body.cron, "timezone": body.timezone}
+    await jobs_of(site, request).schedule(name, template, every=body.every, **times)
+    return await one_schedule(site, request, name)
+
+
+async def pause_schedule(site: Site, request: Request, name: str) -> Response:
+    """Let a schedule rest."""
+    await check_schedule(site, request, name)
+    await jobs_of(site, request).pause_schedule(name)
+    return await one_schedule(site, request, name)
+
+
+async def resume_schedule(site: Site, request: Request, name: str) -> Response:
+    """Let a schedule go on."""
+    await check_schedule(site, request, name)
+    await jobs_of(site, request).resume_schedule(name)
+    return await one_schedule(site, request, name)
+
+
+async def remove_schedule(site: Site, request: Request, name: str) -> Response:
+    """Remove a schedule."""
+    await check_schedule(site, request, name)
+    await jobs_of(site, request).unschedule(name)
+    return json_response({"name": name, "removed": True})
+
+
+async def check_schedule(site: Site, request: Request, name: str, *, new: bool = False) -> None:
+    """Raises when a schedule is not there, or not theirs."""
+    found = [one for one in await jobs_of(site, request).schedules() if one.name == name]
+    if found and not request.principal.may_use(found[0].job.queue):
+        raise JobMissing(f"there is no schedule {name!r}")
+    if not found and not new:
+        raise JobMissing(f"there is no schedule {name!r}")
+
+
+async def one_schedule(site: Site, request: Request, name: str) -> Response:
+    """A schedule as it stands."""
+    for one in await jobs_of(site, request).schedules():
+        if one.name == name:
+            return json_response(schedule_document(one))
+    raise QueueMissing(f"there is no schedule {name!r}")
+
+
+async def stop_workers(site: Site, request: Request, body: shapes.StopNames) -> Response:
+    """Ask workers to finish and end."""
+    require_all(request.principal, Scope.ADMIN)
+    return json_response({"ids": list(await jobs_of(site, request).stop_workers(*body.ids))})

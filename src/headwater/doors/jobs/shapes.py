@@ -1,0 +1,90 @@
+"""What the routes of jobs take and ask."""
+
+from typing import Any
+
+import msgspec
+
+from headwater.model.job import QUEUE_DEFAULT
+from headwater.services.job_documents import JobDocument
+
+
+class AddJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Jobs to be added together; the same `key` again is answered as the first time."""
+
+    jobs: list[JobDocument]
+    key: str = ""
+
+
+class JobNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Jobs by id."""
+
+    ids: list[str]
+
+
+class JobsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list."""
+
+    state: str = ""
+    queue: str = ""
+    type: str = ""
+    batch: str = ""
+    limit: int = 100
+
+
+class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait."""
+
+    seconds: float = 30.0
+
+
+class StatsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How far to look back."""
+
+    hours: float = 1.0
+
+
+class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which changes to follow; all when no id is given."""
+
+    id: str = ""
+
+
+class CleanUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Jobs that ended in `state` more than so many seconds ago."""
+
+    older_than: float
+    state: str = "completed"
+    queue: str = ""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A setting, of the database or of one queue; null forgets it."""
+
+    value: Any = None
+    queue: str = ""
+
+
+class LimitType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of one type of job in one queue."""
+
+    type: str
+    queue: str = QUEUE_DEFAULT
+    rate: float = 0.0
+    per: float = 1.0
+    burst: int = 1
+    concurrency: int = 0
+
+
+class AddSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that comes again and again."""
+
+    job: JobDocument
+    cron: str = ""
+    every: float = 0.0
+    timezone: str = "UTC"
+
+
+class StopNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Workers by id; all when there are none."""
+
+    ids: list[str] = []

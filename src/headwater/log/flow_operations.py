@@ -1,0 +1,68 @@
+"""What flows of the pipeline ask of the log, as plain data, and what is answered. See `operations.py` for the rest."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headwater.log.operations import Operation
+from headwater.model.coverage import Ranges
+from headwater.model.names import PARTITION_DEFAULT, Lsn
+from headwater.model.record import Record
+from headwater.model.rollup import Rollup
+
+
+class Load(Operation, frozen=True, kw_only=True):
+    """Append records of a foreign source once. `positions` (rising) say where in the source each record stands.
+
+    The ranges in `covers` are covered afterwards; a record whose position was covered before is left out. The source is
+    named by whoever loads; a partition knows how much it has of it, for ever.
+    """
+
+    queue: str
+    partition: str = PARTITION_DEFAULT
+    source: str
+    covers: Ranges
+    positions: Sequence[int]
+    records: Sequence[Record]
+
+
+class Loaded(msgspec.Struct, frozen=True, gc=False):
+    """How many records were appended, and how many were there before."""
+
+    count: int
+    skipped: int
+    lsn: Lsn
+
+
+class MarkArchived(Operation, frozen=True, kw_only=True):
+    """Everything of the queue up to this LSN is in an archive: retention may drop it."""
+
+    queue: str
+    lsn: Lsn
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """Up to which LSN the queue is archived now."""
+
+    lsn: Lsn
+
+
+class AddRollups(Operation, frozen=True, kw_only=True):
+    """Add rows to the rollups and move their state on, if it still has this number; else nothing changes."""
+
+    number: int
+    state: str
+    rows: Sequence[Rollup]
+
+
+class RollupsAdded(msgspec.Struct, frozen=True):
+    """The number of the state now."""
+
+    number: int
+
+
+FLOW_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
+    Load: Loaded,
+    MarkArchived: Archived,
+    AddRollups: RollupsAdded,
+}

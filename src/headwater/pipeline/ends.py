@@ -1,0 +1,263 @@
+"""The read end that flows share: a stretch of the log in steps, as whole records with all that must be kept of them.
+
+    plan     what is new after each queue's mark, in steps that are done or not done as a whole
+    read     one step as a DataFrame, a task for each of its spans
+
+A plan looks at segments without their records. It also finds what retention dropped before it was read: offsets are
+dense, so a gap is seen, counted and told.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from headwater.config import load_config
+from headwater.errors import QueueMissing, SourceUnfit
+from headwater.log.operations import Touch
+from headwater.model.names import Lsn
+from headwater.model.record import Record, split_records
+from headwater.pipeline.handle import Handle
+from headwater.stores.open import open_reader
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from headwater.stores.contract import PartitionStatus
+    from headwater.stores.log_reader import Body
+
+BYTES_PER_LOOK = 4 * 1_048_576
+TOUCHES_PER_LOOK = 50_000
+PARTITIONS_PER_LOOK = 10_000
+RECORDS_PER_TASK = 250_000
+RECORDS_PER_STEP = 2_000_000
+COLUMNS = {
+    "queue": "STRING",
+    "partition_id": "BIGINT",
+    "partition": "STRING",
+    "offset": "BIGINT",
+    "lsn": "BIGINT",
+    "written_at": "BIGINT",
+    "timestamp": "BIGINT",
+    "transaction_id": "STRING",
+    "trace_id": "STRING",
+    "type": "STRING",
+    "headers": "MAP",
+    "producer_sub": "STRING",
+    "value": "STRING",
+}
+SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()).replace("MAP", "MAP<STRING, STRING>")
+
+
+class Place(NamedTuple):
+    """A database of a store."""
+
+    store: str
+    database: str
+
+
+class Span(NamedTuple):
+    """A stretch of the log for one task: after `after`, up to `through`."""
+
+    after: int
+    through: int
+
+
+class Step(NamedTuple):
+    """Spans that are done together. `ends` has the next offset of each partition, `lost` what retention dropped."""
+
+    spans: tuple[Span, ...]
+    records: int
+    ends: dict[int, int]
+    lost: dict[str, int]
+
+    @property
+    def through(self) -> int:
+        return self.spans[-1].through
+
+
+def anywhere(address: str) -> str:
+    """The address of a store as other processes find it: tasks run in the folder that Spark was started in."""
+    scheme = "sqlite:///" if address.startswith("sqlite:///") else ""
+    if "://" in address and not scheme:
+        return address
+    return scheme + os.path.abspath(address.removeprefix(scheme))
+
+
+def choose_queues(log: Handle, database: str, wanted: Sequence[str]) -> list[str]:
+    """The queues of a database that were asked for, or all; one that is not there is an error that names those."""
+    there = [status.queue for status in log.ask(log.store.queues(database))]
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        known = ", ".join(there) or "none"
+        raise QueueMissing(f"there is no queue {', '.join(map(repr, missing))}; there are {known}")
+    return sorted(set(wanted or there))
+
+
+def check_plain(log: Handle, database: str, queues: Sequence[str], decrypt: bool) -> None:
+    """Raises when an encrypted queue would end in files that are not, unless that is what was asked for."""
+    statuses = log.ask(log.store.queues(database))
+    secret = [status.queue for status in statuses if status.options.encrypted and status.queue in queues]
+    if secret and not decrypt:
+        told = "is encrypted in the store and would not be in the files; --decrypt says that you mean it"
+        raise SourceUnfit(f"{', '.join(secret)} {told}")
+
+
+def partitions_of(log: Handle, database: str, queue: str) -> "list[PartitionStatus]":
+    """All partitions of a queue, however many; none when there is no such queue."""
+    found: list[PartitionStatus] = []
+    while more := log.ask(log.store.partitions(database, queue, PARTITIONS_PER_LOOK, _last(found))):
+        found.extend(more)
+    return found
+
+
+def _last(partitions: "list[PartitionStatus]") -> int:
+    return partitions[-1].partition_id if partitions else 0
+
+
+# ── planning ──
+
+
+class Planner:
+    """Goes over the log once, without its records, and cuts it into steps."""
+
+    def __init__(self, database: str, marks: Mapping[str, int], ends: Mapping[int, int], records_max: int) -> None:
+        self._database = database
+        self._marks = marks
+        self._known = dict(ends)
+        self._records_max = records_max
+        self._begin(min(marks.values(), default=0))
+
+    def _begin(self, after: int) -> None:
+        self._spans: list[Span] = []
+        self._after = after
+        self._in_span = self._in_step = 0
+        self._ends: dict[int, int] = {}
+        self._lost: dict[str, int] = {}
+
+    def take(self, touch: Touch) -> Step | None:
+        """Take one segment in; a step when it is full with this one."""
+        lane = touch.lane
+        if lane.database == self._database and touch.lsn > self._marks.get(lane.queue, touch.lsn):
+            self._count(touch)
+        if self._in_span >= RECORDS_PER_TASK:
+            self._cut(touch.lsn)
+        return self.finish(touch.lsn) if self._in_step >= self._records_max else None
+
+    def finish(self, through: int) -> Step:
+        """The step that ends here."""
+        self._cut(through)
+        step = Step(tuple(self._spans), self._in_step, self._ends, self._lost)
+        self._begin(through)
+        return step
+
+    def _count(self, touch: Touch) -> None:
+        expected = self._known.get(touch.partition_id, 0)
+        if touch.first_offset > expected:
+            queue = touch.lane.queue
+            self._lost[queue] = self._lost.get(queue, 0) + touch.first_offset - expected
+        self._known[touch.partition_id] = self._ends[touch.partition_id] = touch.first_offset + touch.count
+        self._in_span += touch.count
+        self._in_step += touch.count
+
+    def _cut(self, through: int) -> None:
+        if through > self._after:
+            self._spans.append(Span(self._after, through))
+        self._after, self._in_span = through, 0
+
+
+def plan(
+    log: Handle,
+    database: str,
+    marks: Mapping[str, int],
+    ends: Mapping[int, int],
+    records_max: int = RECORDS_PER_STEP,
+) -> list[Step]:
+    """What the queues in `marks` have after the LSN beside each, in steps."""
+    if not marks:
+        return []
+    last = log.ask(log.store.last_lsn())
+    planner = Planner(database, marks, ends, records_max)
+    steps: list[Step | None] = [planner.take(touch) for touch in _touches(log, min(marks.values()), last)]
+    if last > min(marks.values()):
+        steps.append(planner.finish(last))
+    return [step for step in steps if step is not None and step.spans]
+
+
+def _touches(log: Handle, after: int, last: int) -> Iterator[Touch]:
+    """The segments from `after` up to the end that the plan knows; others may be added meanwhile."""
+    while found := log.ask(log.store.touched(Lsn(after), TOUCHES_PER_LOOK)):
+        for touch in found:
+            if touch.lsn > last:
+                return
+            yield touch
+        after = found[-1].lsn
+
+
+# ── reading ──
+
+
+def read_step(spark: SparkSession, place: Place, marks: Mapping[str, int], step: Step) -> DataFrame:
+    """The records of one step: those of each queue that come after its mark."""
+    spans, queues = step.spans, sorted(marks)
+
+    def run(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield from _read_span(place, queues, spans[number])
+
+    messages = spark.range(0, len(spans), 1, len(spans)).mapInArrow(run, SCHEMA)
+    if len(set(marks.values())) == 1:
+        return messages
+    wanted = f.lit(False)
+    for queue, mark in marks.items():
+        wanted = wanted | ((f.col("queue") == queue) & (f.col("lsn") > mark))
+    return messages.where(wanted)
+
+
+def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pyarrow.RecordBatch]":
+    """Short looks one after the other: none of them holds the write-ahead log back."""
+    reader = open_reader(place.store, load_config())
+    after = Lsn(span.after)
+    with asyncio.Runner() as runner:
+        runner.run(reader.open())
+        try:
+            while found := runner.run(reader.bodies(after, Lsn(span.through), BYTES_PER_LOOK, place.database, queues)):
+                after = found[-1].lsn
+                yield make_batch(found)
+        finally:
+            runner.run(reader.close())
+
+
+def make_batch(bodies: "Sequence[Body]") -> "pyarrow.RecordBatch":
+    """Segments as rows, column by column."""
+    import pyarrow
+
+    text, number = pyarrow.string(), pyarrow.int64()
+    kinds = {"BIGINT": number, "STRING": text, "MAP": pyarrow.map_(text, text)}
+    split = [(body, split_records(body.records)) for body in bodies]
+    columns = [
+        _each(split, lambda body: body.lane.queue),
+        _each(split, lambda body: body.partition_id),
+        _each(split, lambda body: body.lane.partition),
+        [offset for body, records in split for offset in range(body.first_offset, body.first_offset + len(records))],
+        _each(split, lambda body: body.lsn),
+        _each(split, lambda body: body.written_at),
+        [record.timestamp or body.written_at for body, records in split for record in records],
+        [record.transaction_id for _, records in split for record in records],
+        [record.trace_id for _, records in split for record in records],
+        [record.type for _, records in split for record in records],
+        [list(record.headers.items()) if record.headers else None for _, records in split for record in records],
+        [record.producer_sub for _, records in split for record in records],
+        [bytes(record.data).decode() for _, records in split for record in records],
+    ]
+    arrays = [pyarrow.array(column, kinds[kind]) for column, kind in zip(columns, COLUMNS.values(), strict=True)]
+    return pyarrow.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
+
+
+def _each(split: "list[tuple[Body, list[Record]]]", value: "Callable[[Body], Any]") -> list[Any]:
+    """What holds for a whole segment, once for each of its records."""
+    return [shared for body, records in split for shared in [value(body)] * len(records)]

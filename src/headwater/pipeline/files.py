@@ -1,0 +1,166 @@
+"""Files as rows of JSON payloads: Parquet, CSV and NDJSON, each row with a position that is the same at every reading.
+
+rows: position BIGINT, value STRING (JSON, or the text that is none), reason STRING (why it cannot be a payload)
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as spark_types
+
+from headwater.errors import SourceUnfit
+
+ENDINGS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+FORMATS = ("parquet", "csv", "ndjson")
+SPLIT_BYTES = 32 * 1_048_576
+BROKEN = "_broken"
+CSV_OPTIONS = {"header": "true", "escape": '"', "encoding": "UTF-8"}
+JSON_OPTIONS = {"ignoreNullFields": "false"}
+
+# How a file is cut decides how its rows are numbered. It must not depend on the machine that reads it.
+_CUTS = {
+    "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.files.minPartitionNum": "1",
+}
+
+
+def find_files(paths: Sequence[str]) -> list[Path]:
+    """The files that are meant; a folder stands for the files in it, in order of their names."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            found.extend(sorted(inner for inner in path.iterdir() if inner.is_file() and inner.name[0] not in "._"))
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise SourceUnfit(f"{path} is no file")
+    if not found:
+        raise SourceUnfit(f"there is no file in {', '.join(paths)}")
+    return found
+
+
+def format_of(path: Path, wanted: str) -> str:
+    """The format that was asked for, or the one that the name tells."""
+    if wanted:
+        return check_format(wanted)
+    name = path.name.removesuffix(".gz")
+    known = next((ENDINGS[ending] for ending in ENDINGS if name.endswith(ending)), None)
+    if known is None:
+        raise SourceUnfit(f"the name {path.name} does not tell a format: say --format {', '.join(FORMATS)}")
+    return known
+
+
+def check_format(name: str) -> str:
+    """The name itself when it is a format."""
+    if name not in FORMATS:
+        raise SourceUnfit(f"format must be {', '.join(FORMATS)}; got {name!r}")
+    return name
+
+
+def read_file(spark: SparkSession, path: Path, kind: str, schema: spark_types.StructType | None) -> DataFrame:
+    """The rows of one file, whatever is in them; a file whose columns are not those of the schema is refused.
+
+    They are numbered the same at every reading inside `cut_alike`.
+    """
+    place = glob_free(path.absolute())
+    if kind == "ndjson":
+        rows = _lines(spark.read.text(place))
+    elif kind == "csv":
+        rows = _csv(spark, place, path, schema)
+    else:
+        rows = _parquet(spark, place, path, schema)
+    return rows.select(f.monotonically_increasing_id().alias("position"), "value", "reason")
+
+
+def glob_free(path: Path) -> str:
+    """A path as Spark takes it, in which nothing stands for anything else."""
+    return "".join(f"\\{letter}" if letter in "\\*?[]{}" else letter for letter in str(path))
+
+
+@contextmanager
+def cut_alike(spark: SparkSession) -> Iterator[None]:
+    """Cut files at the same places whatever the machine: Spark looks at these settings when a plan is run."""
+    before = {name: spark.conf.get(name, None) for name in _CUTS}
+    for name, value in _CUTS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _lines(lines: DataFrame) -> DataFrame:
+    reason = f.when(~f.is_valid_utf8("value"), f.lit("the line is not UTF-8"))
+    filled = lines.where(f.length(f.trim("value")) > 0)
+    return filled.select(f.make_valid_utf8("value").alias("value"), reason.alias("reason"))
+
+
+def _csv(spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None) -> DataFrame:
+    names = spark.read.options(**CSV_OPTIONS).csv(place).columns
+    wanted = schema or spark_types.StructType(
+        [spark_types.StructField(name, spark_types.StringType()) for name in names]
+    )
+    check_columns(path, names, wanted.names)
+    texts = spark_types.StructType(
+        [spark_types.StructField(name, spark_types.StringType()) for name in [*names, BROKEN]]
+    )
+    reader = spark.read.schema(texts).options(**CSV_OPTIONS, columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE")
+    fields = [(field, f.col(f"`{field.name}`")) for field in wanted.fields]
+    casts = {field.name: text.try_cast(field.dataType) for field, text in fields}
+    unfit = [_unfit(field, text) for field, text in fields]
+    payload = f.to_json(f.struct(*(casts[field.name].alias(field.name) for field, _ in fields)), JSON_OPTIONS)
+    broken = f.when(f.col(BROKEN).isNotNull(), f.lit(f"the row does not have {len(names)} columns"))
+    return reader.csv(place).select(
+        f.make_valid_utf8(f.coalesce(f.col(BROKEN), payload)).alias("value"),
+        f.coalesce(broken, *unfit).alias("reason"),
+    )
+
+
+def _unfit(field: spark_types.StructField, text: Column) -> Column:
+    """Why a text of a CSV file is no value of its column, or null."""
+    said = f.concat(
+        f.lit(f"{field.name}: "), f.substring(text, 1, 80), f.lit(f" is no {field.dataType.simpleString()}")
+    )
+    return f.when(text.isNotNull() & text.try_cast(field.dataType).isNull(), said)
+
+
+def _parquet(spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None) -> DataFrame:
+    rows = spark.read.parquet(place)
+    if schema is not None:
+        check_columns(path, rows.columns, schema.names)
+        for field in schema.fields:
+            came = rows.schema[field.name].dataType
+            if came != field.dataType and not _widens(came, field.dataType):
+                expected = field.dataType.simpleString()
+                raise SourceUnfit(f"{path}: column {field.name} is {came.simpleString()}; expected {expected}")
+    columns = [f.col(f"`{name}`") for name in rows.columns]
+    return rows.select(
+        f.to_json(f.struct(*columns), JSON_OPTIONS).alias("value"), f.lit(None).cast("string").alias("reason")
+    )
+
+
+def check_columns(path: Path, came: Sequence[str], expected: Sequence[str]) -> None:
+    """Raises, with their names, when columns are missing or nobody expected them."""
+    missing = [name for name in expected if name not in came]
+    strange = [name for name in came if name not in expected]
+    if missing or strange:
+        told = [f"lacks {', '.join(missing)}"] if missing else []
+        told += [f"has {', '.join(strange)}, which the schema does not name"] if strange else []
+        raise SourceUnfit(f"{path} {' and '.join(told)}; nothing of it was loaded")
+
+
+def _widens(came: spark_types.DataType, expected: spark_types.DataType) -> bool:
+    """Whether every value of one type is a value of the other."""
+    order = ["byte", "short", "integer", "long"]
+    names = (came.typeName(), expected.typeName())
+    if all(name in order for name in names):
+        return order.index(names[0]) <= order.index(names[1])
+    return names == ("float", "double")

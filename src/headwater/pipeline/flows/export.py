@@ -1,0 +1,217 @@
+"""export: a queue as files that other programs read: Parquet, CSV, NDJSON.
+
+    log ─ read_step ─► judge_rows ─► shape ─► staged files ─► their places ─► manifest
+                            └──────────────────────────────► quarantine
+
+With a schema, the columns are the payload's fields; without one, a line of NDJSON is a payload, and a row of the others
+a message. Running it again adds what is new. Always: messages in = rows out + quarantined.
+"""
+
+import csv
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as spark_types
+
+from headwater.errors import FlowError, SourceUnfit
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, anywhere, check_plain, choose_queues, plan, read_step
+from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format
+from headwater.pipeline.handle import Handle
+from headwater.pipeline.judging import Rules, judge_rows, parse_schema
+from headwater.pipeline.manifest import (
+    STAGING,
+    Entry,
+    Manifest,
+    digest,
+    holding,
+    new_manifest,
+    put_in_place,
+    read_manifest,
+    write_manifest,
+)
+from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.summary import Summary
+
+KIND = "export"
+QUARANTINE = "quarantine"
+# What is in the log was small enough when it was pushed.
+BYTES_MAX = 2**62
+NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType, spark_types.VariantType)
+
+
+class Export(msgspec.Struct, frozen=True, kw_only=True):
+    """Which queue goes into which folder, and as what."""
+
+    store: str
+    database: str = "main"
+    queue: str
+    folder: str
+    format: str = "ndjson"
+    schema: str = ""
+    strict: bool = False
+    decrypt: bool = False
+    records_per_step: int = RECORDS_PER_STEP
+
+
+def shape(messages: DataFrame, kind: str, schema: spark_types.StructType | None) -> DataFrame:
+    """Messages as the rows of a file."""
+    if schema is not None:
+        fields = messages.select(f.from_json("value", schema).alias("payload")).select("payload.*")
+        return fields if kind != "ndjson" else fields.select(f.to_json(f.struct("*"), JSON_OPTIONS).alias("value"))
+    if kind == "ndjson":
+        return messages.select("value")
+    headers = f.to_json("headers").alias("headers") if kind == "csv" else f.col("headers")
+    time = f.timestamp_micros("timestamp").alias("timestamp")
+    return messages.select("partition", "offset", "lsn", time, "transaction_id", "type", headers, "value")
+
+
+def run(spark: SparkSession, job: Export, tell: Tell = keep_quiet) -> Summary:
+    """Export what is new in the queue."""
+    kind = check_format(job.format)
+    schema = _schema(job, kind)
+    folder = Path(job.folder)
+    with Handle(job.store) as log, holding(folder):
+        began_at = log.now()
+        choose_queues(log, job.database, (job.queue,))
+        check_plain(log, job.database, (job.queue,), job.decrypt)
+        manifest = before = _resume(folder, log, job)
+        marks = {job.queue: manifest.queues.get(job.queue, 0)}
+        steps = plan(log, job.database, marks, manifest.ends, job.records_per_step)
+        progress = Progress(tell, sum(step.records for step in steps))
+        for step in steps:
+            with progress.step(spark.sparkContext, step.records):
+                manifest = _export_step(spark, job, step, manifest, schema)
+        return _summary(job, before, manifest, began_at, log.now())
+
+
+def _schema(job: Export, kind: str) -> spark_types.StructType | None:
+    if not job.schema:
+        return None
+    schema = parse_schema(job.schema)
+    nested = [field.name for field in schema.fields if isinstance(field.dataType, NESTED)]
+    if kind == "csv" and nested:
+        raise SourceUnfit(f"a CSV file cannot hold {', '.join(nested)}: choose parquet or ndjson, or leave it out")
+    return schema
+
+
+def _resume(folder: Path, log: Handle, job: Export) -> Manifest:
+    about = {"queue": job.queue, "format": job.format, "schema": job.schema}
+    manifest = read_manifest(folder) or new_manifest(KIND, str(log.store.traits.location), job.database, about)
+    if manifest.kind != KIND or manifest.about != about:
+        was = ", ".join(f"{name} {value!r}" for name, value in manifest.about.items() if value)
+        raise SourceUnfit(f"{folder} holds something else ({manifest.kind}: {was}); choose another folder")
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
+    named = {entry.path for entry in manifest.entries}
+    for path in (*folder.glob("lsn-*"), *folder.glob(f"{QUARANTINE}/lsn-*")):
+        if str(path.relative_to(folder)) not in named:
+            path.unlink()
+    return manifest
+
+
+def _export_step(
+    spark: SparkSession, job: Export, step: Step, manifest: Manifest, schema: spark_types.StructType | None
+) -> Manifest:
+    folder = Path(job.folder)
+    staged = folder / STAGING / f"{step.through}"
+    marks = {job.queue: manifest.queues.get(job.queue, 0)}
+    entries: list[Entry] = []
+    read = bad = 0
+    if step.records:
+        messages = read_step(spark, Place(anywhere(job.store), job.database), marks, step)
+        rules = Rules(schema, BYTES_MAX, job.strict)
+        judged = judge_rows(messages.withColumn("reason", f.lit(None).cast("string")), rules)
+        judged.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            read, bad = _write(judged, job, staged, schema)
+        finally:
+            judged.unpersist()
+        entries = [
+            *_take_in(folder, staged / "rows", "", step, job),
+            *_take_in(folder, staged / "bad", QUARANTINE, step, job),
+        ]
+    out = sum(entry.records for entry in entries if not entry.path.startswith(QUARANTINE))
+    if read != out + bad:
+        raise FlowError(f"{read:,} messages in, {out:,} rows out and {bad:,} quarantined up to LSN {step.through}")
+    lost = manifest.lost.get(job.queue, 0) + step.lost.get(job.queue, 0) + step.records - read
+    after = msgspec.structs.replace(
+        manifest,
+        entries=(*manifest.entries, *entries),
+        queues={job.queue: step.through},
+        ends={**manifest.ends, **step.ends},
+        lost={job.queue: lost},
+        quarantined=manifest.quarantined + bad,
+    )
+    write_manifest(folder, after)
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
+    return after
+
+
+def _write(judged: DataFrame, job: Export, staged: Path, schema: spark_types.StructType | None) -> tuple[int, int]:
+    """Write rows and quarantine to where nobody looks; how many messages there were, and how many may not pass."""
+    found = judged.agg(f.count("*"), f.count("reason")).first()
+    read, bad = (int(found[0]), int(found[1])) if found is not None else (0, 0)
+    good = judged.where(f.col("reason").isNull())
+    _save(shape(good, job.format, schema).write, job.format, staged / "rows")
+    if bad:
+        about = judged.where(f.col("reason").isNotNull()).select("partition", "offset", "lsn", "reason", "value")
+        _save(about.select(f.to_json(f.struct("*")).alias("value")).write, "ndjson", staged / "bad")
+    return read, bad
+
+
+def _save(writer: DataFrameWriter, kind: str, place: Path) -> None:
+    address = place.absolute().as_uri()
+    if kind == "parquet":
+        writer.mode("overwrite").option("compression", "zstd").parquet(address)
+    elif kind == "csv":
+        writer.mode("overwrite").options(**CSV_OPTIONS).csv(address)
+    else:
+        writer.mode("overwrite").text(address)
+
+
+def _take_in(folder: Path, staged: Path, below: str, step: Step, job: Export) -> Iterator[Entry]:
+    """Move staged files that hold anything to their places."""
+    kind = "ndjson" if below else job.format
+    span = f"lsn-{step.spans[0].after + 1}-{step.through}"
+    for number, path in enumerate(sorted(staged.glob("part-*"))):
+        records = count_rows(path, kind)
+        if records:
+            relative = os.path.join(below, f"{span}-{number}.{kind}")
+            entry = (relative, job.queue, "", step.spans[0].after + 1, step.through, records)
+            size, checksum = path.stat().st_size, digest(path)
+            put_in_place(path, folder, relative)
+            yield Entry(*entry, size, checksum)
+
+
+def count_rows(path: Path, kind: str) -> int:
+    """How many rows a file has, counted from the file itself."""
+    if kind == "parquet":
+        from pyarrow import parquet
+
+        return int(parquet.read_metadata(path).num_rows)
+    with open(path, newline="", encoding="utf-8") as file:
+        return max(sum(1 for _ in csv.reader(file)) - 1, 0) if kind == "csv" else sum(1 for _ in file)
+
+
+def _summary(job: Export, before: Manifest, after: Manifest, began_at: int, ended_at: int) -> Summary:
+    def rows(manifest: Manifest) -> int:
+        return sum(entry.records for entry in manifest.entries if not entry.path.startswith(QUARANTINE))
+
+    out, bad = rows(after) - rows(before), after.quarantined - before.quarantined
+    facts: dict[str, Any] = {
+        "queue": job.queue,
+        "messages in": out + bad,
+        "rows out": out,
+        "quarantined": bad,
+        "lost to retention before": sum(after.lost.values()) - sum(before.lost.values()),
+        "files": len(after.entries) - len(before.entries),
+        "bytes": sum(entry.bytes for entry in after.entries) - sum(entry.bytes for entry in before.entries),
+        "messages a second": rate(out + bad, began_at, ended_at),
+    }
+    return Summary(flow=KIND, facts=facts, quarantined=bad)

@@ -1,0 +1,188 @@
+"""load: files into a queue, every row checked, those that may not pass set aside with a reason.
+
+    file ─ read_file ─► judge_rows ─► address ─ load_rows ─► queue
+                            └──────────────────────────────► quarantine
+
+A file is known by its content and a row by its place in it, so loading a file twice, or again after a run that died,
+adds what is missing and nothing else. Always: rows in = rows out + quarantined.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from headwater.errors import FlowError, SourceUnfit
+from headwater.model.names import PARTITION_DEFAULT, check_name
+from headwater.pipeline.ends import anywhere
+from headwater.pipeline.files import cut_alike, find_files, format_of, read_file
+from headwater.pipeline.handle import Handle
+from headwater.pipeline.judging import Rules, judge_rows, parse_schema
+from headwater.pipeline.loading import Target, load_rows
+from headwater.pipeline.manifest import digest, replace_file
+from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.summary import Summary
+
+NAME_PATTERN = r"^[A-Za-z0-9._:/-]{1,256}$"
+TEXT_LENGTH_MAX = 256
+QUARANTINE_MAX = 10_000
+
+
+class LoadFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Which files go into which queue. `partition_field` and `id_field` are fields of the payloads."""
+
+    store: str
+    database: str = "main"
+    queue: str
+    files: tuple[str, ...]
+    format: str = ""
+    schema: str = ""
+    strict: bool = False
+    partition: str = PARTITION_DEFAULT
+    partition_field: str = ""
+    id_field: str = ""
+    type: str = ""
+    label: str = ""
+    quarantine: str = "quarantine"
+    quarantine_max: int = QUARANTINE_MAX
+
+
+class Counts(NamedTuple):
+    """What became of the rows of one file."""
+
+    read: int
+    appended: int
+    before: int
+    quarantined: int
+
+
+def address(rows: DataFrame, job: LoadFiles) -> DataFrame:
+    """Judged rows with the partition and the id that their payloads name; one that names none may not pass."""
+    partition, no_partition = _field(job.partition_field, NAME_PATTERN, "is no name of a partition")
+    identity, no_identity = _field(job.id_field, rf"^(?s).{{1,{TEXT_LENGTH_MAX}}}$", "is no id")
+    return rows.withColumns(
+        {
+            "partition": f.lit(job.partition) if partition is None else partition,
+            "transaction_id": f.lit("") if identity is None else identity,
+            "reason": f.coalesce("reason", no_partition, no_identity),
+        }
+    )
+
+
+def _field(name: str, pattern: str, complaint: str) -> tuple[Column | None, Column]:
+    """A field of the payload as text, and why it cannot be used."""
+    if not name:
+        return None, f.lit(None).cast("string")
+    text = f.get_json_object("value", f"$['{name}']")
+    complained = f.concat(
+        f.lit(f"{name}: "), f.coalesce(f.substring(text, 1, 80), f.lit("null")), f.lit(f" {complaint}")
+    )
+    return text, f.when(text.isNull() | ~text.rlike(pattern), complained)
+
+
+def run(spark: SparkSession, job: LoadFiles, tell: Tell = keep_quiet) -> Summary:
+    """Load files one after the other; each is whole in the queue before the next begins."""
+    _check(job)
+    files = find_files(job.files)
+    formats = [format_of(path, job.format) for path in files]
+    with Handle(job.store, create=True) as log:
+        began_at = log.now()
+        bytes_max = log.config.record_bytes_max
+        counts = []
+        progress = Progress(tell, sum(path.stat().st_size for path in files))
+        for path, kind in zip(files, formats, strict=True):
+            with progress.step(spark.sparkContext, path.stat().st_size), cut_alike(spark):
+                counts.append(_load_file(spark, job, path, kind, bytes_max))
+        total = Counts(*map(sum, zip(*counts, strict=True)))
+        return _summary(job, len(files), total, rate(total.appended, began_at, log.now()))
+
+
+def _check(job: LoadFiles) -> None:
+    check_name("queue", job.queue)
+    check_name("partition", job.partition)
+    for field in (job.partition_field, job.id_field):
+        if "'" in field or "\\" in field:
+            raise SourceUnfit(f"a field of payloads has no quotes in its name; got {field!r}")
+
+
+def _load_file(spark: SparkSession, job: LoadFiles, path: Path, kind: str, bytes_max: int) -> Counts:
+    schema = parse_schema(job.schema) if job.schema else None
+    judged = judge_rows(read_file(spark, path, kind, schema), Rules(schema, bytes_max, job.strict))
+    rows = address(judged, job).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        checksum = digest(path)
+        read, bad = _count(rows)
+        gaps = _set_aside(rows, job, path, checksum, bad)
+        source = f"file:{checksum}:{job.label}" if job.label else f"file:{checksum}"
+        tally = load_rows(_to_load(rows, source, job.type), Target(anywhere(job.store), job.database, job.queue), gaps)
+    finally:
+        rows.unpersist()
+    found = Counts(read, tally.appended, tally.before, bad)
+    if read != tally.appended + tally.before + bad:
+        raise FlowError(f"{path}: {read:,} rows in, {tally.appended + tally.before:,} out and {bad:,} quarantined")
+    return found
+
+
+def _count(rows: DataFrame) -> tuple[int, int]:
+    """Rows, and those of them that may not pass."""
+    found = rows.agg(f.count("*"), f.count("reason")).first()
+    return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+
+def _to_load(rows: DataFrame, source: str, kind: str) -> DataFrame:
+    nothing = f.lit("")
+    return rows.where(f.col("reason").isNull()).select(
+        "partition",
+        f.lit(source).alias("source"),
+        "position",
+        "transaction_id",
+        nothing.alias("trace_id"),
+        f.lit(kind).alias("type"),
+        f.lit(None).cast("map<string,string>").alias("headers"),
+        nothing.alias("producer_sub"),
+        f.lit(0).cast("bigint").alias("timestamp"),
+        "value",
+    )
+
+
+def _set_aside(rows: DataFrame, job: LoadFiles, path: Path, checksum: str, bad: int) -> list[int]:
+    """Write the rows that may not pass to a file of their own; their positions."""
+    if not bad:
+        return []
+    unfit = rows.where(f.col("reason").isNotNull()).select("position", "reason", "value").orderBy("position")
+    kept = unfit.limit(job.quarantine_max + 1).collect()
+    lines = [
+        msgspec.json.encode({"file": str(path), "position": row[0], "reason": row[1], "value": row[2]}) for row in kept
+    ]
+    folder = Path(job.quarantine)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceUnfit(f"the quarantine {folder} cannot be made: {error.strerror}") from error
+    aside = folder / f"{path.name}-{checksum[:12]}.ndjson"
+    replace_file(aside, b"\n".join([*lines, b""]))
+    if bad > job.quarantine_max:
+        raise SourceUnfit(
+            f"{path}: {bad:,} rows may not pass, and at most {job.quarantine_max:,} are set aside: nothing of it was "
+            f"loaded; {aside} has the first of them: {kept[0][1]}"
+        )
+    return [int(row[0]) for row in kept]
+
+
+def _summary(job: LoadFiles, files: int, counts: Counts, speed: int) -> Summary:
+    facts: dict[str, Any] = {
+        "queue": job.queue,
+        "files": files,
+        "rows in": counts.read,
+        "rows out": counts.appended + counts.before,
+        "quarantined": counts.quarantined,
+        "loaded": counts.appended,
+        "loaded before": counts.before,
+        "messages a second": speed,
+    }
+    if counts.quarantined:
+        facts["quarantine"] = job.quarantine
+    return Summary(flow="load", facts=facts, quarantined=counts.quarantined)

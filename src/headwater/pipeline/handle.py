@@ -1,0 +1,75 @@
+"""A store as the driver of a flow, or one of its tasks, holds it: open, without async, for questions and commits.
+
+Spark calls plain functions, so each call here runs the store's loop until its answer is there. A commit is answered
+when it survives power loss. While the handle is used, the write-ahead log is kept short as a server would keep it.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from headwater.clock import Clock, SystemClock
+from headwater.config import Durability, load_config
+from headwater.log.committer import Committer
+from headwater.log.operations import Operation
+from headwater.stores.open import open_store
+
+Result = TypeVar("Result")
+
+
+class Handle:
+    """One store, open. `with Handle("headwater.db") as log: log.ask(log.store.last_lsn())`."""
+
+    def __init__(self, address: str, *, create: bool = False, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self.config = load_config(housekeeping=False)
+        self.store = open_store(address, self.config, self._clock, create=create)
+        self._committer = Committer(self.store, self._clock, pending_max=self.config.pending_max)
+
+    def __enter__(self) -> Self:
+        self._runner = asyncio.Runner()
+        try:
+            self._runner.run(self._open())
+        except BaseException:
+            self._runner.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.run(self._close())
+        finally:
+            self._runner.close()
+
+    def now(self) -> int:
+        """The time, in microseconds."""
+        return self._clock.now()
+
+    def ask(self, question: Coroutine[Any, Any, Result]) -> Result:
+        """The answer to a question: `log.ask(log.store.queues("main"))`."""
+        return self._runner.run(question)
+
+    def commit(self, operations: Sequence[Operation]) -> list[Any]:
+        """Commit operations together and wait until they survive power loss; what each came to."""
+        return self._runner.run(self._commit(operations))
+
+    async def _open(self) -> None:
+        await self.store.open()
+        self._committer.start()
+        self._grown = asyncio.ensure_future(self.store.grown())
+
+    async def _close(self) -> None:
+        self._grown.cancel()
+        await self._committer.close()
+        await self.store.close()
+
+    async def _commit(self, operations: Sequence[Operation]) -> list[Any]:
+        answers = self._committer.submit_all(operations, Durability.SYNCED)
+        results = [(await answer).result for answer in answers]
+        if self._grown.done():
+            await self.store.checkpoint()
+            self._grown = asyncio.ensure_future(self.store.grown())
+        return results

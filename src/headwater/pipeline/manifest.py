@@ -1,0 +1,216 @@
+"""What an archive or an export holds: its files with their LSN ranges and checksums, and how far each queue is in it.
+
+    stage the files → move them to their places → write the manifest, whole and atomically
+
+The manifest is written last. A file that it does not name is not there, whatever became of the run that wrote it; so a
+run that dies leaves nothing half-visible, and the next one goes on from what the manifest says.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from headwater.errors import ArchiveDamaged, ArchiveFull, FlowOvertaken, SourceUnfit
+
+NAME = "manifest.json"
+LOCK = ".lock"
+STAGING = ".staging"
+FORMAT = 1
+CHUNK_BYTES = 1 << 20
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One file: records of one queue and one day, with LSNs from `first_lsn` to `last_lsn`."""
+
+    path: str
+    queue: str
+    day: str
+    first_lsn: int
+    last_lsn: int
+    records: int
+    bytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of `queues` up to the LSN beside each is in `entries`.
+
+    `ends` has the next offset of every partition, by its number: where the next file must go on; `partitions` when each
+    was made, which tells it from one of another store. `lost` counts, by queue, records that retention dropped before
+    they could be written here.
+    """
+
+    format: int = FORMAT
+    id: str
+    kind: str
+    store: str
+    database: str
+    about: dict[str, str] = {}
+    queues: dict[str, int] = {}
+    ends: dict[int, int] = {}
+    partitions: dict[int, int] = {}
+    lost: dict[str, int] = {}
+    quarantined: int = 0
+    entries: tuple[Entry, ...] = ()
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    """The manifest as its file has it, under its own checksum."""
+
+    manifest: msgspec.Raw
+    sha256: str
+
+
+def new_manifest(kind: str, store: str, database: str, about: dict[str, str] | None = None) -> Manifest:
+    """An empty manifest with an id of its own."""
+    return Manifest(id=uuid.uuid4().hex, kind=kind, store=store, database=database, about=about or {})
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a folder, None when there is none; one that is damaged is an error."""
+    path = folder / NAME
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SourceUnfit(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        sealed = msgspec.json.decode(text, type=_Sealed)
+        manifest = msgspec.json.decode(sealed.manifest, type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise ArchiveDamaged(f"{path} is damaged: {error}") from error
+    if hashlib.sha256(sealed.manifest).hexdigest() != sealed.sha256:
+        raise ArchiveDamaged(f"{path} is damaged: its checksum does not match")
+    if manifest.format != FORMAT:
+        raise SourceUnfit(f"{path} has format {manifest.format}; this Headwater reads format {FORMAT}: upgrade it")
+    return manifest
+
+
+def need_manifest(folder: Path, kind: str) -> Manifest:
+    """The manifest of a folder that must have one."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise SourceUnfit(f"{folder} is no {kind}: it has no {NAME}")
+    if manifest.kind != kind:
+        raise SourceUnfit(f"{folder} is an {manifest.kind}, not an {kind}")
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest of a folder: afterwards it is the new one, or it is still the old one."""
+    body = msgspec.json.encode(manifest)
+    sealed = _Sealed(msgspec.Raw(body), hashlib.sha256(body).hexdigest())
+    replace_file(folder / NAME, msgspec.json.encode(sealed))
+
+
+def replace_file(path: Path, body: bytes) -> None:
+    """Write a file so that others see the old one or the whole new one, also after a power cut."""
+    part = path.with_name(f"{path.name}.part")
+    with telling_full(path.parent):
+        with open(part, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def telling_full(folder: Path) -> Iterator[None]:
+    """A full disk as an error of its own."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise ArchiveFull(
+                f"no space is left in {folder}: {error.strerror}; free some and run this again"
+            ) from error
+        raise
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """The right to change a folder, which one run has at a time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SourceUnfit(f"{folder} cannot be written to: {error.strerror}") from error
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FlowOvertaken(f"another run is writing to {folder}; wait for its end") from error
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def verify(folder: Path, entry: Entry) -> None:
+    """Raises, with the file's name, unless a file is what the manifest says."""
+    path = folder / entry.path
+    try:
+        size = path.stat().st_size
+        if size != entry.bytes:
+            raise ArchiveDamaged(f"{path} has {size:,} bytes; its manifest says {entry.bytes:,}")
+        if digest(path) != entry.sha256:
+            raise ArchiveDamaged(f"{path} is damaged: its checksum does not match")
+    except OSError as error:
+        raise ArchiveDamaged(f"{path} cannot be read: {error.strerror}") from error
+
+
+def put_in_place(staged: Path, folder: Path, relative: str) -> None:
+    """Move a finished file to its place, for good."""
+    target = folder / relative
+    with telling_full(folder):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sync_file(staged)
+        os.replace(staged, target)
+        sync_folder(target.parent)
+
+
+def remove_strangers(folder: Path, manifest: Manifest, suffix: str) -> int:
+    """Remove what runs that died have left: files like ours that the manifest does not name. How many there were."""
+    named = {entry.path for entry in manifest.entries}
+    strangers = [path for path in _files_like_ours(folder, suffix) if str(path.relative_to(folder)) not in named]
+    for path in strangers:
+        path.unlink()
+    return len(strangers)
+
+
+def _files_like_ours(folder: Path, suffix: str) -> Iterable[Path]:
+    return sorted(folder.glob(f"queue=*/day=*/lsn-*{suffix}"))
+
+
+def sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    sync_file(path)

@@ -1,0 +1,186 @@
+"""A flow of your own: a function from a DataFrame to a DataFrame, with a queue at either end.
+
+    queue ─ read_stream ─► your function ─► one JSON value a row ─ exactly once ─► queue
+
+`headwater pipeline run my_module:my_flow` gives it what the flows of the house have: a checkpoint to go on from, a bar,
+a summary. The function decides nothing about files, stores or batches, and can be called in a test with any DataFrame.
+"""
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headwater.errors import InvalidOption, SourceUnfit
+from headwater.model.names import check_name
+from headwater.pipeline.ends import anywhere
+from headwater.pipeline.handle import Handle
+from headwater.pipeline.progress import Tell, keep_quiet, rate
+from headwater.pipeline.reading import read_stream
+from headwater.pipeline.sink import SINK_COLUMNS
+from headwater.pipeline.summary import Summary
+
+LOOK_SECONDS = 0.25
+BATCHES_REMEMBERED = 10_000
+# Spark's own count of rows is one of segments: records are counted where they are split, and where they leave.
+COMING, GOING = "headwater_coming", "headwater_going"
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+class Flow:
+    """A function with the queues it stands between. Made by `flow`; calling it calls the function."""
+
+    def __init__(self, transform: Transform, reads: str, writes: str, schema: str) -> None:
+        self.transform = transform
+        self.reads = reads
+        self.writes = writes
+        self.schema = schema
+        self.__doc__ = transform.__doc__
+
+    def __call__(self, messages: DataFrame) -> DataFrame:
+        return self.transform(messages)
+
+
+def flow(*, reads: str = "", writes: str = "", schema: str = "") -> Callable[[Transform], Flow]:
+    """Say between which queues a function stands, and what the payloads it reads look like.
+
+    >>> @flow(reads="orders", writes="revenue", schema="customer STRING, amount DOUBLE")
+    ... def revenue(orders: DataFrame) -> DataFrame: ...
+    """
+    return lambda transform: Flow(transform, reads, writes, schema)
+
+
+class RunFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """Which function runs (`module:name`), and what the command line says instead of its own ends."""
+
+    store: str
+    database: str = "main"
+    name: str
+    queue: str = ""
+    target: str = ""
+    schema: str = ""
+    checkpoint: str = ""
+    every_seconds: float = 0
+    messages_per_batch: int = 0
+
+
+def find_flow(name: str) -> Flow:
+    """The flow `module:name`, looked for as `python -m` would, in the current folder too."""
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise InvalidOption(f"a flow is named module:function; got {name!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise SourceUnfit(f"there is no module {error.name!r} here; a flow is named module:function") from error
+    found = getattr(module, attribute, None)
+    if isinstance(found, Flow):
+        return found
+    if not callable(found):
+        there = [name for name, value in vars(module).items() if isinstance(value, Flow)]
+        raise SourceUnfit(f"{module_name} has no flow {attribute!r}; there are {', '.join(there) or 'none'}")
+    return Flow(found, "", "", "")
+
+
+def as_records(rows: DataFrame) -> DataFrame:
+    """Rows as the sink takes them: what has no column `value` becomes one JSON object."""
+    if "value" in rows.columns:
+        return rows
+    about = [name for name in rows.columns if name in SINK_COLUMNS]
+    payload = [name for name in rows.columns if name not in SINK_COLUMNS]
+    if not payload:
+        raise SourceUnfit(f"a flow must give columns for the payload; got {', '.join(rows.columns)}")
+    return rows.select(*about, f.to_json(f.struct(*(f.col(f"`{name}`") for name in payload))).alias("value"))
+
+
+def run(spark: SparkSession, job: RunFlow, tell: Tell = keep_quiet) -> Summary:
+    """Run a flow over what is new in its queue; with `every_seconds`, again and again until it is stopped."""
+    found = find_flow(job.name)
+    reads = check_name("queue", job.queue or found.reads)
+    writes = check_name("queue", job.target or found.writes)
+    with Handle(job.store) as log:
+        began_at = log.now()
+        query = _start(spark, job, found, reads, writes)
+        try:
+            _watch(query, tell)
+        finally:
+            query.stop()
+        return _summary(query, reads, writes, began_at, log.now())
+
+
+def checkpoint_of(job: RunFlow) -> str:
+    """Where a flow remembers how far it is: beside the store, unless another place is named."""
+    return job.checkpoint or f"{job.store}-checkpoints/{job.name.replace(':', '.')}"
+
+
+def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: str) -> StreamingQuery:
+    store = anywhere(job.store)
+    options: dict[str, Any] = {"store": store, "database": job.database, "queue": reads}
+    options["group"] = f"pipeline.{job.name.replace(':', '.')}"
+    if job.schema or found.schema:
+        options["schema"] = job.schema or found.schema
+    if job.messages_per_batch:
+        options["maxOffsetsPerTrigger"] = str(job.messages_per_batch)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(BATCHES_REMEMBERED))
+    count = f.count(f.lit(1)).alias("rows")
+    rows = as_records(found(read_stream(spark, **options).observe(COMING, count))).observe(GOING, count)
+    writer = rows.writeStream.format("headwater").outputMode("append").queryName(job.name)
+    writer = writer.options(store=store, database=job.database, queue=writes)
+    writer = writer.option("checkpointLocation", Path(checkpoint_of(job)).absolute().as_uri())
+    if job.every_seconds:
+        return writer.trigger(processingTime=f"{job.every_seconds} seconds").start()
+    return writer.trigger(availableNow=True).start()
+
+
+def _watch(query: StreamingQuery, tell: Tell) -> None:
+    """Wait for the end, and tell how far it is; what failed is raised."""
+    while query.isActive:
+        tell(share_done(query.lastProgress))
+        time.sleep(LOOK_SECONDS)
+    query.awaitTermination()
+
+
+def share_done(progress: Any) -> float:
+    """How much of the log a query has behind it."""
+    if progress is None or not progress["sources"]:
+        return 0.0
+    source = progress["sources"][0]
+    end, latest = _lsn(source["endOffset"]), _lsn(source["latestOffset"])
+    return min(end / latest, 1.0) if latest else 0.0
+
+
+def _lsn(offset: Any) -> int:
+    decoded = json.loads(offset) if isinstance(offset, str) else offset
+    return int(decoded["lsn"]) if isinstance(decoded, dict) and "lsn" in decoded else 0
+
+
+def _summary(query: StreamingQuery, reads: str, writes: str, began_at: int, ended_at: int) -> Summary:
+    batches = query.recentProgress
+    messages = _counted(batches, COMING)
+    facts: dict[str, Any] = {
+        "reads": reads,
+        "writes": writes,
+        "messages in": messages,
+        "messages out": _counted(batches, GOING),
+        "batches": len(batches),
+        "messages a second": rate(messages, began_at, ended_at),
+    }
+    return Summary(flow=query.name or "", facts=facts)
+
+
+def _counted(batches: Sequence[Any], name: str) -> int:
+    """What was counted over all batches; one without data counts nothing."""
+    observed = [batch["observedMetrics"].get(name) for batch in batches]
+    return sum(int(found["rows"]) for found in observed if found is not None)

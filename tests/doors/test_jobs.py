@@ -1,0 +1,190 @@
+"""Jobs over HTTP: functions in, their fate out; commands never."""
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+import headwater
+from headwater.doors.house import make_door
+from headwater.doors.site import Site
+from headwater.doors.wire import Request, Response
+from headwater.log.job_operations import Claim, Report, Settle
+from headwater.model.job import Outcome
+from headwater.model.principal import Principal, Scope
+from tests.doors.live_door import LiveDoor
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+SUBMITTER = Principal(scopes=frozenset({Scope.SUBMIT_JOBS}), queues=("mail", "default"))
+ADMIN = Principal(scopes=frozenset({Scope.ADMIN, Scope.SUBMIT_JOBS}))
+CALL = {"id": "a", "type": "tasks:send", "kwargs": {"to": "ada"}}
+
+
+class Visitor:
+    """Asks the routes themselves, as whoever it is."""
+
+    def __init__(self, hw: headwater.Headwater) -> None:
+        self._door = make_door(Site(hw.queues_service, hw.jobs_service, hw.tail, hw.committer, "1"))
+
+    async def ask(self, method: str, path: str, body: object = None, *, as_: Principal = ADMIN) -> tuple[int, object]:
+        response = await self.response(method, path, body, as_=as_)
+        return response.status, json.loads(response.body)
+
+    async def response(self, method: str, path: str, body: object = None, *, as_: Principal = ADMIN) -> Response:
+        path, _, query = path.partition("?")
+        sent = b"" if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        request = Request(
+            method=method, path=f"/api/v1{path}", query=query, headers=headers, body=sent, id="r1", principal=as_
+        )
+        return await self._door(request)
+
+
+@pytest.fixture
+async def hw(tmp_path: object) -> "object":
+    async with headwater.open(f"{tmp_path}/log.db", housekeeping=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def visitor(hw: headwater.Headwater) -> Visitor:
+    return Visitor(hw)
+
+
+async def run_next(hw: headwater.Headwater, result: str = '"sent"') -> None:
+    """Complete the next job, as a worker would."""
+    (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
+    report = Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED, result=result)
+    await hw.jobs_service.run(Settle(worker="w", reports=[report]))
+
+
+async def test_a_function_is_added_and_its_fate_is_told(hw: headwater.Headwater, visitor: Visitor) -> None:
+    added = await visitor.ask("POST", "/jobs", {"jobs": [CALL]}, as_=SUBMITTER)
+    assert added == (201, [{"id": "a", "duplicate": False}])
+    status, shown = await visitor.ask("GET", "/jobs/a", as_=SUBMITTER)
+    assert status == 200
+    assert isinstance(shown, dict)
+    assert (shown["state"], shown["arguments"]) == ("pending", [[], {"to": "ada"}])
+    await run_next(hw)
+    status, shown = await visitor.ask("GET", "/jobs/a/wait?seconds=5", as_=SUBMITTER)
+    assert isinstance(shown, dict)
+    assert (shown["state"], shown["result"]) == ("completed", "sent")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"command": "rm -rf /"},
+        {"argv": ["reboot"]},
+        {"type": "shell", "command": "true"},
+        {"type": "tasks:send", "env": {"LD_PRELOAD": "x"}},
+        {"type": "tasks:send", "cwd": "/"},
+    ],
+)
+async def test_a_command_is_refused_whoever_asks(visitor: Visitor, job: dict[str, object]) -> None:
+    status, _ = await visitor.ask("POST", "/jobs", {"jobs": [CALL, job]})
+    assert status == 403
+    status, _ = await visitor.ask("PUT", "/job-schedules/nightly", {"job": job, "cron": "@daily"})
+    assert status == 403
+    assert await visitor.ask("GET", "/jobs") == (200, [])
+
+
+async def test_without_the_scope_nothing_is_added_or_seen(visitor: Visitor) -> None:
+    await visitor.ask("POST", "/jobs", {"jobs": [CALL]})
+    owner = Principal(scopes=frozenset({Scope.ADMIN}))
+    assert (await visitor.ask("POST", "/jobs", {"jobs": [CALL]}, as_=owner))[0] == 403
+    publisher = Principal(scopes=frozenset({Scope.PUBLISH, Scope.CONSUME}))
+    for path in ("/jobs", "/jobs/a", "/workers", "/job-queues", "/job-events", "/job-config"):
+        assert (await visitor.ask("GET", path, as_=publisher))[0] == 403
+    assert (await visitor.ask("POST", "/jobs/cancel", {"ids": ["a"]}, as_=SUBMITTER))[0] == 403
+
+
+async def test_a_job_of_another_queue_or_database_is_not_there(visitor: Visitor) -> None:
+    await visitor.ask("POST", "/jobs", {"jobs": [{**CALL, "queue": "secret"}]})
+    missing = await visitor.ask("GET", "/jobs/nobody", as_=SUBMITTER)
+    hidden = await visitor.ask("GET", "/jobs/a", as_=SUBMITTER)
+    assert missing[0] == hidden[0] == 404
+    foreign = Principal(database="tenant", scopes=frozenset({Scope.ADMIN}))
+    assert (await visitor.ask("GET", "/jobs/a", as_=foreign))[0] == 404
+    assert await visitor.ask("GET", "/jobs", as_=foreign) == (200, [])
+    assert (await visitor.ask("POST", "/jobs", {"jobs": [{**CALL, "id": "b", "queue": "secret"}]}, as_=SUBMITTER))[
+        0
+    ] == 404
+
+
+async def test_jobs_are_listed_cancelled_armed_again_and_dropped(visitor: Visitor) -> None:
+    await visitor.ask("POST", "/jobs", {"jobs": [CALL, {**CALL, "id": "b", "queue": "mail"}]})
+    _, listed = await visitor.ask("GET", "/jobs?queue=mail")
+    assert isinstance(listed, list)
+    assert [job["id"] for job in listed] == ["b"]
+    assert await visitor.ask("POST", "/jobs/cancel", {"ids": ["a"]}) == (200, {"ids": ["a"]})
+    assert (await visitor.ask("POST", "/jobs/cancel", {"ids": ["a"]}))[0] == 409
+    assert await visitor.ask("POST", "/jobs/retry", {"ids": ["a"]}) == (200, {"ids": ["a"]})
+    assert (await visitor.ask("POST", "/jobs/drop", {"ids": ["a"]}))[0] == 409
+    await visitor.ask("POST", "/jobs/cancel", {"ids": ["a"]})
+    assert await visitor.ask("POST", "/jobs/drop", {"ids": ["a"]}) == (200, {"ids": ["a"]})
+    assert await visitor.ask("POST", "/jobs/cleanup", {"older_than": 0}) == (200, {"dropped": 0})
+
+
+async def test_queues_settings_limits_schedules_and_workers(hw: headwater.Headwater, visitor: Visitor) -> None:
+    await visitor.ask("POST", "/jobs", {"jobs": [CALL]})
+    assert (await visitor.ask("POST", "/job-queues/default/pause"))[0] == 200
+    _, queues = await visitor.ask("GET", "/job-queues")
+    assert isinstance(queues, list)
+    assert (queues[0]["paused"], queues[0]["pending"]) == (True, 1)
+    await visitor.ask("POST", "/job-queues/default/resume")
+    assert await visitor.ask("PUT", "/job-config/max-retries", {"value": 7}) == (
+        200,
+        {"name": "max-retries", "value": 7},
+    )
+    assert (await visitor.ask("PUT", "/job-config/max-retries", {"value": "x"}))[0] == 400
+    assert await visitor.ask("POST", "/job-limits", {"type": "tasks:send", "rate": 1}) == (200, {"jobs": 1})
+    await run_next(hw)
+    _, workers = await visitor.ask("GET", "/workers")
+    assert isinstance(workers, list)
+    assert [worker["id"] for worker in workers] == ["w"]
+    assert await visitor.ask("POST", "/workers/stop", {}) == (200, {"ids": ["w"]})
+    _, schedule = await visitor.ask("PUT", "/job-schedules/nightly", {"job": {"type": "tasks:send"}, "cron": "@daily"})
+    assert isinstance(schedule, dict)
+    assert schedule["cron"] == "@daily"
+    await visitor.ask("POST", "/job-schedules/nightly/pause")
+    await visitor.ask("POST", "/job-schedules/nightly/resume")
+    assert (await visitor.ask("DELETE", "/job-schedules/nightly"))[0] == 200
+    assert (await visitor.ask("DELETE", "/job-schedules/nightly"))[0] == 404
+    _, minutes = await visitor.ask("GET", "/job-stats")
+    assert isinstance(minutes, list)
+    assert sum(minute["completed"] for minute in minutes) == 1
+
+
+async def test_changes_are_followed_as_events_and_picked_up_where_they_were_left(
+    hw: headwater.Headwater, visitor: Visitor
+) -> None:
+    response = await visitor.response("GET", "/job-events?id=a")
+    assert response.content_type == "text/event-stream"
+    assert response.chunks is not None
+    assert await anext(response.chunks) == b": jobs\n\n"
+    await hw.jobs.add(id="other", command="true", priority=-1)
+    await hw.jobs.add(id="a", command="true")
+    await run_next(hw, "1")
+    states: list[str] = []
+    while "completed" not in states:
+        lines = (await anext(response.chunks)).decode().splitlines()
+        states += [json.loads(line[6:])["state"] for line in lines if line.startswith("data: ")]
+    assert states == ["pending", "processing", "completed"]
+    await response.chunks.aclose()
+
+
+# ── over a real server ──
+
+
+@pytest.fixture
+def client(door: LiveDoor) -> Iterator[httpx.Client]:
+    with door.client() as client:
+        yield client
+
+
+def test_this_machines_owner_sees_jobs_but_adds_none_over_http(client: httpx.Client) -> None:
+    assert client.get("/api/v1/jobs").json() == []
+    refused = client.post("/api/v1/jobs", json={"jobs": [CALL]})
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")

@@ -1,0 +1,1 @@
+"""Flows over real stores and real files, compared with what plain Python says."""

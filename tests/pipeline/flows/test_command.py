@@ -1,0 +1,116 @@
+"""`headwater pipeline`: what people type, what they see, and the exit codes that scripts go by."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.cli.pipeline import FLOWS
+from headwater.cli.program import run
+from headwater.errors import ArchiveFull, FlowError, StoreBusy
+from headwater.pipeline.failures import translate
+from tests.pipeline.flows.logs import fill
+
+FRAMES = """An error occurred while calling o88.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2844)
+Caused by: {cause}
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+class Terminal:
+    """Somebody who types `headwater pipeline …` in a folder."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def type(self, *arguments: str) -> tuple[int, str, str]:
+        code = run(["pipeline", *arguments])
+        said = self._capsys.readouterr()
+        return code, said.out, said.err
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    monkeypatch.chdir(tmp_path)
+    return Terminal(capsys)
+
+
+def test_the_flows_are_listed(terminal: Terminal) -> None:
+    code, out, _ = terminal.type("list")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(FLOWS)
+    assert [row["flow"] for row in json.loads(terminal.type("list", "--json")[1])] == list(FLOWS)
+
+
+def test_files_go_in_through_an_archive_and_out_again(spark: SparkSession, terminal: Terminal, tmp_path: Path) -> None:
+    Path("a.ndjson").write_text('{"id": 1}\n{"id": 2}\nbroken\n')
+    code, out, err = terminal.type("run", "load", "a.ndjson", "--queue", "orders")
+    assert (code, err) == (6, "")
+    assert dict(line.rsplit(maxsplit=1) for line in out.splitlines())["quarantined"] == "1"
+    assert terminal.type("run", "archive", "--to", "archive", "--json")[0] == 0
+    code, out, err = terminal.type("run", "restore", "--from", "archive", "--as", "copy", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["restored"] == 2
+    code, out, err = terminal.type("run", "export", "--queue", "copy", "--to", "out", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["rows_out"] == 2
+    assert [json.loads(line) for line in next(Path("out").glob("lsn-*")).read_text().splitlines()] == [
+        {"id": 1},
+        {"id": 2},
+    ]
+    code, out, err = terminal.type("run", "rollup", "--chart", "chart.svg", "--json")
+    assert (code, err) == (0, "")
+    assert (json.loads(out)["messages"], Path("chart.svg").exists()) == (4, True)
+
+
+def test_errors_are_one_line_with_a_code(spark: SparkSession, terminal: Terminal, tmp_path: Path) -> None:
+    fill(tmp_path / "headwater.db", 3)
+    for arguments, code, told in [
+        (["archive", "--to", "a", "--store", "none.db"], 3, "error[store_missing]: there is no store at"),
+        (
+            ["archive", "--to", "a", "--queue", "order"],
+            1,
+            "error[not_found]: there is no queue 'order'; there are orders",
+        ),
+        (["restore", "--from", "a"], 1, "error[source_unfit]: a is no archive"),
+        (["restore", "--from", "a", "--since", "monday"], 2, "error[usage]: --since must be a day"),
+        (["load", "gone.csv", "--queue", "orders"], 1, "error[source_unfit]: gone.csv is no file"),
+        (["export", "--queue", "orders", "--to", "o", "--schema", "id WHAT"], 1, "error[source_unfit]: the schema"),
+        (["rollup", "--chart", "chart.pdf"], 1, "error[source_unfit]: a chart is a file that ends with .svg or .html"),
+        (["nowhere:flow"], 1, "error[source_unfit]: there is no module 'nowhere' here"),
+    ]:
+        ended, out, err = terminal.type("run", *arguments)
+        assert (ended, out) == (code, ""), arguments
+        assert err.startswith(told), err
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["archive", "--too", "a"], "No such option: --too"),
+        (["archive"], "Missing option '--to'"),
+        (["achive", "--to", "a"], "Did you mean 'archive'?"),
+        (["load", "a.csv"], "Missing option '--queue'"),
+        (["load", "a.csv", "--queue", "q", "--format", "xml"], "'parquet', 'csv', 'ndjson'"),
+        (["my_module:my_flow", "--tto", "q"], "No such option: --tto"),
+    ],
+)
+def test_a_wrong_command_line_is_told_before_spark_starts(terminal: Terminal, arguments: list[str], told: str) -> None:
+    code, _, err = terminal.type("run", *arguments)
+    assert code == 2
+    assert told in err
+
+
+def test_the_line_that_matters_is_found_among_the_frames() -> None:
+    busy = translate(FRAMES.format(cause="python\nheadwater.errors.StoreBusy: another program held the write lock"))
+    assert (type(busy), str(busy)) == (StoreBusy, "another program held the write lock")
+    full = translate(FRAMES.format(cause="java.io.IOException: No space left on device"), Path("spark.log"))
+    assert type(full) is ArchiveFull
+    other = translate(FRAMES.format(cause="java.io.FileNotFoundException: a.csv (gone)"), Path("spark.log"))
+    assert type(other) is FlowError
+    assert str(other) == "Spark failed: FileNotFoundException: a.csv (gone); Spark's log is spark.log"
+    assert "it does not say why" in str(translate(""))

@@ -1,0 +1,209 @@
+"""Files go into a queue row by row: what fits is loaded once, what does not is set aside with a reason."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.errors import InvalidName, QueueFull, SourceUnfit
+from headwater.log.operations import Configure
+from headwater.pipeline.failures import told_in_one_line
+from headwater.pipeline.files import ENDINGS, find_files, format_of
+from headwater.pipeline.flows import load
+from headwater.pipeline.flows.load import LoadFiles
+from headwater.pipeline.summary import Summary
+from tests.pipeline.flows.logs import apply, oracle
+
+SCHEMA = "id BIGINT NOT NULL, name STRING, amount DOUBLE"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def write_lines(path: Path, *lines: object) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def load_into(spark: SparkSession, folder: Path, *files: Path, **more: Any) -> Summary:
+    job = LoadFiles(
+        store=str(folder / "hw.db"),
+        queue="orders",
+        files=tuple(map(str, files)),
+        quarantine=str(folder / "quarantine"),
+        **more,
+    )
+    summary = load.run(spark, job)
+    assert summary.facts["rows in"] == summary.facts["rows out"] + summary.facts["quarantined"]
+    return summary
+
+
+def payloads(folder: Path) -> dict[str, list[Any]]:
+    return {name: [kept.payload for kept in lane] for name, lane in oracle(folder / "hw.db").items()}
+
+
+def set_aside(folder: Path) -> list[dict[str, Any]]:
+    files = sorted((folder / "quarantine").glob("*"))
+    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+
+def test_lines_are_loaded_in_order_and_as_they_are(spark: SparkSession, folder: Path) -> None:
+    lines = [{"id": number, "text": "ö" * number} for number in range(300)]
+    write_lines(folder / "a.ndjson", *lines, "", "  ")
+    facts = load_into(spark, folder, folder / "a.ndjson", type="order").facts
+    assert (facts["rows in"], facts["loaded"], facts["quarantined"]) == (300, 300, 0)
+    assert payloads(folder) == {"Default": lines}
+    assert {kept.type for kept in oracle(folder / "hw.db")["Default"]} == {"order"}
+
+
+def test_a_file_that_was_loaded_adds_nothing(spark: SparkSession, folder: Path) -> None:
+    write_lines(folder / "a.ndjson", *range(50))
+    load_into(spark, folder, folder / "a.ndjson")
+    (folder / "a.ndjson").rename(folder / "b.ndjson")
+    facts = load_into(spark, folder, folder / "b.ndjson").facts
+    assert (facts["loaded"], facts["loaded before"]) == (0, 50)
+    assert load_into(spark, folder, folder / "b.ndjson", label="again").facts["loaded"] == 50
+
+
+def test_rows_go_to_the_partition_and_get_the_id_that_they_name(spark: SparkSession, folder: Path) -> None:
+    lines = [{"customer": f"c{number % 3}", "id": f"o-{number}"} for number in range(60)]
+    write_lines(folder / "a.ndjson", *lines, {"id": "o-60"}, {"customer": "no name!", "id": "o-61"}, {"customer": "c1"})
+    summary = load_into(spark, folder, folder / "a.ndjson", partition_field="customer", id_field="id")
+    assert payloads(folder) == {f"c{lane}": lines[lane::3] for lane in range(3)}
+    assert [kept.transaction_id for kept in oracle(folder / "hw.db")["c0"]] == [f"o-{n}" for n in range(0, 60, 3)]
+    assert summary.quarantined == 3
+    assert [row["reason"] for row in set_aside(folder)] == [
+        "customer: null is no name of a partition",
+        "customer: no name! is no name of a partition",
+        "id: null is no id",
+    ]
+
+
+def test_poison_lines_are_set_aside_with_a_reason(spark: SparkSession, folder: Path) -> None:
+    good = [{"id": 1, "name": "a", "amount": 1.5}, {"id": 2, "new": "field"}, {"id": 3, "amount": None}]
+    bad = ["{broken", "[1]", '{"name": "no id"}', '{"id": "7"}', '{"id": 8, "amount": "much"}', "[" * 200 + "]" * 200]
+    path = write_lines(folder / "a.ndjson", good[0], *bad, *good[1:])
+    with path.open("ab") as file:
+        file.write(b'{"id": 9, "name": "\xff\xfe"}\n')
+    facts = load_into(spark, folder, path, schema=SCHEMA).facts
+    assert (facts["rows in"], facts["rows out"], facts["quarantined"]) == (10, 3, 7)
+    assert payloads(folder) == {"Default": good}
+    reasons = [row["reason"] for row in set_aside(folder)]
+    expected = ["malformed", "object", "`id`", "$.id", "$.amount", "nested", "UTF-8"]
+    assert [part in reason for part, reason in zip(expected, reasons, strict=True)] == [True] * 7, reasons
+    assert [row["value"] for row in set_aside(folder)][:6] == bad
+
+
+def test_strict_sets_unknown_fields_aside(spark: SparkSession, folder: Path) -> None:
+    write_lines(folder / "a.ndjson", {"id": 1}, {"id": 2, "surprise": True})
+    load_into(spark, folder, folder / "a.ndjson", schema=SCHEMA, strict=True)
+    assert payloads(folder) == {"Default": [{"id": 1}]}
+    assert "surprise" in set_aside(folder)[0]["reason"]
+
+
+def test_rows_that_were_set_aside_can_be_loaded_with_a_better_schema(spark: SparkSession, folder: Path) -> None:
+    lines = [{"id": number if number % 10 else str(number)} for number in range(40)]
+    path = write_lines(folder / "a.ndjson", *lines)
+    assert load_into(spark, folder, path, schema="id BIGINT").facts["loaded"] == 36
+    assert load_into(spark, folder, path).facts["loaded"] == 4
+    assert sorted(map(str, payloads(folder)["Default"])) == sorted(map(str, lines))
+
+
+def test_too_many_bad_rows_refuse_the_whole_file(spark: SparkSession, folder: Path) -> None:
+    path = write_lines(folder / "a.ndjson", *["bad"] * 20, {"id": 1})
+    with pytest.raises(SourceUnfit, match=r"20 rows may not pass.*nothing of it was loaded"):
+        load_into(spark, folder, path, quarantine_max=19)
+    assert payloads(folder) == {}
+
+
+def test_csv_rows_become_objects_of_the_schema(spark: SparkSession, folder: Path) -> None:
+    with (folder / "a.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows(
+            [["id", "name", "amount"], [1, 'say "hi", twice', 2.5], ["x", "b", 1], [3, "", "2,5"], [4, "d", ""]]
+        )
+        file.write("5,short\n6,too,1.0,long\n")
+    facts = load_into(spark, folder, folder / "a.csv", schema=SCHEMA).facts
+    assert (facts["rows in"], facts["quarantined"]) == (6, 4)
+    assert payloads(folder)["Default"] == [
+        {"id": 1, "name": 'say "hi", twice', "amount": 2.5},
+        {"id": 4, "name": "d", "amount": None},
+    ]
+    assert [row["reason"] for row in set_aside(folder)] == [
+        "id: x is no bigint",
+        "amount: 2,5 is no double",
+        "the row does not have 3 columns",
+        "the row does not have 3 columns",
+    ]
+
+
+def test_parquet_rows_become_objects(spark: SparkSession, folder: Path) -> None:
+    rows = spark.range(100).selectExpr("id", "concat('n', id) as name", "id / 2 as amount")
+    rows.coalesce(1).write.parquet(str(folder / "in"))
+    facts = load_into(spark, folder, folder / "in", schema=SCHEMA).facts
+    assert facts["loaded"] == 100
+    assert payloads(folder)["Default"][3] == {"id": 3, "name": "n3", "amount": 1.5}
+
+
+def test_columns_that_drifted_are_refused_by_name(spark: SparkSession, folder: Path) -> None:
+    (folder / "a.csv").write_text("id,nickname\n1,x\n")
+    with pytest.raises(SourceUnfit, match="lacks name, amount and has nickname"):
+        load_into(spark, folder, folder / "a.csv", schema=SCHEMA)
+    spark.sql("SELECT '1' AS id, 'a' AS name, 1.0D AS amount").write.parquet(str(folder / "in"))
+    with pytest.raises(SourceUnfit, match="column id is string; expected bigint"):
+        load_into(spark, folder, folder / "in", schema=SCHEMA)
+    assert payloads(folder) == {}
+
+
+def test_compressed_lines_and_odd_names_are_read(spark: SparkSession, folder: Path) -> None:
+    with gzip.open(folder / "a [1]{x}*.ndjson.gz", "wt") as file:
+        file.write("1\n2\n")
+    assert load_into(spark, folder, folder / "a [1]{x}*.ndjson.gz").facts["loaded"] == 2
+
+
+def test_an_empty_file_is_loaded_as_nothing(spark: SparkSession, folder: Path) -> None:
+    (folder / "a.ndjson").touch()
+    assert load_into(spark, folder, folder / "a.ndjson").facts["rows in"] == 0
+
+
+def test_a_full_queue_ends_the_load_and_what_follows_is_loaded_later(spark: SparkSession, folder: Path) -> None:
+    apply(folder / "hw.db", Configure(queue="orders", options={"size_max": 10}))
+    path = write_lines(folder / "a.ndjson", *range(20))
+    with pytest.raises(QueueFull), told_in_one_line():
+        load_into(spark, folder, path)
+    apply(folder / "hw.db", Configure(queue="orders", options={"size_max": 0}))
+    load_into(spark, folder, path)
+    assert payloads(folder) == {"Default": list(range(20))}
+
+
+# ── what makes no sense ──
+
+
+def test_what_cannot_be_loaded_is_said_before_anything_is_done(spark: SparkSession, folder: Path) -> None:
+    path = write_lines(folder / "a.ndjson", 1)
+    for wrong, error, told in [
+        ({"schema": "id WHATEVER"}, SourceUnfit, "schema 'id WHATEVER'"),
+        ({"schema": "id INTERVAL DAY"}, SourceUnfit, "cannot have"),
+        ({"format": "xml"}, SourceUnfit, "parquet, csv, ndjson"),
+        ({"partition": "no name!"}, InvalidName, "partition"),
+        ({"partition_field": "it's"}, SourceUnfit, "quotes"),
+    ]:
+        with pytest.raises(error, match=told):
+            load_into(spark, folder, path, **wrong)
+    assert payloads(folder) == {}
+
+
+def test_a_missing_file_and_a_name_without_a_format_are_told(folder: Path) -> None:
+    with pytest.raises(SourceUnfit, match=r"gone\.csv is no file"):
+        find_files([str(folder / "gone.csv")])
+    with pytest.raises(SourceUnfit, match="no file in"):
+        find_files([str(folder)])
+    with pytest.raises(SourceUnfit, match="does not tell a format"):
+        format_of(Path("a.txt"), "")
+    assert [format_of(Path(f"a{ending}.gz"), "") for ending in ENDINGS] == list(ENDINGS.values())
