@@ -25,6 +25,7 @@ from headwater.pipeline.flows.rollup import RollUp
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import NAME
 from tests.pipeline.flows.logs import NOON, apply, fill, oracle, record
+from tests.pipeline.store import JAVA_OPTIONS
 from tests.tidy.tree import ROOT
 from tests.waiting import expect_soon
 
@@ -188,7 +189,13 @@ def test_an_archive_and_a_restore_that_are_killed_are_taken_up(
 def cli(*arguments: str, folder: Path, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     command = [*prefix, sys.executable, "-m", "headwater.cli", "pipeline", "run", *arguments, "--master", "local[2]"]
     return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=folder,
+        env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
