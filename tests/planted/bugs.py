@@ -534,8 +534,8 @@ BUGS = [
         (
             Edit(
                 JOBS,
-                "outcome=Outcome.FAILED, error=reason)  # type: ignore[arg-type]\n            moves",
-                "outcome=Outcome.RELEASED, error=reason)  # type: ignore[arg-type]\n            moves",
+                "outcome=Outcome.FAILED, error=reason)\n            moves",
+                "outcome=Outcome.RELEASED, error=reason)\n            moves",
             ),
         ),
         (JOBS_CONTRACT,),

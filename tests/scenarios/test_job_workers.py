@@ -45,7 +45,7 @@ def test_the_documents_commands_work_from_start_to_end(queuectl: Queuectl) -> No
     with queuectl.workers("--count", "2"):
         assert queuectl.expect(0, "wait", "job1", "--timeout", "30s").out == "job1 completed\n"
         assert queuectl.expect(1, "wait", "job2", "--timeout", "30s").out == "job2 dead\n"
-        assert len(worker_processes(queuectl)) == 2
+        expect_soon(lambda: len(worker_processes(queuectl)) == 2, LONG)
         assert queuectl.expect(0, "logs", "job1").out == "hello\n"
     dead = queuectl.expect(0, "dlq", "show", "job2", "--json").document()
     assert (dead["attempts"], dead["error"], dead["output"]) == (2, "exit code 2: sorry", "sorry\n")
