@@ -79,7 +79,8 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, self._out_of_time, seconds)
         self._transport.write(request)
         try:
-            return await self._waiting
+            # Shielded, because an answer may come between the word that the caller leaves and its leaving.
+            return await asyncio.shield(self._waiting)
         except asyncio.CancelledError:
             self._desert(self._waiting, orphaned)
             raise
