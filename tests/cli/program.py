@@ -36,8 +36,8 @@ class Ended(NamedTuple):
         return self.out.splitlines()
 
     def documents(self) -> list[Any]:
-        """The output as NDJSON."""
-        return [json.loads(line) for line in self.out.splitlines()]
+        """The output as NDJSON. Only \\n ends a line: a text in it may hold other signs that look like an end."""
+        return [json.loads(line) for line in self.out.split("\n") if line]
 
     def document(self) -> Any:
         """The output as one JSON document."""
