@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from headwater.errors import StoreBusy
 from headwater.log.operations import Push, Retain
 from headwater.pipeline import read_stream
-from headwater.pipeline.writing import OpenStore
+from headwater.pipeline.handle import Handle
 from tests.contracts.log import record
 from tests.pipeline.store import QUERY_ERRORS, Store
 
@@ -76,12 +76,12 @@ def test_a_locked_store_can_be_read(spark: SparkSession, store: Store) -> None:
 
 def test_a_store_that_stays_locked_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWATER_LOCK_WAIT_SECONDS", "0.05")
-    opened = OpenStore(store.address)
+    opened = Handle(store.address).open()
     writer = apsw.Connection(store.address)
     writer.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(StoreBusy, match="another program held the write lock"):
-            opened.run(Push(queue="orders", records=[record(1)]))
+            opened.commit([Push(queue="orders", records=[record(1)])])
     finally:
         writer.close()
         opened.close()

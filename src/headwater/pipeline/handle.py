@@ -28,6 +28,15 @@ class Handle:
         self._committer = Committer(self.store, self._clock, pending_max=self.config.pending_max)
 
     def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> Self:
+        """Open the store; itself, ready to be asked."""
         self._runner = asyncio.Runner()
         try:
             self._runner.run(self._open())
@@ -36,9 +45,8 @@ class Handle:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Finish what was taken, then let go."""
         try:
             self._runner.run(self._close())
         finally:
