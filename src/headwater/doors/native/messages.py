@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from headwater.doors.queen.reports import lane_of
 from headwater.doors.site import Site, check_scope, check_use
-from headwater.doors.wire import Refused, Request, Response, json_response
+from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge
 from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId, check_name
-from headwater.model.principal import Scope
+from headwater.model.principal import Scope, require_all
 from headwater.model.record import Record, check_ready_json
 from headwater.services.checks import check_headers, check_seconds, check_text, check_timestamp
 from headwater.services.messages import ERROR_LENGTH_MAX
@@ -87,8 +87,8 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
     """Lease records, and wait for some when there are none. An empty list says that the time is over."""
     if body.queue:
         check_use(request, body.queue)
-    elif request.principal.queues != ("*",):
-        raise Refused(403, "forbidden", "this token is for some queues only; pop one of them by its name")
+    else:
+        require_all(request.principal, Scope.CONSUME)
     operation = Pop(
         database=request.principal.database,
         key=check_text("key", body.key),

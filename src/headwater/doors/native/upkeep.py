@@ -4,10 +4,11 @@ from msgspec import UNSET, Raw
 
 from headwater.doors.native.messages import check_partition
 from headwater.doors.site import Site, check_use
-from headwater.doors.wire import Refused, Request, Response, json_response
+from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Purge, Requeue, Seek, Trace
 from headwater.model.names import Lsn, Offset, check_name
+from headwater.model.principal import Scope, require_all
 from headwater.model.record import check_ready_json
 from headwater.services.checks import check_ids, check_number, check_optional_name, check_text, check_timestamp
 from headwater.services.requests import (
@@ -74,8 +75,8 @@ async def delete_group(site: Site, request: Request, body: DeleteGroupRequest) -
     """Forget a group."""
     if body.queue:
         check_queue(request, body.queue)
-    elif request.principal.queues != ("*",):
-        raise Refused(403, "forbidden", "this token is for some queues only; name one of them")
+    else:
+        require_all(request.principal, Scope.ADMIN)
     operation = DeleteGroup(
         database=request.principal.database,
         key=check_text("key", body.key),
