@@ -322,8 +322,8 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "            if operation.key:\n                keyed = True\n",
-                "            if operation.key == 0:\n                keyed = True\n",
+                "            if operation.key:\n                first = ",
+                "            if operation.key == 0:\n                first = ",
             ),
         ),
         ("tests/contracts/test_idempotency.py",),

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import EncryptionKeyMissing, StoreDamaged
+from headwater.errors import EncryptionKeyMissing, HeadwaterError, StoreDamaged
 from headwater.log.operations import Batch, Pop, Popped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
@@ -57,29 +57,35 @@ class Pops:
         self._segments = segments
         self._cursors = cursors
         self._discovered: dict[int, int] = {}
-        self._empty: dict[tuple[str, ...], Popped] = {}
         self._spare: dict[int, list[tuple[Any, ...]]] = {}
         self._alike: Counter[tuple[str, ...]] = Counter()
 
-    def begin(self, operations: Sequence[Pop] = ()) -> None:
-        """Pops begin, these among them: what was found for others before may not be so any more."""
-        self._empty.clear()
+    def pop(self, operation: Pop, now: Timestamp) -> Popped:
+        """Lease what is ready: of one partition, one queue, or the queues of a namespace and task."""
+        self._begin((operation,))
+        return self._pop(operation, now)
+
+    def pop_together(self, operations: Sequence[Pop], now: Timestamp) -> Iterator[Popped | HeadwaterError]:
+        """The same for pops between which nothing else happens: where one found nothing, the next need not look."""
+        self._begin(operations)
+        empty: dict[tuple[str, ...], Popped] = {}
+        for operation in operations:
+            key = _key(operation)
+            popped: Popped | HeadwaterError | None = empty.get(key)
+            if popped is None:
+                try:
+                    popped = self._pop(operation, now)
+                except HeadwaterError as error:
+                    popped = error
+                else:
+                    if not popped.batches:
+                        empty[key] = popped
+            yield popped
+
+    def _begin(self, operations: Sequence[Pop]) -> None:
+        """What was found for others before may not be so any more."""
         self._spare.clear()
         self._alike = Counter(map(_key, operations)) if len(operations) > 1 else Counter()
-
-    def pop(self, operation: Pop, now: Timestamp) -> Popped:
-        """Lease what is ready: of one partition, one queue, or the queues of a namespace and task.
-
-        Pops come last in a commit and only take, so where one found nothing the next one need not look.
-        """
-        key = _key(operation)
-        empty = self._empty.get(key)
-        if empty is not None:
-            return empty
-        popped = self._pop(operation, now)
-        if not popped.batches:
-            self._empty[key] = popped
-        return popped
 
     def _pop(self, operation: Pop, now: Timestamp) -> Popped:
         """A queue that this process has no key for is passed over; when nothing else is found, that is the answer."""

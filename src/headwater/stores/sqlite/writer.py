@@ -147,7 +147,6 @@ class Writer:
         changes = self._changes()
         self._clock.check(now)
         self.segments.touched = []
-        self._pops.begin()
         self.jobs.books.clear()
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
@@ -162,11 +161,12 @@ class Writer:
         """What operations came to, kind by kind, and whether one of them was answered in an earlier commit."""
         results: list[Any] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
-        keyed = False
+        firsts: dict[tuple[str, str], int] = {}
         for index, operation in enumerate(operations):
             if operation.key:
-                keyed = True
-                if self._answered_before(operation, operations[:index], results, index):
+                first = firsts.setdefault((operation.database, operation.key), index)
+                results[index] = self._answered_before(operation, operations[first] if first < index else None)
+                if results[index] is not None:
                     continue
             phases[_order.get(type(operation), _FIRST)].append(index)
         for index in phases[_FIRST] + phases[_REPORTS]:
@@ -176,15 +176,17 @@ class Writer:
             results[index] = result
         for index in phases[_TRANSACTIONS]:
             results[index] = self._try(operations[index], now)
-        alike: list[Any] = [operations[index] for index in phases[_POPS]]
-        self._pops.begin(alike)
-        for index in phases[_POPS]:
-            results[index] = self._try(operations[index], now)
-        if not keyed:
+        pops: list[Any] = [operations[index] for index in phases[_POPS]]
+        for index, popped in zip(phases[_POPS], self._pops.pop_together(pops, now), strict=True):
+            results[index] = popped
+        if not firsts:
             return results, False
         repeated = any(type(result) is _Remembered for result in results)
         self._remember_answers(operations, results, now)
-        return _copied(operations, results), repeated
+        for index, result in enumerate(results):
+            if result is _SAME_KEY:
+                results[index] = results[firsts[operations[index].database, operations[index].key]]
+        return results, repeated
 
     def catch_up(self) -> list[Touch]:
         """Take in what other connections have committed since our last commit: the pager's version tells.
@@ -298,8 +300,6 @@ class Writer:
     def _inside(self, step: Operation, now: Timestamp) -> Any:
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
-        # The step before may have pushed what a pop before it did not find.
-        self._pops.begin()
         result = self._handlers[type(step)](step, now)
         if isinstance(result, HeadwaterError):
             raise result
@@ -369,24 +369,18 @@ class Writer:
 
     # ── idempotency keys ──
 
-    def _answered_before(
-        self, operation: Operation, earlier: Sequence[Operation], results: list[Any], index: int
-    ) -> bool:
-        """Whether this key was answered, in the log or earlier in this very commit; then that answer stands."""
+    def _answered_before(self, operation: Operation, first: Operation | None) -> Any:
+        """The answer that stands: one in the log, or that of the `first` operation of this commit with the same key."""
         row = self._connection.execute(sql.find_applied, (operation.database, operation.key)).fetchone()
         if row is not None:
             kind, answer = row[0], row[1]
-        else:
-            same = (other for other in earlier if other.key == operation.key and other.database == operation.database)
-            first = next(same, None)
-            if first is None:
-                return False
+        elif first is not None:
             kind, answer = _kind(first), None
-        if kind != _kind(operation):
-            results[index] = InvalidOption(f"idempotency key {operation.key!r} was used for another operation or queue")
         else:
-            results[index] = _SAME_KEY if answer is None else _recall(operation, answer)
-        return True
+            return None
+        if kind != _kind(operation):
+            return InvalidOption(f"idempotency key {operation.key!r} was used for another operation or queue")
+        return _SAME_KEY if answer is None else _recall(operation, answer)
 
     def _remember_answers(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
         for index, operation in enumerate(operations):
@@ -445,20 +439,6 @@ def _answer_of(operation: Operation, kept: str | bytes) -> Any:
         return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES | FLOW_RESULT_TYPES)[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
-
-
-def _copied(operations: Sequence[Operation], results: list[Any]) -> list[Any]:
-    """The results, with the answer of the first operation of a key given to the others of that key."""
-    for index, result in enumerate(results):
-        if result is _SAME_KEY:
-            operation = operations[index]
-            first = next(
-                place
-                for place, other in enumerate(operations)
-                if other.key == operation.key and other.database == operation.database
-            )
-            results[index] = results[first]
-    return results
 
 
 def _affirms(result: Any) -> bool:
