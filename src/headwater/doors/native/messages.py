@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from headwater.doors.holds import are_pops_held_off, check_pushes_taken
 from headwater.doors.queen.reports import lane_of
 from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
@@ -32,6 +33,7 @@ from headwater.services.requests import (
 
 async def push(site: Site, request: Request, body: PushRequest) -> Response:
     """Append records; answered when they are as durable as was asked for."""
+    await check_pushes_taken(site, request)
     key = check_text("key", body.key)
     pushes = [
         push_of(site, request, asked, lane_key(key, position), body.ttl_seconds)
@@ -106,6 +108,11 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
     )
     reports = [await report_of(site, request, report) for report in body.reports]
     seconds = min(body.wait_seconds, site.config.wait_seconds_max)
+    if await are_pops_held_off(site, request, 0):
+        # What was done is done, also while nothing new is handed out.
+        await site.queues.settle(reports)
+        await are_pops_held_off(site, request, seconds)
+        return json_response(PopAnswer([], site.clock.now()))
     popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park)
     if popped.batches:
         site.popped(popped)
@@ -182,6 +189,7 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
     operations: list[Operation] = []
     for asked in body.operations:
         if isinstance(asked, TransactedPush):
+            await check_pushes_taken(site, request)
             check_scope(request, Scope.PUBLISH)
             operations.append(push_of(site, request, asked))
         else:

@@ -3,17 +3,11 @@
 The switches are kept in the store, so every server on it obeys them, and a restart does not forget them.
 """
 
-import asyncio
-
 from msgspec import Struct
 
 from headwater.doors.site import POP_SWITCH, PUSH_SWITCH, Site
-from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
+from headwater.doors.wire import Request, Response, json_response
 from headwater.log.operations import SetSwitch
-
-RETRY_SECONDS = 5
-# A client that waits would ask again at once; it is kept for a while, as if there were nothing.
-POP_PAUSE_SECONDS = 1.0
 
 
 class SwitchBody(Struct, frozen=True):
@@ -58,24 +52,3 @@ def _state(site: Site, request: Request) -> Maintenance:
     said = {(False, False): "everything is served", (True, False): "pushes are held off"}
     message = said.get((push, pop), "pushes and pops are held off" if push else "pops are held off")
     return Maintenance(maintenance_mode=push, pop_maintenance_mode=pop, message=message)
-
-
-async def check_pushes_taken(site: Site, request: Request) -> None:
-    """Raises while pushes are held off."""
-    if site.switches.is_stale():
-        await site.switches.refresh()
-    if site.switches.any and site.switches.is_on(request.principal.database, PUSH_SWITCH):
-        detail = "pushes are held off for maintenance; try again later"
-        raise Refused(503, "maintenance", detail, (("retry-after", str(RETRY_SECONDS)),))
-
-
-async def held_off(site: Site, request: Request, seconds: float) -> Response | None:
-    """The answer to a pop while pops are held off; None when they are not."""
-    if site.switches.is_stale():
-        await site.switches.refresh()
-    if not site.switches.any or not site.switches.is_on(request.principal.database, POP_SWITCH):
-        return None
-    if seconds:
-        request.park()
-        await asyncio.sleep(min(seconds, POP_PAUSE_SECONDS))
-    return NOTHING

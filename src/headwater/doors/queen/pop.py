@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Sequence
 from msgspec import UNSET
 
 from headwater.clock import Timestamp
+from headwater.doors.holds import are_pops_held_off
 from headwater.doors.queen.identities import lease_name, message_id, parse_time, record_name, show_time
-from headwater.doors.queen.maintenance import held_off
 from headwater.doors.queen.shapes import PopAnswer, PoppedMessage, PopQuery
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import NOTHING, Request, Response, json_response
@@ -49,8 +49,8 @@ def pop_together(site: Site, request: Request, query: PopQuery) -> Awaitable[Res
 async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Response:
     operation = operation_of(site, request, query, queue, partition)
     seconds = min(query.timeout / 1_000, site.config.wait_seconds_max) if query.wait else 0
-    if (answer := await held_off(site, request, seconds)) is not None:
-        return answer
+    if await are_pops_held_off(site, request, seconds):
+        return NOTHING
     # It may be parked for long, with thousands of others.
     del query, queue, partition
     popped = await site.queues.pop_batches(operation, seconds, parked=request.park)

@@ -6,8 +6,8 @@ Payloads are never decoded: their bytes go from the body into the log. Everythin
 from collections.abc import Sequence
 
 from headwater.config import Durability
+from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import OFFSET_MARK, message_id
-from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response

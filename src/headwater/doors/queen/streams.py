@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
-from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.push import lanes_of, records_of
 from headwater.doors.queen.reports import lane_of, status_outcome
 from headwater.doors.queen.shapes import PushItem, Text

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from headwater.config import Durability
+from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import parse_lease
-from headwater.doors.queen.maintenance import check_pushes_taken
 from headwater.doors.queen.push import lanes_of, records_of, results_of
 from headwater.doors.queen.reports import Lease, lane_of, lease_of, operation_of, outcome_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
