@@ -8,7 +8,7 @@ import pytest
 
 from headwater.config import Durability
 from headwater.errors import Closed, Overloaded, QueueFull, StoreFailed, StoreFull
-from headwater.log.committer import COMMIT_OPERATIONS_MAX, Answer, Committer
+from headwater.log.committer import COMMIT_OPERATIONS_MAX, GATHER_SECONDS, Answer, Committer
 from headwater.log.operations import Commit
 from tests.contracts.clock import FakeClock
 from tests.log.fake_store import FakeStore, operation
@@ -72,6 +72,36 @@ async def test_operations_gather_while_the_disk_is_busy(store: FakeStore, commit
     store.barriers[1].set_result(None)
     await asyncio.gather(*later)
     assert len(store.barriers) == 2
+
+
+async def test_a_commit_waits_while_every_turn_brings_more_callers(store: FakeStore, committer: Committer) -> None:
+    for number in range(4):
+        committer.submit(operation(f"a{number}"))
+        committer.submit(operation(f"b{number}"))
+        await asyncio.sleep(0)
+    assert names(store) == []
+    await turn(2)
+    assert [len(commit) for commit in store.commits] == [8]
+
+
+async def test_a_caller_who_is_alone_waits_for_nobody(store: FakeStore, committer: Committer) -> None:
+    committer.submit_all([operation("ack"), operation("pop")])
+    await asyncio.sleep(0)
+    assert names(store) == [["ack", "pop"]]
+
+
+async def test_callers_who_never_end_do_not_put_a_commit_off_for_long(
+    store: FakeStore, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, now = asyncio.get_running_loop(), [0.0]
+    monkeypatch.setattr(loop, "time", lambda: now[0])
+    for _ in range(10):
+        committer.submit(operation())
+        committer.submit(operation())
+        now[0] += GATHER_SECONDS / 4
+        await asyncio.sleep(0)
+    assert len(store.commits) == 1
+    assert 10 <= len(store.commits[0]) <= 14
 
 
 async def test_the_order_of_submission_is_the_order_of_the_commit(store: FakeStore, committer: Committer) -> None:

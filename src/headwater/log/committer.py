@@ -5,8 +5,9 @@
                               └───────► store.make_durable ─► the other answers
 
 While the disk is busy, operations gather; they go in with the next commit. Only an operation that does not need the
-disk makes a commit start meanwhile. `memory` is answered when it is taken, `written` when it is committed, `synced`,
-the default, when it survives power loss. Every answer says which level it reached.
+disk makes a commit start meanwhile. While every turn of the event loop brings more callers, a commit waits for them, a
+millisecond at most: a caller who is alone waits for nobody. `memory` is answered when it is taken, `written` when it is
+committed, `synced`, the default, when it survives power loss. Every answer says which level it reached.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from headwater.stores.contract import Store
 log = logging.getLogger(__name__)
 
 COMMIT_OPERATIONS_MAX = 4_096
+GATHER_SECONDS = 0.001
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
@@ -85,6 +87,9 @@ class Committer:
         self._urgent = False
         self._broken = False
         self._scheduled = False
+        self._callers = 0
+        self._callers_seen = 0
+        self._gather_until = 0.0
         self._applying = False
         self._closing = False
         self._closed: asyncio.Future[None] | None = None
@@ -116,28 +121,28 @@ class Committer:
 
     def submit(self, operation: Operation, durability: Durability = Durability.SYNCED) -> asyncio.Future[Answer]:
         """Hand in an operation; await what it came to."""
-        if self._loop is None or self._closing:
-            raise Closed("Headwater is closed")
-        if len(self._pending) >= self._pending_max:
-            raise Overloaded(f"{self._pending_max:,} operations wait already; slow down and try again")
-        answer: asyncio.Future[Answer] = self._loop.create_future()
-        submission = _Submission(operation, durability, answer)
-        self._pending.append(submission)
-        if durability is not Durability.SYNCED:
-            self._urgent = True
-            if durability is Durability.MEMORY:
-                submission.settle(Durability.MEMORY)
-        if not self._scheduled:
-            self._schedule()
-        return answer
+        return self.submit_all((operation,), durability)[0]
 
     def submit_all(
         self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
     ) -> list[asyncio.Future[Answer]]:
         """Hand in operations that go into the same commit: all are taken or none. Each is answered for itself."""
+        loop = self._loop
+        if loop is None or self._closing:
+            raise Closed("Headwater is closed")
         if len(self._pending) + len(operations) > self._pending_max:
             raise Overloaded(f"{len(self._pending):,} of {self._pending_max:,} operations wait already; try again")
-        return [self.submit(operation, durability) for operation in operations]
+        submitted = [_Submission(operation, durability, loop.create_future()) for operation in operations]
+        self._pending += submitted
+        self._callers += 1
+        if durability is not Durability.SYNCED:
+            self._urgent = True
+            if durability is Durability.MEMORY:
+                for submission in submitted:
+                    submission.settle(Durability.MEMORY)
+        if not self._scheduled:
+            self._schedule()
+        return [submission.answer for submission in submitted]
 
     # ── committing: everything that was handed in during one turn of the event loop goes together ──
 
@@ -145,9 +150,13 @@ class Committer:
         """Commit at the end of this turn of the loop, unless it must wait for the disk or for a commit under way."""
         if self._loop is not None and not self._applying and (self._urgent or self._closing or not self._syncing):
             self._scheduled = True
+            self._callers_seen = 1
+            self._gather_until = 0.0
             self._loop.call_soon(self._commit)
 
     def _commit(self) -> None:
+        if self._gathers_on():
+            return
         self._scheduled = False
         if self._applying or not self._pending:
             self._wake_closer()
@@ -166,6 +175,18 @@ class Committer:
             self._committed(batch, commit)
         if self._pending or self._closing:
             self._schedule()
+
+    def _gathers_on(self) -> bool:
+        """Whether the commit waits for another turn of the loop, because this one brought more callers."""
+        if self._callers <= self._callers_seen or self._loop is None:
+            return False
+        now = self._loop.time()
+        self._gather_until = self._gather_until or now + GATHER_SECONDS
+        if now > self._gather_until:
+            return False
+        self._callers_seen = self._callers
+        self._loop.call_soon(self._commit)
+        return True
 
     def _commit_later(self, batch: list[_Submission], operations: list[Operation]) -> None:
         """The store has to be waited for; meanwhile operations gather."""
@@ -189,6 +210,7 @@ class Committer:
 
     def _take(self) -> list[_Submission]:
         batch, self._pending = self._pending, []
+        self._callers = 0
         self._urgent = False
         if len(batch) > COMMIT_OPERATIONS_MAX:
             batch, self._pending = batch[:COMMIT_OPERATIONS_MAX], batch[COMMIT_OPERATIONS_MAX:]

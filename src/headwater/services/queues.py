@@ -83,9 +83,10 @@ class Queues(Verbs):
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
-        settling = self._committer.submit_all(reports, self._standing)
-        popping = self._committer.submit(operation, self._standing)
+        *settling, popping = self._committer.submit_all((*reports, operation), self._standing)
         popped: Popped = (await popping).result
+        if not reports:
+            return popped
         try:
             await self._settled(reports, settling)
         except (HeadwaterError, asyncio.CancelledError):
