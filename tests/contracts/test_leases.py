@@ -1,11 +1,13 @@
 """Leases: one alive for a group in a partition, tokens that only rise, and what reports do to them."""
 
 import pytest
+from msgspec import Raw
 
 from headwater.errors import LeaseLost, QueueMissing, UnknownRecord
-from headwater.log.operations import Ack, Batch, Configure, Extend, Pop, Seek
+from headwater.log.operations import Ack, Batch, Configure, Extend, Pop, Push, Seek
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
+from headwater.model.record import Record
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, ack, payloads, report
 
@@ -30,6 +32,37 @@ async def test_pops_of_one_commit_that_ask_in_different_ways_never_share_a_parti
     popped = await log.results(anywhere, named, anywhere, together, anywhere, anywhere, anywhere, named)
     found = [payload for one in popped for batch in one.batches for payload in payloads(batch)]
     assert sorted(found) == list("abcdef")
+
+
+async def test_an_ack_and_the_pop_of_its_commit_take_turns_among_partitions(log: Log, clock: FakeClock) -> None:
+    await log.push("a1", "a2", partition="a")
+    batch = await log.take()
+    clock.advance(1)
+    await log.push("b1", partition="b")
+    clock.advance(1)
+    _, second = await log.results(ack(batch), Pop(queue="orders"))
+    assert payloads(second.batches[0]) == ["b1"]
+    _, third = await log.results(ack(second.batches[0]), Pop(queue="orders"))
+    assert payloads(third.batches[0]) == ["a2"]
+    _, fourth = await log.results(ack(third.batches[0]), Pop(queue="orders"))
+    assert (fourth.batches, fourth.ready_at) == ([], None)
+
+
+async def test_a_push_of_the_same_commit_wakes_a_group_that_its_report_left_idle(log: Log) -> None:
+    await log.push(1)
+    batch = await log.take()
+    push = Push(queue="orders", records=[Record(Raw(b"2"))])
+    _, _, popped = await log.results(ack(batch), push, Pop(queue="orders"))
+    assert payloads(popped.batches[0]) == [2]
+
+
+async def test_what_another_process_did_to_a_group_counts_for_the_next_report(log: Log, other: Log) -> None:
+    await log.push(1, 2)
+    batch = await log.take()
+    await other.run(Seek(queue="orders", to="beginning"))
+    with pytest.raises(LeaseLost):
+        await log.ack(batch)
+    assert payloads(await other.take()) == [1]
 
 
 async def test_a_whole_ack_ends_the_lease(log: Log) -> None:

@@ -1,6 +1,7 @@
 """Positions and leases as rows: reading, writing, ending those that ran out, burying what failed for good.
 
-The rules are in `model/cursor.py`. `pops.py` leases, `reports.py` settles; both go through here.
+The rules are in `model/cursor.py`. `pops.py` leases, `reports.py` settles; both go through here. Between a report and
+the pop that follows it in the same commit a position is only remembered: `flush` writes it once for both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from headwater.stores.statements import load_statements
 sql = load_statements(__package__)
 
 LEASE_RAN_OUT = "the lease ran out"
+KNOWN_MAX = 1_024
 
 
 class Cursors:
@@ -34,11 +36,39 @@ class Cursors:
         self._catalog = catalog
         self._segments = segments
         self._dead_letters = dead_letters
+        # As they are in the rows. Idle ones are not kept: a push makes them ready without looking here.
+        self._known: dict[tuple[int, int], Cursor] = {}
+        self._unwritten: dict[int, dict[PartitionId, Cursor]] = {}
+
+    def forget(self) -> None:
+        """Drop what is remembered: the rows may have changed, or a change may never have happened."""
+        self._known.clear()
+        self._unwritten.clear()
 
     def find(self, group: Group, partition_id: PartitionId) -> Cursor | None:
         """A group's position in a partition, None when it has not met the partition."""
+        known = self._unwritten.get(group.id, {}).get(partition_id) or self._known.get((group.id, partition_id))
+        if known is not None:
+            return known
         row = self._connection.execute(sql.get_cursor, (group.id, partition_id)).fetchone()
         return None if row is None else cursor_of(row)
+
+    def ready(self, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
+        """The partitions that a group may lease now, the one that has waited longest first."""
+        unwritten = self._unwritten.get(group.id, {})
+        rows = self._connection.execute(sql.ready_cursors, (group.id, now, limit + len(unwritten))).fetchall()
+        if not unwritten:
+            return [(row[0], cursor_of(row)) for row in rows]
+        found = [(row[0], cursor_of(row)) for row in rows if row[0] not in unwritten]
+        found += [place for place in unwritten.items() if place[1].ready_at is not None and place[1].ready_at <= now]
+        found.sort(key=_ready_at)
+        return found[:limit]
+
+    def next_ready_at(self, group: Group) -> int | None:
+        """When the next partition of a group may be leased."""
+        self.flush()
+        (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()
+        return None if ready_at is None else int(ready_at)
 
     def held(self, database: str, partition_id: PartitionId, group_name: str) -> tuple[Partition, Group, Cursor]:
         """What a lease is about. A partition of another database is answered like one that is not there."""
@@ -59,6 +89,24 @@ class Cursors:
         """The same for a group that is known by its number only."""
         if cursor.ready_at is None:
             self._segments.idle(partition_id)
+        self._unwritten.setdefault(group_id, {})[partition_id] = cursor
+
+    def flush(self) -> None:
+        """Write what was kept. Before anything else looks at the rows, and before the commit."""
+        if not self._unwritten:
+            return
+        if len(self._known) > KNOWN_MAX:
+            self._known.clear()
+        for group_id, places in self._unwritten.items():
+            for partition_id, cursor in places.items():
+                self._write_row(group_id, partition_id, cursor)
+        self._unwritten.clear()
+
+    def _write_row(self, group_id: int, partition_id: PartitionId, cursor: Cursor) -> None:
+        if cursor.ready_at is None:
+            self._known.pop((group_id, partition_id), None)
+        else:
+            self._known[group_id, partition_id] = cursor
         self._connection.execute(
             sql.set_cursor,
             (
@@ -129,6 +177,10 @@ class Cursors:
                 ended += 1
                 buried += count
         return Reaped(ended, buried)
+
+
+def _ready_at(place: tuple[PartitionId, Cursor]) -> int:
+    return place[1].ready_at or 0
 
 
 def cursor_of(row: tuple[Any, ...]) -> Cursor:

@@ -5,8 +5,8 @@ them cost as much as ten. Partitions that are new to a group get their cursor at
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.cursors import Cursors, cursor_of
+from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.segments import Segments, Stretch, read_lsn_at
 from headwater.stores.statements import load_statements
 
@@ -57,8 +57,8 @@ class Pops:
         self._segments = segments
         self._cursors = cursors
         self._discovered: dict[int, int] = {}
-        self._spare: dict[int, list[tuple[Any, ...]]] = {}
-        self._alike: Counter[tuple[str, ...]] = Counter()
+        self._spare: dict[int, list[tuple[PartitionId, Cursor]]] = {}
+        self._alike: Mapping[tuple[str, ...], int] = {}
 
     def pop(self, operation: Pop, now: Timestamp) -> Popped:
         """Lease what is ready: of one partition, one queue, or the queues of a namespace and task."""
@@ -85,7 +85,7 @@ class Pops:
     def _begin(self, operations: Sequence[Pop]) -> None:
         """What was found for others before may not be so any more."""
         self._spare.clear()
-        self._alike = Counter(map(_key, operations)) if len(operations) > 1 else Counter()
+        self._alike = Counter(map(_key, operations)) if len(operations) > 1 else {}
 
     def _pop(self, operation: Pop, now: Timestamp) -> Popped:
         """A queue that this process has no key for is passed over; when nothing else is found, that is the answer."""
@@ -136,7 +136,7 @@ class Pops:
         # A few more at every pop, so that new partitions are never starved by those that always have something.
         self._discover(group, now, 2 * operation.partitions + DISCOVER_FEW)
         while not _satisfied(operation, batches):
-            candidates = list(self._candidates(operation, group, now, operation.partitions - len(batches)))
+            candidates = self._candidates(operation, group, now, operation.partitions - len(batches))
             for partition_id, cursor in candidates:
                 self._take_from(operation, group, partition_id, cursor, now, batches)
                 if _satisfied(operation, batches):
@@ -144,24 +144,25 @@ class Pops:
             if (operation.partition or not candidates) and not self._discover(group, now, DISCOVER_LIMIT):
                 return
 
-    def _candidates(self, operation: Pop, group: Group, now: int, limit: int) -> Iterator[tuple[PartitionId, Cursor]]:
+    def _candidates(self, operation: Pop, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
         if not operation.partition:
-            for row in self._ready(operation, group, now, limit):
-                yield PartitionId(row[0]), cursor_of(row)
-            return
+            return self._ready(operation, group, now, limit)
         # It may be among those that were found for the group: they are looked for anew.
         self._spare.pop(group.id, None)
         partition = self._catalog.find_partition(group.queue, operation.partition)
         cursor = None if partition is None else self._cursors.find(group, partition.id)
         if partition and cursor and cursor.ready_at is not None and cursor.ready_at <= now:
-            yield partition.id, cursor
+            return [(partition.id, cursor)]
+        return []
 
-    def _ready(self, operation: Pop, group: Group, now: int, limit: int) -> list[tuple[Any, ...]]:
+    def _ready(self, operation: Pop, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
         """Ready partitions of a group, each given out once. Pops of one commit that want the same ask once."""
+        if not self._alike:
+            return self._cursors.ready(group, now, limit)
         found = self._spare.get(group.id)
         if not found:
-            together = max(self._alike[_key(operation)], 1) * limit
-            found = self._connection.execute(sql.ready_cursors, (group.id, now, min(together, READY_MAX))).fetchall()
+            together = max(self._alike.get(_key(operation), 1), 1) * limit
+            found = self._cursors.ready(group, now, min(together, READY_MAX))
             found.reverse()
             self._spare[group.id] = found
         chosen = found[-limit:]
@@ -183,12 +184,12 @@ class Pops:
         try:
             partition = self._catalog.partition_by_id(partition_id)
             if partition is None:
-                self._connection.execute(sql.set_ready, (None, group.id, partition_id))
+                self._cursors.write(group, partition_id, msgspec.structs.replace(cursor, ready_at=None))
                 return
             batch = self._lease(operation, group, partition, cursor, wanted, now)
         except StoreDamaged:
             later = now + POSTPONE_DAMAGED_SECONDS * SECOND
-            self._connection.execute(sql.set_ready, (later, group.id, partition_id))
+            self._cursors.write(group, partition_id, msgspec.structs.replace(cursor, ready_at=later))
             if not batches:
                 raise
             return
@@ -315,7 +316,7 @@ class Pops:
             cursor = None if partition is None else self._cursors.find(group, partition.id)
             ready_at = None if cursor is None else cursor.ready_at
         else:
-            (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()
+            ready_at = self._cursors.next_ready_at(group)
         return [] if ready_at is None else [ready_at]
 
 
@@ -332,6 +333,8 @@ def _key(operation: Pop) -> tuple[str, ...]:
 
 
 def _satisfied(operation: Pop, batches: list[Batch]) -> bool:
+    if not batches:
+        return False
     if len(batches) >= operation.partitions:
         return True
     return sum(len(batch.offsets) for batch in batches) >= operation.batch

@@ -26,6 +26,7 @@ sql = load_statements(__package__)
 
 SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
+CURRENT_MAX = 1_024
 OLD_IN_A_ROW_MAX = 64
 
 
@@ -55,6 +56,8 @@ class Segments:
         self._recent = RecentIds(ids_max)
         self._recent_from: int | None = None
         self._ids_max = ids_max
+        # Of some partitions, the segment that was read last: whoever takes records one by one comes back to it.
+        self._current: dict[PartitionId, Stretch] = {}
         self._opened: OrderedDict[int, tuple[int, list[Record]]] = OrderedDict()
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
@@ -66,6 +69,7 @@ class Segments:
         self._no_idle.clear()
         self._recent.clear()
         self._recent_from = None
+        self._current.clear()
         # An LSN that was rolled back is given to another segment.
         self._opened.clear()
         self._opened_bytes = 0
@@ -74,6 +78,7 @@ class Segments:
     def catch_up(self, newest: Lsn) -> list[SegmentRow]:
         """Take in what other connections have appended, and that they may have caught up with anything."""
         self._no_idle.clear()
+        self._current.clear()
         known, self.last_lsn = self.last_lsn, newest
         if not known or known == newest:
             return []
@@ -91,6 +96,7 @@ class Segments:
     def forget_ends(self) -> None:
         """Partitions went away: read the ends of those that are left again."""
         self._ends.clear()
+        self._current.clear()
 
     def end(self, partition_id: PartitionId) -> Offset:
         """One past the newest record."""
@@ -142,6 +148,7 @@ class Segments:
         self._connection.execute(sql.raise_partition_start, (offset, partition_id))
         self._connection.execute(sql.raise_meta, ("last_lsn", self.last_lsn))
         self._note_drop(partition_id, offset)
+        self._current.pop(partition_id, None)
         self._connection.execute(sql.drop_segments_before, (partition_id, offset))
 
     def _note_drop(self, partition_id: PartitionId, offset: int) -> None:
@@ -229,8 +236,17 @@ class Segments:
 
     def stretches(self, partition_id: PartitionId, offset: Offset) -> Iterator[Stretch]:
         """The segments of a partition from the one that holds `offset` on; the first may begin after it."""
+        current = self._current.get(partition_id)
+        if current is not None and current.first_offset <= offset < current.first_offset + current.count:
+            yield current
+            offset = Offset(current.first_offset + current.count)
+            if offset == self.end(partition_id):
+                return
+        if len(self._current) > CURRENT_MAX:
+            self._current.clear()
         for row in self._connection.execute(sql.segments_from, (partition_id, offset)):
-            yield Stretch(*row)
+            current = self._current[partition_id] = Stretch(*row)
+            yield current
 
     def _newest(self, partition_id: PartitionId) -> Iterator[Stretch]:
         for row in self._connection.execute(sql.newest_segments, (partition_id,)):

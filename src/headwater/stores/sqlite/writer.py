@@ -99,21 +99,21 @@ class Writer:
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
         letters = DeadLetters(connection, codec, self.catalog, self.segments)
-        cursors = Cursors(connection, self.catalog, self.segments, letters)
+        cursors = self._cursors = Cursors(connection, self.catalog, self.segments, letters)
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
         flows = Flows(connection, self.catalog, self.segments, self._place)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
-        self._clock = ClockJumps(connection, self.segments, self.jobs.clock_set_back)
+        self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         streams = Streams(connection)
         self._check_lease = reports.check_lease
         self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
             DeleteQueue: self._delete_queue,
-            DeleteGroup: lambda operation, _: self.catalog.delete_group(operation),
+            DeleteGroup: self._delete_group,
             Seek: reports.seek,
             Clear: reports.clear,
             PassOver: reports.pass_over,
@@ -153,6 +153,7 @@ class Writer:
             repeated = False
         else:
             results, repeated = self._together(operations, now)
+        self._cursors.flush()
         self.jobs.books.close(now)
         wrote = self._changes() != changes or repeated or any(map(_affirms, results))
         return Commit(results, self.segments.touched, wrote)
@@ -169,8 +170,13 @@ class Writer:
                 if results[index] is not None:
                     continue
             phases[_order.get(type(operation), _FIRST)].append(index)
-        for index in phases[_FIRST] + phases[_REPORTS]:
+        for index in phases[_FIRST]:
             results[index] = self._try(operations[index], now)
+            self._cursors.flush()
+        for index in phases[_REPORTS]:
+            results[index] = self._try(operations[index], now)
+        if phases[_PUSHES] or phases[_TRANSACTIONS]:
+            self._cursors.flush()
         pushes: list[Any] = [operations[index] for index in phases[_PUSHES]]
         for index, result in zip(phases[_PUSHES], self._push(pushes, now), strict=True):
             results[index] = result
@@ -198,6 +204,7 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
+        self._cursors.forget()
         self.jobs.forget()
         names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
@@ -232,6 +239,7 @@ class Writer:
         self._version = -1
         self.catalog.forget()
         self.segments.forget()
+        self._cursors.forget()
         self._clock.forget()
         self.jobs.forget()
 
@@ -247,7 +255,16 @@ class Writer:
     def _delete_queue(self, operation: DeleteQueue, now: Timestamp) -> Any:
         deleted = self.catalog.delete_queue(operation, self.segments.last_lsn)
         self.segments.forget_ends()
+        self._cursors.forget()
         return deleted
+
+    def _delete_group(self, operation: DeleteGroup, now: Timestamp) -> Any:
+        self._cursors.forget()
+        return self.catalog.delete_group(operation)
+
+    def _clock_set_back(self, now: Timestamp, by: int) -> None:
+        self._cursors.forget()
+        self.jobs.clock_set_back(now, by)
 
     def _trace(self, operation: Trace, now: Timestamp) -> Traced:
         partition = self.catalog.partition_by_id(operation.partition_id)
@@ -301,6 +318,7 @@ class Writer:
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
         result = self._handlers[type(step)](step, now)
+        self._cursors.flush()
         if isinstance(result, HeadwaterError):
             raise result
         return result

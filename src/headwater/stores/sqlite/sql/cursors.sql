@@ -44,10 +44,6 @@ UPDATE hw_cursors SET position = ?, settled = ?, failed = ?, token = ?, lease_un
     retry_to = ?, cautious = ?, ready_at = ?
 WHERE group_id = ? AND partition_id = ?;
 
--- name: set_ready
--- Look at this partition again then; null when the group is caught up.
-UPDATE hw_cursors SET ready_at = ? WHERE group_id = ? AND partition_id = ?;
-
 -- name: expired_leases
 -- Leases that ran out: a lease that runs out makes its partition ready.
 SELECT c.partition_id, g.name FROM hw_groups g
