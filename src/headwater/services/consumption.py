@@ -35,7 +35,7 @@ class Consumption:
         self._operation = operation
         self._messages: list[Message] = []
         self._next = 0
-        self._heartbeat: _Heartbeat | None = None
+        self._heartbeat = _Heartbeat(queues)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __aiter__(self) -> Self:
@@ -85,15 +85,13 @@ class Consumption:
         self._messages = messages
         self._next = 0
         if messages and messages[0].token:
-            self._heartbeat = _Heartbeat(self._queues, messages[0])
+            self._heartbeat.keep(messages[0])
 
     def _last_report(self, error: BaseException | None, *, released: bool = False) -> Ack | None:
         """What to say of the batch at hand; None when there is none. Afterwards there is none."""
         messages, taken = self._messages, self._next
         self._messages, self._next = [], 0
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
+        self._heartbeat.let_go()
         if not messages or not messages[0].token or not taken:
             return None
         batch, database = messages[0].batch, self._operation.database
@@ -127,33 +125,57 @@ class Consumption:
         """What is open, moved into an object of its own: this one is going away."""
         heir = Consumption(self._queues, self._operation)
         heir._messages, heir._next, heir._heartbeat = self._messages, self._next, self._heartbeat
-        self._messages, self._heartbeat = [], None
+        self._messages = []
         return heir
 
 
 class _Heartbeat:
-    """Keeps a lease alive: extends it whenever two thirds of it are left. Knows nothing of the loop it serves, so that
-    a loop that is left is noticed."""
+    """Keeps a lease alive: extends it whenever a third of it is over. Knows nothing of the loop it serves, so that a
+    loop that is left is noticed. One timer outlives many short leases: when it goes off, it looks what is held by then.
+    """
 
-    def __init__(self, queues: "Verbs", message: Message) -> None:
+    def __init__(self, queues: "Verbs") -> None:
         self._queues = queues
+        self._message: Message | None = None
+        self._seconds = 0.0
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def keep(self, message: Message) -> None:
+        """Keep the lease of this message from now on."""
+        loop = asyncio.get_running_loop()
         self._message = message
-        self._seconds = max((message.batch.lease_until - queues.clock.now()) / SECOND, 0.003)
-        self._arm()
+        self._seconds = max((message.batch.lease_until - self._queues.clock.now()) / SECOND, 0.003)
+        self._due = loop.time() + self._seconds / 3
+        if self._timer is None or self._due < self._timer_at:
+            self._arm(loop)
 
-    def stop(self) -> None:
+    def let_go(self) -> None:
         """Let the lease run out."""
-        self._timer.cancel()
+        self._message = None
 
-    def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._seconds / 3, self._beat)
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._due
+        self._timer = loop.call_later(self._due - loop.time(), self._look)
 
-    def _beat(self) -> None:
+    def _look(self) -> None:
+        self._timer = None
+        if self._message is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._due:
+            self._beat(self._message)
+            self._due = loop.time() + self._seconds / 3
+        self._arm(loop)
+
+    def _beat(self, message: Message) -> None:
         try:
-            self._queues.submit_and_forget(extension_of(self._message, self._seconds))
+            self._queues.submit_and_forget(extension_of(message, self._seconds))
         except HeadwaterError as error:
             log.warning("a lease could not be extended: %s", error)
-        self._arm()
 
 
 def _settle_later(heir: Consumption, raised: bool, task: "asyncio.Task[object] | None") -> None:

@@ -52,6 +52,7 @@ class Verbs(ABC):
     config: Config
     clock: Clock
     store: Questions
+    _checked: Pop | None = None
 
     # ── what each has its own way of doing ──
 
@@ -127,7 +128,9 @@ class Verbs(ABC):
         return messages_of(popped.batches, operation.database)
 
     def check_pop(self, operation: Pop) -> None:
-        """Raises when a pop asks for what cannot be."""
+        """Raises when a pop asks for what cannot be. A consumer asks for the same again and again."""
+        if operation is self._checked:
+            return
         check_name("group", operation.group)
         for kind in ("queue", "partition", "namespace", "task"):
             check_optional_name(kind, getattr(operation, kind))
@@ -140,6 +143,7 @@ class Verbs(ABC):
             check_seconds("lease_seconds", operation.lease_seconds)
         if operation.subscribe not in ("all", "new"):
             raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
+        self._checked = operation
 
     def check_wait(self, seconds: float) -> None:
         """Raises when a pop would wait for longer than it may."""
