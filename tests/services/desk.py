@@ -7,7 +7,9 @@ from typing import Any, cast
 import msgspec
 
 from headwater.clock import Timestamp
+from headwater.config import Durability
 from headwater.errors import HeadwaterError
+from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -29,11 +31,11 @@ class Desk:
         self.refusal: HeadwaterError | None = None
         self.ready_groups: list[tuple[str, str, str]] = []
         self.questions = 0
-        self._open: list[list[asyncio.Future[Popped]]] = []
+        self._open: list[list[asyncio.Future[Answer]]] = []
         store = cast(Store, self)
         self.intentions = Intentions(self._pop, self.returned.append, store, self.clock, waiters_max)
 
-    def _pop(self, pops: Sequence[Pop]) -> list[asyncio.Future[Popped]]:
+    def _pop(self, pops: Sequence[Pop]) -> list[asyncio.Future[Answer]]:
         if self.refusal is not None:
             raise self.refusal
         self.calls.append(list(pops))
@@ -60,7 +62,7 @@ class Desk:
             if isinstance(one, HeadwaterError):
                 future.set_exception(one)
             else:
-                future.set_result(one)
+                future.set_result(Answer(one, Durability.SYNCED))
         await self.turn()
 
     async def answer_with_nothing(self) -> None:

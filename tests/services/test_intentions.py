@@ -8,8 +8,10 @@ import pytest
 import uvloop
 
 from headwater.clock import Timestamp
+from headwater.config import Durability
 from headwater.errors import Closed, Overloaded, StoreDamaged
-from headwater.log.operations import Pop, Popped
+from headwater.log.committer import Answer
+from headwater.log.operations import Ack, Pop, Popped
 from headwater.model.cursor import Outcome
 from headwater.services.intentions import POPS_AT_ONCE, POPS_FIRST
 from tests.services.desk import Desk, found
@@ -220,11 +222,29 @@ async def test_what_was_on_its_way_to_somebody_who_left_is_given_back(desk: Desk
     assert [report.outcomes for report in desk.returned] == [{3: Outcome.RELEASED}]
 
 
+async def test_a_line_is_served_on_when_records_could_not_be_given_back(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Ack) -> None:
+        raise Overloaded("too many wait")
+
+    monkeypatch.setattr(desk.intentions, "_give_back", refuse)
+    leaving, staying = desk.wait(), desk.wait()
+    await desk.answer_with_nothing()
+    desk.touch()
+    await desk.turn()
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    await desk.answer(found(3), found(4))
+    assert "their lease runs out" in caplog.text
+    assert (await staying).batches[0].offsets == [4]
+
+
 async def test_what_was_handed_over_in_the_moment_of_leaving_is_given_back(desk: Desk) -> None:
     waiter = desk.wait()
     await desk.turn()
     (answers,) = desk._open
-    answers[0].set_result(found(3))
+    answers[0].set_result(Answer(found(3), Durability.SYNCED))
     for _ in range(10):
         await asyncio.sleep(0)
         if desk.intentions.count == 0:

@@ -10,11 +10,12 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import NamedTuple
 
 from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
+from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
@@ -60,12 +61,13 @@ class _Intention:
 class _Line:
     """The intentions of one key, oldest first."""
 
-    __slots__ = ("again", "busy", "timer", "waiting")
+    __slots__ = ("again", "busy", "served_before", "timer", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[int, _Intention] = {}
         self.busy = False
         self.again = False
+        self.served_before = 0
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -74,7 +76,7 @@ class Intentions:
 
     def __init__(
         self,
-        pop: Callable[[Sequence[Pop]], Sequence[Awaitable[Popped]]],
+        pop: Callable[[Sequence[Pop]], Sequence[asyncio.Future[Answer]]],
         give_back: Callable[[Ack], None],
         store: Store,
         clock: Clock,
@@ -95,6 +97,7 @@ class Intentions:
         self._numbers = itertools.count(1)
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Future[Answer]] = set()
         self._draining = False
         # Others who wait, and are called when nobody may wait any more.
         self.on_drain: set[Callable[[], None]] = set()
@@ -160,7 +163,10 @@ class Intentions:
         """Give records back that nobody will work on, without burning an attempt."""
         for batch in batches:
             if batch.token:
-                self._give_back(release(batch, key.database))
+                try:
+                    self._give_back(release(batch, key.database))
+                except HeadwaterError as error:
+                    log.warning("records for a caller who has left come back when their lease runs out: %s", error)
 
     # ── who is woken ──
 
@@ -216,61 +222,74 @@ class Intentions:
         if line.waiting:
             self.wakes += 1
             line.busy = True
-            self._start(self._serve_line(key, line))
+            line.served_before = self.served
+            self._ask(key, line, POPS_FIRST)
 
-    async def _serve_line(self, key: Key, line: _Line) -> None:
-        before = self.served
-        try:
-            size = POPS_FIRST
-            while line.waiting:
-                line.again = False
-                chosen = list(itertools.islice(line.waiting.items(), size))
-                size = min(size * POPS_GROWTH, POPS_AT_ONCE)
-                served, ready_at = await self._pop_for(chosen, key)
-                if served < len(chosen) and not line.again:
-                    self._look_later(key, line, ready_at)
-                    return
-        finally:
-            line.busy = False
-            self.useful_wakes += self.served > before
-            if not line.waiting:
-                self._drop_line(key, line)
-
-    async def _pop_for(self, chosen: list[tuple[int, _Intention]], key: Key) -> tuple[int, int | None]:
-        """One pop for each of these intentions, in one commit. How many got something, and when more may be free."""
-        served = 0
-        ready_at: int | None = None
+    def _ask(self, key: Key, line: _Line, size: int) -> None:
+        """Pops for the oldest intentions of a line, in one commit; on to more when all of them got something."""
+        line.again = False
+        chosen = list(itertools.islice(line.waiting.items(), size))
         self.pops += len(chosen)
         try:
             answers = self._pop([intention.operation for _, intention in chosen])
         except HeadwaterError as error:
-            for number, intention in chosen:
+            # Whoever came to wait meanwhile would be refused as well.
+            for number, intention in list(line.waiting.items()):
                 self._refuse(number, intention, error)
-            return len(chosen), None
+            self._end_turn(key, line)
+            return
         for _, intention in chosen:
             intention.is_asked_for = intention.operation.auto_ack
+        self._under_way.add(answers[-1])
+        answers[-1].add_done_callback(lambda last: self._popped(key, line, chosen, answers))
+
+    def _popped(
+        self,
+        key: Key,
+        line: _Line,
+        chosen: list[tuple[int, _Intention]],
+        answers: Sequence[asyncio.Future[Answer]],
+    ) -> None:
+        """The pops are answered, all of them: they were handed in together."""
+        self._under_way.discard(answers[-1])
+        served = 0
+        ready_at: int | None = None
         for (number, intention), answer in zip(chosen, answers, strict=True):
-            try:
-                popped = await answer
-            except Exception as error:
+            intention.is_asked_for = False
+            error = answer.exception()
+            if error is not None:
                 served += 1
                 self._refuse(number, intention, error)
                 continue
-            intention.is_asked_for = False
-            if not popped.batches:
+            popped: Popped = answer.result().result
+            if popped.batches:
+                served += 1
+                self._deliver(number, intention, popped)
+            else:
                 ready_at = popped.ready_at if popped.ready_at is not None else ready_at
                 self._end_if_over(number, intention)
-                continue
-            served += 1
-            if self._leave(number, key) and not intention.answer.done():
-                self.served += 1
-                self.delivery.observe(max(self._clock.now() - popped.batches[0].written_at[-1], 0) / SECOND)
-                intention.answer.set_result(popped)
-            else:
-                self._return(popped.batches, key)
-        return served, ready_at
+        if line.waiting and (served == len(chosen) or line.again):
+            self._ask(key, line, min(len(chosen) * POPS_GROWTH, POPS_AT_ONCE))
+            return
+        self._look_later(key, line, ready_at)
+        self._end_turn(key, line)
 
-    def _refuse(self, number: int, intention: _Intention, error: Exception) -> None:
+    def _deliver(self, number: int, intention: _Intention, popped: Popped) -> None:
+        """Hand over what was leased for an intention; back with it when its caller has left."""
+        if self._leave(number, intention.key) and not intention.answer.done():
+            self.served += 1
+            self.delivery.observe(max(self._clock.now() - popped.batches[0].written_at[-1], 0) / SECOND)
+            intention.answer.set_result(popped)
+        else:
+            self._return(popped.batches, intention.key)
+
+    def _end_turn(self, key: Key, line: _Line) -> None:
+        line.busy = False
+        self.useful_wakes += self.served > line.served_before
+        if not line.waiting:
+            self._drop_line(key, line)
+
+    def _refuse(self, number: int, intention: _Intention, error: BaseException) -> None:
         if self._leave(number, intention.key) and not intention.answer.done():
             intention.answer.set_exception(error)
 
@@ -392,8 +411,8 @@ class Intentions:
         for timer in (self._deadline_timer, self._elsewhere_timer):
             if timer is not None:
                 timer.cancel()
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks or self._under_way:
+            await asyncio.gather(*self._tasks, *self._under_way, return_exceptions=True)
 
 
 def release(batch: Batch, database: str) -> Ack:

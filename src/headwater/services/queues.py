@@ -139,8 +139,8 @@ class Queues(Verbs):
 
     # ── waiting pops ──
 
-    def _pop_together(self, pops: Sequence[Pop]) -> list[Any]:
-        return [_result(answer) for answer in self._committer.submit_all(pops, self._standing)]
+    def _pop_together(self, pops: Sequence[Pop]) -> list[asyncio.Future[Answer]]:
+        return self._committer.submit_all(pops, self._standing)
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""
@@ -234,8 +234,3 @@ async def _outcomes(submitted: Sequence[asyncio.Future[Answer]]) -> list[Answer 
             raise outcome
         found.append(outcome)
     return found
-
-
-async def _result(answer: asyncio.Future[Answer]) -> Popped:
-    popped: Popped = (await answer).result
-    return popped

@@ -285,8 +285,7 @@ class SqliteStore:
         self._check_open()
         with translated("following the log"):
             known = self._writer.segments.last_lsn
-            self._data_version()  # Only a read makes the pager look whether its version is still the newest.
-            found = self._writer.catch_up()
+            found = self._writer.look()
             if after < known or not known or len(found) > limit:
                 found = self._writer.touched(after, limit)
         return [touch for touch in found if touch.lsn > after]
@@ -400,7 +399,6 @@ class SqliteStore:
         """Asked on the loop: a few looks at indexes, and a worker waits for the answer."""
         self._check_open()
         with translated("looking for jobs"):
-            self._data_version()  # Only a read makes the pager look whether its version is still the newest.
             return self._writer.jobs_ready_at(database, queues, now)
 
     async def job(self, database: str, id: str) -> JobStatus | None:

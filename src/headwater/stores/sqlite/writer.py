@@ -200,13 +200,24 @@ class Writer:
         The segments that they appended, when we knew the log's end before.
         """
         version = self._data_version("main")
-        if version == self._version:
-            return []
+        return [] if version == self._version else self._take_in(version, self._look())
+
+    def look(self) -> list[Touch]:
+        """The same without the write lock: only a read makes the pager see whether its version is still the newest."""
+        found = self._look()
+        version = self._data_version("main")
+        return [] if version == self._version else self._take_in(version, found)
+
+    def _look(self) -> tuple[Any, ...]:
+        row: tuple[Any, ...] = self._connection.execute(sql.look).fetchone()
+        return row
+
+    def _take_in(self, version: int, found: tuple[Any, ...]) -> list[Touch]:
         self._version = version
         self._waiting.clear()
         self._cursors.forget()
         self.jobs.forget()
-        names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
+        names, newest, partition, jump, written_at, access = found
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
         self.access_tokens.catch_up(access)
@@ -218,7 +229,7 @@ class Writer:
 
     def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
         """When a claim on these queues could get something."""
-        self.catch_up()
+        self.look()
         return self.jobs.ready_at(database, queues, now)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
