@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import signal
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 PORT_DEFAULT = 6632
 BODY_BYTES_MAX = 1_048_576
 CONNECTIONS_MAX = 16_000
+COLLECT_AFTER = 20_000
 
 
 class PortTaken(HeadwaterError):
@@ -175,12 +177,21 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
         door.site.process = str(index)
         door.site.connections = edge.count
         signals = _listen_for_signals()
+        _collect_rarely()
         await _start(edge, serving)
         ready(edge.port)
         ended_by = await signals.get()
         hw.queues_service.intentions.drain()
         await _stop(edge, signals)
         return ended_by
+
+
+def _collect_rarely() -> None:
+    """Thousands of connections that wait are no garbage, and requests make no cycles: looking for them that often costs
+    a server with 500 connections a sixth of its time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
 
 
 def _guarded(serving: Serving, hw: "Headwater", door: "Handler") -> "Handler":
