@@ -59,9 +59,9 @@ async def push_batches(size: int, name: str, context: Context) -> Sample:
         return await repeat(act, context.seconds)
 
 
-async def push_concurrently(producers: int, name: str, context: Context) -> Sample:
+async def push_concurrently(producers: int, partitions: int, name: str, context: Context) -> Sample:
     """Many producers as tasks of one process, each waiting for its own message."""
-    async with load(name).open(replace(context, partitions=16)) as queue:
+    async with load(name).open(replace(context, partitions=partitions)) as queue:
         await asyncio.gather(*(queue.push(PAYLOAD) for _ in range(producers)))
         latencies = array("Q")
         started = now_ns()
