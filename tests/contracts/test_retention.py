@@ -27,6 +27,17 @@ async def test_records_are_dropped_at_the_age_of_the_queue(log: Log, clock: Fake
     assert await log.drain() == [3]
 
 
+async def test_the_rest_of_a_segment_that_was_dropped_meanwhile_is_told_as_lost(log: Log, clock: FakeClock) -> None:
+    await log.configure(retention_seconds=60)
+    await log.push(1, 2, 3)
+    await log.ack(await log.take(1))
+    clock.advance(60)
+    assert (await retain(log)).records == 3
+    await log.push(4)
+    batch = await log.take(10)
+    assert (payloads(batch), batch.lost) == ([4], 2)
+
+
 async def test_nothing_is_dropped_by_age_by_default(log: Log, clock: FakeClock) -> None:
     await log.push(1)
     clock.advance(3_650 * 86_400)

@@ -68,6 +68,7 @@ REFUSED_SYNC = (
 BAD_FILES = "tests/faults/test_bad_files.py"
 CLOCK = "tests/faults/test_clock_jumps.py::test_jumps_between_operations_lose_no_record_and_no_order"
 LEASES = "tests/contracts/test_leases.py"
+RETAINED = "tests/contracts/test_retention.py"
 RECEIVED = "tests/doors/access/test_reception.py"
 FORGED = "tests/doors/access/test_forgeries.py"
 TENANTS = "tests/doors/access/test_tenants.py"
@@ -169,8 +170,44 @@ BUGS = [
     Bug(
         "catch-up-skipped",
         "the end of a partition is remembered though another process has pushed",
-        (Edit(WRITER, "        if version == self._version:\n", "        if self._version != -1:\n"),),
+        (
+            Edit(
+                WRITER,
+                "        return [] if version == self._version else self._take_in(version, self._look())\n",
+                "        return [] if self._version != -1 else self._take_in(version, self._look())\n",
+            ),
+        ),
         (TWO_STORES,),
+    ),
+    Bug(
+        "positions-remembered-too-long",
+        "a position is believed though another process has moved its group",
+        (
+            Edit(
+                WRITER,
+                "        self._waiting.clear()\n        self._cursors.forget()\n",
+                "        self._waiting.clear()\n",
+            ),
+        ),
+        (LEASES,),
+    ),
+    Bug(
+        "push-before-positions-are-written",
+        "a group that became idle in this commit is not woken by a push of the same commit",
+        (
+            Edit(
+                WRITER,
+                "        if phases[_PUSHES] or phases[_TRANSACTIONS]:\n            self._cursors.flush()\n",
+                "",
+            ),
+        ),
+        (LEASES,),
+    ),
+    Bug(
+        "dropped-segment-remembered",
+        "what was read last is delivered from memory though retention has dropped it",
+        (Edit(SEGMENTS, "        self._current.pop(partition_id, None)\n", ""),),
+        (RETAINED,),
     ),
     Bug(
         "ids-of-others-not-remembered",
@@ -245,13 +282,13 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                "            if self._leave(number, key) and not intention.answer.done():\n"
-                "                self.served += 1\n",
-                "            self._leave(number, key)\n"
-                "            if intention.answer.done():\n"
-                "                continue\n"
-                "            if True:\n"
-                "                self.served += 1\n",
+                "        if self._leave(number, intention.key) and not intention.answer.done():\n"
+                "            self.served += 1\n",
+                "        self._leave(number, intention.key)\n"
+                "        if intention.answer.done():\n"
+                "            return\n"
+                "        if True:\n"
+                "            self.served += 1\n",
             ),
         ),
         (WAITING,),
@@ -278,10 +315,10 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                "                served, ready_at = await self._pop_for(chosen, key)\n",
-                "                served, ready_at = await self._pop_for(chosen, key)\n"
-                "                if served:\n"
-                "                    line.waiting.clear()\n",
+                "        if line.waiting and (served == len(chosen) or line.again):\n",
+                "        if served:\n"
+                "            line.waiting.clear()\n"
+                "        if line.waiting and (served == len(chosen) or line.again):\n",
             ),
         ),
         (WAITING,),
@@ -292,8 +329,8 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                "            if batch.token:\n                self._give_back(release(batch, key.database))",
-                "            if batch.token < 0:\n                self._give_back(release(batch, key.database))",
+                "            if batch.token:\n                try:\n",
+                "            if batch.token < 0:\n                try:\n",
             ),
         ),
         (WAITING,),

@@ -21,6 +21,8 @@ from headwater.stores.statements import load_statements
 sql = load_statements(__package__)
 
 VERSION_KEY = "catalog_version"
+# Partitions are without number: those that were looked up last are remembered, and all of them forgotten at times.
+PARTITIONS_KNOWN_MAX = 32_768
 
 
 class Queue(msgspec.Struct, frozen=True, gc=False):
@@ -238,6 +240,9 @@ class Catalog:
     def _remember(self, number: PartitionId, queue: Queue, name: str) -> Partition:
         lane = Lane(queue.database, queue.name, queue.namespace, queue.task, name)
         partition = Partition(number, queue, name, lane)
+        if len(self._partitions) >= PARTITIONS_KNOWN_MAX:
+            self._partitions.clear()
+            self._partitions_by_id.clear()
         self._partitions[partition.queue.id, partition.name] = partition
         self._partitions_by_id[partition.id] = partition
         return partition

@@ -26,7 +26,7 @@ from headwater.stores.statements import load_statements
 sql = load_statements(__package__)
 
 DISCOVER_LIMIT = 256
-DISCOVER_FEW = 6
+DISCOVER_FEW = 8
 POSTPONE_DAMAGED_SECONDS = 60
 WINDOWS_MAX = 10
 READY_MAX = 1_024
@@ -57,6 +57,7 @@ class Pops:
         self._segments = segments
         self._cursors = cursors
         self._discovered: dict[int, int] = {}
+        self._ahead: dict[int, int] = {}
         self._spare: dict[int, list[tuple[PartitionId, Cursor]]] = {}
         self._alike: Mapping[tuple[str, ...], int] = {}
 
@@ -133,8 +134,10 @@ class Pops:
 
     def _take(self, operation: Pop, group: Group, now: Timestamp, batches: list[Batch]) -> None:
         """Add batches from the ready partitions of one group. A partition that gives nothing is not ready any more."""
-        # A few more at every pop, so that new partitions are never starved by those that always have something.
-        self._discover(group, now, 2 * operation.partitions + DISCOVER_FEW)
+        # New partitions are met at every pop, lest those that always have something starve them; but some at a time: as
+        # long as some of the last ones are left, later ones would wait behind them anyway.
+        ahead = self._ahead.get(group.id, 0) or self._discover(group, now, DISCOVER_FEW + operation.partitions)
+        self._ahead[group.id] = max(ahead - operation.partitions, 0)
         while not _satisfied(operation, batches):
             candidates = self._candidates(operation, group, now, operation.partitions - len(batches))
             for partition_id, cursor in candidates:
@@ -280,10 +283,10 @@ class Pops:
             found.offsets.clear()
             found.due_at = due_at
 
-    def _discover(self, group: Group, now: Timestamp, limit: int) -> bool:
-        """Give the group a cursor in partitions that are new to it; whether there were any."""
+    def _discover(self, group: Group, now: Timestamp, limit: int) -> int:
+        """Give the group a cursor in partitions that are new to it; how many there were, up to `limit`."""
         if self._discovered.get(group.id) == self._catalog.generation:
-            return False
+            return 0
         if group.since_lsn == 0:
             met = self._connection.execute(sql.discover, (group.id, now, limit)).fetchall()
         else:
@@ -298,7 +301,7 @@ class Pops:
             self._connection.execute(sql.set_discovered, (max(partition_id for partition_id, _ in met), group.id))
         if len(met) < limit:
             self._discovered[group.id] = self._catalog.generation
-        return bool(met)
+        return len(met)
 
     def _unmet(self, group: Group, limit: int) -> list[tuple[int, int]]:
         return self._connection.execute(sql.undiscovered_partitions, (group.id, limit)).fetchall()

@@ -27,6 +27,7 @@ sql = load_statements(__package__)
 SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
 CURRENT_MAX = 1_024
+ENDS_KNOWN_MAX = 32_768
 OLD_IN_A_ROW_MAX = 64
 
 
@@ -83,7 +84,7 @@ class Segments:
         if not known or known == newest:
             return []
         found: list[SegmentRow] = self._connection.execute(sql.segments_since, (known,)).fetchall()
-        if len(found) != newest - known:
+        if len(found) != newest - known or len(self._ends) > ENDS_KNOWN_MAX:
             # Some were added and dropped again since our last look: their places are known to the partitions only.
             self._ends.clear()
         for lsn, partition_id, first_offset, count in found:
@@ -102,6 +103,9 @@ class Segments:
         """One past the newest record."""
         end = self._ends.get(partition_id)
         if end is None:
+            if len(self._ends) >= ENDS_KNOWN_MAX:
+                self._ends.clear()
+                self._no_idle.clear()
             (end,) = self._connection.execute(sql.partition_end, (partition_id,)).fetchone()
             end = self._ends[partition_id] = end or 0
         return Offset(end)
