@@ -134,6 +134,20 @@ async def test_a_wait_that_was_cut_goes_on_over_another_connection(server: Serve
     assert [message.payload for message in await asyncio.wait_for(waiting, SOON)] == ["late"]
 
 
+async def test_a_wait_that_was_cut_after_longer_than_all_patience_goes_on(server: Server, proxy: Proxy) -> None:
+    patience = 0.3
+    async with headwater.connect(proxy.url, retry_seconds=patience) as client:
+        waiting = asyncio.ensure_future(client.queue("orders").pop(wait=30))
+        for _ in range(2):
+            await expect_soon_async(lambda: waits(server, 1))
+            await asyncio.sleep(patience * 1.5)
+            count = proxy.connections
+            proxy.cut()
+            await expect_soon_async(partial(are_more, proxy, count))
+        await server.hw.queue("orders").push("late")
+        assert [message.payload for message in await asyncio.wait_for(waiting, SOON)] == ["late"]
+
+
 async def test_a_loop_survives_a_server_that_starts_anew(tmp_path: Path) -> None:
     place = tmp_path / "again.db"
     async with Server(place) as first:
@@ -181,6 +195,8 @@ async def test_nothing_is_lost_and_nothing_comes_twice_in_bad_weather(
             finished.add(message.payload)
 
     async def is_complete() -> bool:
+        if consumer.done():
+            consumer.result()
         return len(finished) == count
 
     consumer = asyncio.ensure_future(consume())

@@ -49,7 +49,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     answer_seconds: float = 30.0
     """For an answer, beyond the time that a pop waits by itself."""
     retry_seconds: float = 30.0
-    """For how long a request that failed is repeated, counted from its first try; 0 is never."""
+    """For how long a request that failed is repeated, counted from its first try; 0 is never. The time that a pop may
+    wait by itself does not count."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -100,10 +101,13 @@ class Exchange:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timing.retry_seconds
         for pause in _pauses():
+            begun = loop.time()
             try:
                 return await self._try(request, decoder, wait_seconds, orphaned)
             except NotNow as refusal:
                 pause = max(pause, refusal.pause_seconds)
+                # A pop that waited for long and was cut then has tried nothing in vain.
+                deadline += min(loop.time() - begun, wait_seconds)
                 if loop.time() + pause > deadline:
                     raise refusal.error from refusal.error.__cause__
                 log.debug("asking %s again in %.2f s: %s", self._where, pause, refusal.error)
