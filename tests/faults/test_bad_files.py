@@ -239,6 +239,7 @@ def test_a_file_that_another_process_makes_at_this_very_moment_is_not_taken_for_
 
     monkeypatch.setattr(Path, "stat", look_and_lose_the_race)
     asyncio.run(open_and_close(path))
+    assert path.read_bytes().startswith(b"SQLite format 3")
 
 
 def test_a_look_that_falls_into_the_moving_of_a_log_is_taken_again(
