@@ -12,6 +12,8 @@ from headwater.errors import HeadwaterError
 from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
+from headwater.model.lane import Lane
+from headwater.model.names import PartitionId
 from headwater.model.principal import Scope, require, require_queue
 from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
@@ -149,3 +151,12 @@ def check_scope(request: Request, scope: Scope) -> None:
 def check_use(request: Request, queue: str) -> None:
     """Raises when a queue is not among those that the caller may use: the same as when there is none of that name."""
     require_queue(request.principal, queue)
+
+
+async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:
+    """Where a partition belongs; None when it is not there, or not theirs: nobody learns which."""
+    lane = await site.store.lane(partition_id)
+    principal = request.principal
+    if lane is None or lane.database != principal.database or not principal.may_use(lane.queue):
+        return None
+    return lane

@@ -14,8 +14,7 @@ from headwater.doors.queen.identities import (
     record_name,
     show_time,
 )
-from headwater.doors.queen.reports import lane_of
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_use, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import PassOver, Purge, Requeue

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.doors.queen.identities import parse_partition, show_time, trace_name
-from headwater.doors.queen.reports import lane_of
 from headwater.doors.queen.shapes import Text
-from headwater.doors.site import Site
+from headwater.doors.site import Site, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
 from headwater.log.operations import Trace
