@@ -8,7 +8,7 @@ from typing import Any
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.doors.wire import Request
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, NotAllowed
 from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
@@ -143,9 +143,12 @@ class Site:
                 self.dead_letters += len(outcome.buried)
 
 
-def check_scope(request: Request, scope: Scope) -> None:
-    """Raises unless the caller has a scope."""
-    require(request.principal, scope)
+def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -> None:
+    """Raises unless the caller has a scope, or the one that will do as well."""
+    if or_scope is None:
+        require(request.principal, scope)
+    elif not request.principal.may(scope) and not request.principal.may(or_scope):
+        raise NotAllowed(f"this needs the scope {scope.value} or {or_scope.value}")
 
 
 def check_use(request: Request, queue: str) -> None:

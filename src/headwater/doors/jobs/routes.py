@@ -35,6 +35,8 @@ ROUTES = (
         path=f"{BASE}/jobs/{{id}}",
         handler=handlers.show,
         summary="One job with its attempts",
+        scope=Scope.SUBMIT_JOBS,
+        or_scope=Scope.ADMIN,
         gives=documents.WholeJob,
     ),
     Route(
@@ -42,6 +44,8 @@ ROUTES = (
         path=f"{BASE}/jobs/{{id}}/wait",
         handler=handlers.wait,
         summary="One job once it has ended, or when the time is over",
+        scope=Scope.SUBMIT_JOBS,
+        or_scope=Scope.ADMIN,
         asks=shapes.WaitQuery,
         gives=documents.WholeJob,
     ),

@@ -132,6 +132,7 @@ GROUPS = (
         groups.list_groups,
         "All groups, how far behind each is",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         gives=list[groups.GroupSummary],
     ),
     get(
@@ -139,6 +140,7 @@ GROUPS = (
         groups.list_lagging,
         "Groups whose oldest waiting message is older than this",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         asks=groups.LaggingQuery,
         gives=list[groups.GroupSummary],
     ),
@@ -147,6 +149,7 @@ GROUPS = (
         groups.show_group,
         "Where a group stands, by queue and partition",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         gives=dict[str, views.GroupDetail],
     ),
     delete(
@@ -283,6 +286,7 @@ RESOURCES = (
         resources.list_queues,
         "The queues with their sizes",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         asks=resources.ListQuery,
         gives=views.QueueViews,
     ),
@@ -291,6 +295,7 @@ RESOURCES = (
         resources.show_one_queue,
         "One queue with its options, partitions and groups",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         gives=views.WholeQueue,
     ),
     get(
@@ -307,6 +312,7 @@ RESOURCES = (
         resources.list_queue_status,
         "The queues with their sizes and groups",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         asks=resources.ListQuery,
         gives=views.WatchedQueues,
     ),
@@ -315,6 +321,7 @@ RESOURCES = (
         resources.show_one_queue,
         "One queue with its options, partitions and groups",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         gives=views.WholeQueue,
     ),
     get(
