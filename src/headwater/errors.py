@@ -48,6 +48,7 @@
     │   └── ServerUnreadable
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
+    ├── WrongLoop             it is open on another event loop
     └── ConfigError           a setting is wrong; the message names the key
 
 A leaf exists for each thing a caller can do about it. `code` is stable and travels over every wire; `retryable` says
@@ -369,6 +370,12 @@ class Closed(HeadwaterError):
     """This Headwater was closed."""
 
     code = "closed"
+
+
+class WrongLoop(HeadwaterError):
+    """What is open on one event loop was asked from another one."""
+
+    code = "wrong_loop"
 
 
 class ConfigError(HeadwaterError):

@@ -1,10 +1,12 @@
 """The OpenAPI document: it names every route, it is well formed, and a live server keeps to it."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -19,8 +21,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+import headwater
 from headwater.doors.house import ROUTES
 from headwater.doors.openapi import make_document
+from headwater.doors.routes import Route
+from headwater.log.job_operations import Claim, Heartbeat, Report, Settle, WorkerAbout
+from headwater.model.job import Outcome
 from tests.doors.live_door import LiveDoor, on_the_edge
 
 DOCUMENT = make_document(ROUTES, "0")
@@ -46,13 +52,44 @@ CASES = [
 ]
 
 
+def fill(client: httpx.Client) -> None:
+    """Something of everything, so that no answer is empty: what is not there cannot break its promise."""
+
+    def post(path: str, **body: Any) -> Any:
+        return client.post(path, json=body).raise_for_status().json()
+
+    post("/api/v1/configure", queue="0", namespace="shop", task="billing", options={"retryLimit": 0})
+    post(
+        "/api/v1/push", items=[{"queue": "0", "payload": number, "transactionId": f"t{number}"} for number in range(4)]
+    )
+    popped = client.get("/api/v1/pop/queue/0", params={"batch": 2, "consumerGroup": "0"}).json()["messages"]
+    for message, status in zip(popped, ("failed", "completed"), strict=True):
+        about = {name: message[name] for name in ("transactionId", "partitionId", "leaseId")}
+        post("/api/v1/ack", **about, status=status, error="broken", consumerGroup="0")
+    event = {"transactionId": "t0", "partitionId": popped[0]["partitionId"], "data": {"at": 1}}
+    post("/api/v1/traces", **event, traceNames=["0"], consumerGroup="0")
+
+
+async def add_jobs(hw: headwater.Headwater) -> None:
+    """A function that failed once, one that waits for it, a command, a schedule and a worker."""
+    await hw.jobs.add(id="0", type="shop:mail", max_retries=3)
+    await hw.jobs.add(id="later", command="true", depends_on=("0",))
+    await hw.jobs.schedule("0", headwater.NewJob(command="true", priority=3), every=60)
+    about = WorkerAbout(host="here", pid=1, queues=("default",))
+    await hw.jobs_service.run(Heartbeat(worker="w", about=about))
+    (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
+    report = Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error="broken", output="out")
+    await hw.jobs_service.run(Settle(worker="w", reports=[report]))
+
+
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveDoor]:
     """A server that keeps nobody waiting, with something in it."""
     running = LiveDoor(tmp_path_factory.mktemp("openapi") / "headwater.db", on_the_edge, wait_seconds_max=0.01)
     running.start()
     with running.client() as client:
-        client.post("/api/v1/push", json={"items": [{"queue": "0", "payload": 1}]}).raise_for_status()
+        fill(client)
+    asyncio.run_coroutine_threadsafe(add_jobs(running.hw), running.loop).result(20)
     yield running
     running.stop()
 
@@ -77,6 +114,41 @@ def test_a_number_that_no_store_can_hold_is_refused(client: httpx.Client) -> Non
 
 def test_every_operation_is_tried() -> None:
     assert {label for label, _ in CASES} | STREAMS == {f"{route.method} {route.path}" for route in ROUTES}
+
+
+def test_every_route_says_what_it_answers() -> None:
+    """A schema that allows everything would let a live server keep to it whatever it says."""
+    open_ended = []
+    for route in ROUTES:
+        content = DOCUMENT["paths"][route.path][route.method.lower()]["responses"][str(route.status)]["content"]
+        schema = content.get("application/json", {"schema": {"type": "text"}})["schema"]
+        if not schema or schema == {"type": "object"}:
+            open_ended.append(f"{route.method} {route.path}")
+    assert open_ended == ["GET /openapi.json"]
+
+
+PLACES = {"queue": "0", "group": "0", "name": "0", "id": "0", "partition": "1", "message": "t0"}
+READ = [route for route in ROUTES if route.method == "GET" and route.gives is not None and not route.changes]
+# What they must be asked with.
+ASKED = {
+    "/v1/dead-letters": "?queue=0",
+    "/v1/traces": "?partition_id=1&transaction_id=t0",
+    "/v1/segments": "?queue=0",
+    "/api/v1/dlq": "?queue=0",
+    "/api/v1/messages": "?queue=0",
+    "/api/v1/consumer-groups/lagging": "?minLagSeconds=0",
+    "/api/v1/jobs/{id}/wait": "?seconds=0",
+}
+
+
+@pytest.mark.parametrize("route", READ, ids=[route.path for route in READ])
+def test_what_is_there_is_shown_as_the_document_says(client: httpx.Client, route: Route) -> None:
+    """Field by field: nothing that the type does not name, and nothing of another type."""
+    answer = client.get(route.path.format(**PLACES) + ASKED.get(route.path, "")).raise_for_status()
+    decoded = msgspec.json.decode(answer.content, type=route.gives)
+    assert decoded
+    said = msgspec.json.decode(msgspec.json.encode(decoded))
+    assert said == answer.json()
 
 
 def test_the_document_is_well_formed() -> None:

@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,11 @@ class Child:
             told = lambda: os.close(says_opened)  # noqa: E731
             asyncio.run(write(folder / "store.db", Ledger(self.ledger), name, operations, told))
             code = 0
+        except BaseException:
+            # Nobody above will say it: what is above belongs to the parent.
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
 
     def wait_until_open(self) -> None:

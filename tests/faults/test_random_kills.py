@@ -18,6 +18,8 @@ def run_rounds(kind: str, folder: Path, seed: int) -> Found:
     command = [sys.executable, "-m", "tests.faults.kill_rounds", kind, str(folder), str(seed), str(ROUNDS[kind])]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stderr
+    # What a writer that ended by itself had to say stands beside the faults when the test fails.
+    print(ended.stderr)
     return msgspec.json.decode(ended.stdout, type=Found)
 
 

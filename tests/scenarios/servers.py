@@ -86,7 +86,8 @@ class Load:
         self.answered: dict[int, tuple[str, int]] = {}
         self.deliveries: list[Delivery] = []
         self.acked: set[int] = set()
-        self.longest_gap = 0.0
+        # When each request that was answered well had begun, and when its answer came.
+        self._answers: list[tuple[float, float]] = []
 
     def start(self, producers: int = 3, consumers: int = 3) -> None:
         self._producing.set()
@@ -120,6 +121,19 @@ class Load:
         if self._failures:
             raise self._failures[0]
 
+    def wait_for_answer(self, since: float) -> float:
+        """Until a push that began after that moment is answered: how long after it that was."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            with self._lock:
+                late = [came for began, came in self._answers if began >= since]
+                self._answers = []
+            if late:
+                return min(late) - since
+            assert time.monotonic() < deadline, "nothing is answered any more"
+            assert not self._failures, self._failures
+            time.sleep(0.002)
+
     def wait_for(self, count: int) -> None:
         """Until so many more pushes were answered."""
         target = len(self.answered) + count
@@ -147,9 +161,9 @@ class Load:
                 number = next(self._numbers)
             partition = f"p{number % PARTITIONS}"
             item = {"queue": QUEUE, "partition": partition, "payload": number, "transactionId": f"tx-{number}"}
-            began = time.monotonic()
             answer = None
             while answer is None:
+                began = time.monotonic()
                 answer = self._ask(client, choose, "POST", "/api/v1/push", {"items": [item]})
                 if answer is None and not self._producing.is_set():
                     return
@@ -157,7 +171,7 @@ class Load:
             assert result["status"] in ("queued", "duplicate"), result
             with self._lock:
                 self.answered[number] = (partition, result["offset"])
-                self.longest_gap = max(self.longest_gap, time.monotonic() - began)
+                self._answers.append((began, time.monotonic()))
 
     def _consume(self, client: httpx.Client, choose: random.Random) -> None:
         path = f"/api/v1/pop/queue/{QUEUE}?batch=5&wait=true&timeout=200&leaseSeconds=1.5"

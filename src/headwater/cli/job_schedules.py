@@ -61,7 +61,7 @@ def list_schedules(ctx: typer.Context) -> None:
 
     async def read() -> list[dict[str, object]]:
         async with opened(settings) as hw:
-            return [schedule_document(schedule) for schedule in await hw.jobs.schedules()]
+            return [dict(schedule_document(schedule)) for schedule in await hw.jobs.schedules()]
 
     found = run_async(read())
     if settings.json:

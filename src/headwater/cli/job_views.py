@@ -46,7 +46,7 @@ def status(ctx: typer.Context, watching: Watch = False) -> None:
 async def _show_status(hw: "Headwater", settings: Settings) -> None:
     from headwater.services.job_documents import queue_document
 
-    queues = [queue_document(queue) for queue in await hw.jobs.queues()]
+    queues = [dict(queue_document(queue)) for queue in await hw.jobs.queues()]
     workers = len(await hw.jobs.workers())
     totals = {state: sum(int(str(queue[state])) for queue in queues) for state in STATES}
     if settings.json:
@@ -210,7 +210,7 @@ async def _stats(settings: Settings, hours: float, each: bool) -> None:
     from headwater.services.job_documents import minute_document
 
     async with opened(settings) as hw:
-        found = [minute_document(minute) for minute in await hw.jobs.minutes(hours)]
+        found = [dict(minute_document(minute)) for minute in await hw.jobs.minutes(hours)]
     names = ("enqueued", "completed", "failed", "dead", "run_seconds")
     if not each:
         totals: dict[str, dict[str, float]] = {}

@@ -1,6 +1,7 @@
 """The doors as an ASGI app: for people who mount Headwater in the FastAPI, Starlette or Django app they already run.
 
-The store is opened when the server says that it starts up, or, where a mounted app is not told, at the first request.
+The store is opened when the server says that it starts up, or, where a mounted app is not told, at the first request;
+then it goes with the event loop. One event loop has it at a time.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
-from headwater.doors.wire import Handler, Request, Response, problem_response
+from headwater.doors.wire import Handler, Request, Response, error_response, problem_response
+from headwater.errors import ConfigError, HeadwaterError, WrongLoop
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +22,7 @@ BODY_BYTES_MAX = 1_048_576
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class AsgiApp:
@@ -33,6 +36,7 @@ class AsgiApp:
     ) -> None:
         self._open_door = open_door
         self._body_bytes_max = body_bytes_max
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._opened: AbstractAsyncContextManager[Handler] | None = None
         self._handler: Handler | None = None
@@ -55,16 +59,51 @@ class AsgiApp:
     ) -> None:
         await self.close()
 
+    def in_front_of(self, app: Application, *, at: str) -> Application:
+        """This app at a path and below it, another one everywhere else: for hosts that mount no apps, as Django.
+
+        The server's start and stop are told to this app alone, because Django's does not listen to them.
+
+        >>> application = headwater.asgi("shop.db").in_front_of(get_asgi_application(), at="/queues")
+        """
+        if not at.startswith("/") or at.endswith("/"):
+            raise ConfigError(f"at must be a path such as /queues, without a slash at its end; got {at!r}")
+
+        async def choose(scope: Event, receive: Receive, send: Send) -> None:
+            if scope["type"] == "lifespan":
+                await self(scope, receive, send)
+            elif f"{_below(scope['path'], _root(scope))}/".startswith(f"{at}/"):
+                await self(_mounted(scope, at), receive, send)
+            else:
+                await app(scope, receive, send)
+
+        return choose
+
     async def _start(self) -> Handler:
+        loop = asyncio.get_running_loop()
+        if self._handler is not None and self._loop is loop:
+            return self._handler
+        self._settle_on(loop)
         async with self._opening:
             if self._handler is None:
                 self._opened = self._open_door()
                 self._handler = await self._opened.__aenter__()
             return self._handler
 
+    def _settle_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A store that went with its event loop is forgotten, as between the requests of a test client."""
+        if self._loop is loop:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            raise WrongLoop(
+                "this app serves another event loop already; give each event loop an app of its own, "
+                "and a test client its `with`"
+            )
+        self._loop, self._opening, self._opened, self._handler = loop, asyncio.Lock(), None, None
+
     async def close(self) -> None:
         """Let go of the store."""
-        opened, self._opened, self._handler = self._opened, None, None
+        opened, self._opened, self._handler, self._loop = self._opened, None, None, None
         if opened is not None:
             await opened.__aexit__(None, None, None)
 
@@ -88,8 +127,13 @@ class AsgiApp:
     # ── one request ──
 
     async def _answer(self, scope: Event, receive: Receive, send: Send) -> None:
-        handler = self._handler or await self._start()
         request_id = secrets.token_hex(8)
+        try:
+            handler = await self._start()
+        except HeadwaterError as error:
+            log.error("request %s: there is no store to ask: %s", request_id, error)
+            await _send(error_response(error, request_id), scope, receive, send)
+            return
         body = await self._read(receive)
         if body is None:
             return
@@ -145,8 +189,28 @@ def _path(scope: Event) -> str:
     """The path as it was sent, counted from where the app is mounted."""
     raw = scope.get("raw_path")
     path: str = raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
-    prefix = scope.get("root_path", "").rstrip("/")
-    return (path.removeprefix(prefix) or "/") if prefix else path
+    root = _root(scope)
+    below = _below(path, root)
+    if below is path and root:
+        # A proxy has taken its own prefix off the path already; only what was mounted since is still there.
+        below = _below(path, root.removeprefix(scope.get("app_root_path", "").rstrip("/")))
+    return below or "/"
+
+
+def _mounted(scope: Event, at: str) -> Event:
+    """What an app that is mounted at a path is told: as Starlette tells its own."""
+    root = _root(scope)
+    return {**scope, "app_root_path": scope.get("app_root_path", root), "root_path": f"{root}{at}"}
+
+
+def _root(scope: Event) -> str:
+    root: str = scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+def _below(path: str, root: str) -> str:
+    """What of a path is below a root; the whole path when it is not there."""
+    return path[len(root) :] if root and f"{path}/".startswith(f"{root}/") else path
 
 
 async def _while_client_stays(answering: "Awaitable[Response]", receive: Receive) -> Response | None:

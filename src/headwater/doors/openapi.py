@@ -115,7 +115,8 @@ def describe(route: Route, references: _References) -> Document:
         content = {"application/json": {"schema": references.schema(route.takes)}}
         operation["requestBody"] = {"required": True, "content": content}
     if route.scope is not None:
-        operation["description"] = f"Needs the scope `{route.scope.value}` where the server asks who it is."
+        scopes = " or ".join(f"`{scope.value}`" for scope in (route.scope, route.or_scope) if scope is not None)
+        operation["description"] = f"Needs the scope {scopes} where the server asks who it is."
         operation["security"] = [{"token": []}, {}]
     return operation
 

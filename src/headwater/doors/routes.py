@@ -45,8 +45,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     The handler is called with the site, the request, the body as `takes` (if any), the query as `asks` (if any), and
     the names in the path, in this order. `gives` is the type of a good answer's body, `status` its status. Without a
-    `scope` everybody may ask. What `changes` something is not answered to HEAD, although it goes by GET. The OpenAPI
-    document says by `content_types` what a good answer is when it is no JSON, and by `may_be_empty` that it may be 204.
+    `scope` everybody may ask; where there is one, `or_scope` will do as well. What `changes` something is not answered
+    to HEAD, although it goes by GET. The OpenAPI document says by `content_types` what a good answer is when it is no
+    JSON, and by `may_be_empty` that it may be 204.
     """
 
     method: str
@@ -54,6 +55,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: RouteHandler
     summary: str
     scope: Scope | None = None
+    or_scope: Scope | None = None
     takes: Any = None
     asks: Any = None
     gives: Any = None
@@ -66,12 +68,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 class _Endpoint:
     """A route, ready to be called."""
 
-    __slots__ = ("asks", "decoder", "handler", "route", "scope")
+    __slots__ = ("asks", "decoder", "handler", "or_scope", "route", "scope")
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self.handler = route.handler
         self.scope = route.scope
+        self.or_scope = route.or_scope
         self.asks = route.asks
         self.decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
 
@@ -135,7 +138,7 @@ class Router:
             allowed = ", ".join(sorted(place.by_method))
             raise Refused(405, "method_not_allowed", f"this path takes {allowed}", (("allow", allowed),))
         if endpoint.scope is not None:
-            check_scope(request, endpoint.scope)
+            check_scope(request, endpoint.scope, endpoint.or_scope)
         return endpoint, names
 
     def _look_up(self, path: str) -> tuple[_Place, tuple[str, ...]]:

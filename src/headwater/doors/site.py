@@ -8,10 +8,12 @@ from typing import Any
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.doors.wire import Request
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, NotAllowed
 from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
+from headwater.model.lane import Lane
+from headwater.model.names import PartitionId
 from headwater.model.principal import Scope, require, require_queue
 from headwater.services.jobs import JobService
 from headwater.services.queues import Queues
@@ -141,11 +143,23 @@ class Site:
                 self.dead_letters += len(outcome.buried)
 
 
-def check_scope(request: Request, scope: Scope) -> None:
-    """Raises unless the caller has a scope."""
-    require(request.principal, scope)
+def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -> None:
+    """Raises unless the caller has a scope, or the one that will do as well."""
+    if or_scope is None:
+        require(request.principal, scope)
+    elif not request.principal.may(scope) and not request.principal.may(or_scope):
+        raise NotAllowed(f"this needs the scope {scope.value} or {or_scope.value}")
 
 
 def check_use(request: Request, queue: str) -> None:
     """Raises when a queue is not among those that the caller may use: the same as when there is none of that name."""
     require_queue(request.principal, queue)
+
+
+async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:
+    """Where a partition belongs; None when it is not there, or not theirs: nobody learns which."""
+    lane = await site.store.lane(partition_id)
+    principal = request.principal
+    if lane is None or lane.database != principal.database or not principal.may_use(lane.queue):
+        return None
+    return lane

@@ -1,7 +1,7 @@
 """Jobs as JSON: what people and programs write to add one, and what they read of it. The same on every door."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -104,7 +104,126 @@ def _time(text: str) -> Timestamp:
 # ── what is shown ──
 
 
-def job_document(job: JobStatus) -> dict[str, object]:
+class ShownWork(TypedDict, total=False):
+    """What a job does: a command, a list of words, or the arguments of a function."""
+
+    command: str
+    argv: list[str]
+    arguments: msgspec.Raw
+
+
+class ShownJob(ShownWork):
+    """A job as it stands."""
+
+    id: str
+    queue: str
+    type: str
+    state: str
+    priority: int
+    attempts: int
+    max_retries: int
+    timeout: float | None
+    created_at: str | None
+    updated_at: str | None
+    run_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    worker: str | None
+    token: int
+    batch: str | None
+    progress: msgspec.Raw | None
+    result: msgspec.Raw | None
+    error: str | None
+
+
+class ShownAttempt(TypedDict):
+    """One attempt at a job."""
+
+    attempt: int
+    token: int
+    worker: str
+    outcome: str
+    started_at: str | None
+    finished_at: str | None
+    exit_code: int | None
+    duration_seconds: float | None
+    memory_bytes: int | None
+    error: str | None
+    output: str
+
+
+class ShownDependency(TypedDict):
+    """A job that another one waits for, and how it stands."""
+
+    id: str
+    state: str
+
+
+class WholeJob(ShownJob):
+    """Everything that is known of a job."""
+
+    attempt_list: list[ShownAttempt]
+    depends_on: list[ShownDependency]
+
+
+class ShownQueue(TypedDict):
+    """A job queue with how many jobs are in which state."""
+
+    queue: str
+    paused: bool
+    pending: int
+    scheduled: int
+    waiting: int
+    processing: int
+    completed: int
+    failed: int
+    dead: int
+    cancelled: int
+
+
+class ShownWorker(TypedDict):
+    """A worker, and how many jobs it holds."""
+
+    id: str
+    host: str
+    pid: int
+    supervisor: str
+    queues: list[str]
+    concurrency: int
+    jobs: int
+    stopping: bool
+    started_at: str | None
+    seen_at: str | None
+    lease_until: str | None
+
+
+class ShownSchedule(TypedDict):
+    """A schedule; of its job only what differs from any other."""
+
+    name: str
+    cron: str | None
+    every_seconds: float | None
+    timezone: str
+    job: dict[str, Any]
+    paused: bool
+    next_at: str | None
+    last_at: str | None
+    last_id: str | None
+
+
+class ShownMinute(TypedDict):
+    """What was done in one minute."""
+
+    queue: str
+    minute: str | None
+    enqueued: int
+    completed: int
+    failed: int
+    dead: int
+    run_seconds: float
+
+
+def job_document(job: JobStatus) -> ShownJob:
     """A job for programs."""
     return {
         "id": job.id,
@@ -130,7 +249,7 @@ def job_document(job: JobStatus) -> dict[str, object]:
     }
 
 
-def _work(job: JobStatus) -> dict[str, object]:
+def _work(job: JobStatus) -> ShownWork:
     if job.type != SHELL:
         return {"arguments": job.work.arguments}
     return {"argv": list(job.work.argv)} if job.work.argv else {"command": job.work.command}
@@ -143,7 +262,7 @@ def describe_work(job: JobStatus) -> str:
     return " ".join((job.work.command or " ".join(job.work.argv)).split())
 
 
-def attempt_document(attempt: JobAttempt) -> dict[str, object]:
+def attempt_document(attempt: JobAttempt) -> ShownAttempt:
     """An attempt for programs."""
     return {
         "attempt": attempt.attempt,
@@ -160,13 +279,24 @@ def attempt_document(attempt: JobAttempt) -> dict[str, object]:
     }
 
 
-def queue_document(queue: JobQueueStatus) -> dict[str, object]:
+def queue_document(queue: JobQueueStatus) -> ShownQueue:
     """A job queue for programs."""
-    counts = {state.value: queue.counts.get(state, 0) for state in JobState}
-    return {"queue": queue.queue, "paused": queue.paused, **counts}
+    count = queue.counts.get
+    return {
+        "queue": queue.queue,
+        "paused": queue.paused,
+        "pending": count(JobState.PENDING, 0),
+        "scheduled": count(JobState.SCHEDULED, 0),
+        "waiting": count(JobState.WAITING, 0),
+        "processing": count(JobState.PROCESSING, 0),
+        "completed": count(JobState.COMPLETED, 0),
+        "failed": count(JobState.FAILED, 0),
+        "dead": count(JobState.DEAD, 0),
+        "cancelled": count(JobState.CANCELLED, 0),
+    }
 
 
-def worker_document(worker: WorkerStatus) -> dict[str, object]:
+def worker_document(worker: WorkerStatus) -> ShownWorker:
     """A worker for programs."""
     return {
         "id": worker.id,
@@ -183,7 +313,7 @@ def worker_document(worker: WorkerStatus) -> dict[str, object]:
     }
 
 
-def schedule_document(schedule: ScheduleStatus) -> dict[str, object]:
+def schedule_document(schedule: ScheduleStatus) -> ShownSchedule:
     """A schedule for programs."""
     plain = NewJob()
     job = {name: value for name, value in msgspec.structs.asdict(schedule.job).items() if value != getattr(plain, name)}
@@ -200,7 +330,7 @@ def schedule_document(schedule: ScheduleStatus) -> dict[str, object]:
     }
 
 
-def minute_document(minute: JobMinute) -> dict[str, object]:
+def minute_document(minute: JobMinute) -> ShownMinute:
     """A minute's work for programs."""
     return {
         "queue": minute.queue,

@@ -277,10 +277,28 @@ async def test_a_route_asks_for_its_scope_and_takes_no_other(town: Town, route: 
     for scope in Scope:
         _, town.tokens[scope] = await town.hw.access_tokens("acme").create("one", [scope])
         response = await town.ask(scope, route.method, path)
-        brings = scope is route.scope or (scope is Scope.ADMIN and route.scope is not Scope.SUBMIT_JOBS)
+        brings = scope in (route.scope, route.or_scope)
+        brings = brings or (scope is Scope.ADMIN and route.scope is not Scope.SUBMIT_JOBS)
         assert (response.status == 403) is not brings, (scope, response)
     bare = await town.door(Request(method=route.method, path=path))
     assert bare.status == 401
+
+
+async def test_a_consumer_sees_the_queues_and_groups_that_it_may_read_and_no_others(town: Town) -> None:
+    for queue in ("orders.eu", "orders.us", "payroll"):
+        await town.hw.database("acme").queue(queue).push(1)
+        await town.hw.database("acme").queue(queue).pop(group="billing")
+    _, town.tokens["consumer"] = await town.hw.access_tokens("acme").create("c", [Scope.CONSUME], queues=["orders.*"])
+    _, town.tokens["publisher"] = await town.hw.access_tokens("acme").create("p", [Scope.PUBLISH], queues=["orders.*"])
+    for path, name in (("/v1/queues", "queue"), ("/v1/groups", "queue")):
+        response = await town.ask("consumer", "GET", path)
+        assert [one[name] for one in msgspec.json.decode(response.body)] == ["orders.eu", "orders.us"]
+        assert (await town.ask("publisher", "GET", path)).status == 403
+    response = await town.ask("consumer", "GET", "/api/v1/resources/queues")
+    assert [one["name"] for one in msgspec.json.decode(response.body)["queues"]] == ["orders.eu", "orders.us"]
+    assert (await town.ask("consumer", "GET", "/v1/groups", "queue=payroll")).status == 404
+    assert (await town.ask("consumer", "GET", "/api/v1/resources/queues/payroll")).status == 404
+    assert (await town.ask("consumer", "GET", "/metrics")).status == 403
 
 
 def test_what_needs_no_scope_changes_nothing() -> None:

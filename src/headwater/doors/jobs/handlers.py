@@ -15,6 +15,8 @@ from headwater.model.job import FINISHED, QUEUE_DEFAULT, SHELL
 from headwater.model.principal import Scope, require_all
 from headwater.services.job_documents import (
     JobDocument,
+    ShownDependency,
+    WholeJob,
     attempt_document,
     job_document,
     job_of,
@@ -39,7 +41,7 @@ async def add(site: Site, request: Request, body: shapes.AddJobs) -> Response:
     """Add functions as jobs, all of them or none."""
     made = [submitted(request, document) for document in body.jobs]
     handles = await jobs_of(site, request).add_many(made, idempotency_key=body.key)
-    return json_response([{"id": handle.id, "duplicate": handle.duplicate} for handle in handles], status=201)
+    return json_response([shapes.AddedJob(handle.id, handle.duplicate) for handle in handles], status=201)
 
 
 def submitted(request: Request, document: JobDocument) -> NewJob:
@@ -69,21 +71,20 @@ async def wait(site: Site, request: Request, query: shapes.WaitQuery, id: str) -
     return json_response(await whole(site, request, job))
 
 
-async def whole(site: Site, request: Request, job: JobStatus) -> dict[str, object]:
+async def whole(site: Site, request: Request, job: JobStatus) -> WholeJob:
     """Everything that is known of a job."""
     jobs = jobs_of(site, request)
     attempts = [attempt_document(attempt) for attempt in await jobs.attempts(job.id)]
-    needs = [{"id": name, "state": state.value} for name, state in await jobs.dependencies(job.id)]
+    needs: list[ShownDependency] = [
+        {"id": name, "state": state.value} for name, state in await jobs.dependencies(job.id)
+    ]
     return {**job_document(job), "attempt_list": attempts, "depends_on": needs}
 
 
 async def visible(site: Site, request: Request, id: str) -> JobStatus:
     """A job that the caller may see: one that is not theirs is not there."""
-    principal = request.principal
-    if not principal.may(Scope.SUBMIT_JOBS) and not principal.may(Scope.ADMIN):
-        raise NotAllowed(f"this needs the scope {Scope.SUBMIT_JOBS.value} or {Scope.ADMIN.value}")
     job = await jobs_of(site, request).show(id)
-    if not principal.may_use(job.queue):
+    if not request.principal.may_use(job.queue):
         raise JobMissing(f"there is no job {id!r}")
     return job
 
@@ -134,19 +135,19 @@ async def config(site: Site, request: Request) -> Response:
 async def cancel(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Cancel jobs."""
     await check_theirs(site, request, body.ids)
-    return json_response({"ids": list(await jobs_of(site, request).cancel(*body.ids))})
+    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).cancel(*body.ids))))
 
 
 async def retry(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Give jobs all their attempts again."""
     await check_theirs(site, request, body.ids)
-    return json_response({"ids": list(await jobs_of(site, request).retry(*body.ids))})
+    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).retry(*body.ids))))
 
 
 async def drop(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Forget jobs that have ended."""
     await check_theirs(site, request, body.ids)
-    return json_response({"ids": list(await jobs_of(site, request).drop(*body.ids))})
+    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).drop(*body.ids))))
 
 
 async def check_theirs(site: Site, request: Request, ids: list[str]) -> None:
@@ -165,21 +166,21 @@ async def clean_up(site: Site, request: Request, body: shapes.CleanUp) -> Respon
     else:
         require_all(request.principal, Scope.ADMIN)
     dropped = await jobs_of(site, request).cleanup(older_than=body.older_than, state=body.state, queue=body.queue)
-    return json_response({"dropped": dropped})
+    return json_response(shapes.Dropped(dropped))
 
 
 async def pause(site: Site, request: Request, queue: str) -> Response:
     """Hand out no more jobs of a queue."""
     check_use(request, queue)
     await jobs_of(site, request).pause(queue)
-    return json_response({"queue": queue, "paused": True})
+    return json_response(shapes.QueuePaused(queue, paused=True))
 
 
 async def resume(site: Site, request: Request, queue: str) -> Response:
     """Hand out the jobs of a queue again."""
     check_use(request, queue)
     await jobs_of(site, request).resume(queue)
-    return json_response({"queue": queue, "paused": False})
+    return json_response(shapes.QueuePaused(queue, paused=False))
 
 
 async def limit(site: Site, request: Request, body: shapes.LimitType) -> Response:
@@ -189,7 +190,7 @@ async def limit(site: Site, request: Request, body: shapes.LimitType) -> Respons
     count = await jobs_of(site, request).limit(
         body.type, queue=body.queue, burst=body.burst, concurrency=body.concurrency, **limits
     )
-    return json_response({"jobs": count})
+    return json_response(shapes.LimitedJobs(count))
 
 
 async def configure(site: Site, request: Request, body: shapes.Setting, name: str) -> Response:
@@ -197,7 +198,7 @@ async def configure(site: Site, request: Request, body: shapes.Setting, name: st
     require_all(request.principal, Scope.ADMIN)
     jobs = jobs_of(site, request)
     await jobs.configure(name, body.value, queue=body.queue)
-    return json_response({"name": name, "value": (await jobs.config(body.queue))[name]})
+    return json_response(shapes.SettingNow(name, (await jobs.config(body.queue))[name]))
 
 
 async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:
@@ -227,7 +228,7 @@ async def remove_schedule(site: Site, request: Request, name: str) -> Response:
     """Remove a schedule."""
     await check_schedule(site, request, name)
     await jobs_of(site, request).unschedule(name)
-    return json_response({"name": name, "removed": True})
+    return json_response(shapes.ScheduleRemoved(name, removed=True))
 
 
 async def check_schedule(site: Site, request: Request, name: str, *, new: bool = False) -> None:
@@ -250,4 +251,4 @@ async def one_schedule(site: Site, request: Request, name: str) -> Response:
 async def stop_workers(site: Site, request: Request, body: shapes.StopNames) -> Response:
     """Ask workers to finish and end."""
     require_all(request.principal, Scope.ADMIN)
-    return json_response({"ids": list(await jobs_of(site, request).stop_workers(*body.ids))})
+    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).stop_workers(*body.ids))))

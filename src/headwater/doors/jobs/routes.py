@@ -5,6 +5,7 @@ from typing import Any
 from headwater.doors.jobs import events, handlers, shapes
 from headwater.doors.routes import Route, RouteHandler
 from headwater.model.principal import Scope
+from headwater.services import job_documents as documents
 
 BASE = "/api/v1"
 
@@ -26,19 +27,48 @@ ROUTES = (
         summary="Add functions as jobs, all of them or none",
         scope=Scope.SUBMIT_JOBS,
         takes=shapes.AddJobs,
+        gives=list[shapes.AddedJob],
         status=201,
     ),
-    Route(method="GET", path=f"{BASE}/jobs/{{id}}", handler=handlers.show, summary="One job with its attempts"),
+    Route(
+        method="GET",
+        path=f"{BASE}/jobs/{{id}}",
+        handler=handlers.show,
+        summary="One job with its attempts",
+        scope=Scope.SUBMIT_JOBS,
+        or_scope=Scope.ADMIN,
+        gives=documents.WholeJob,
+    ),
     Route(
         method="GET",
         path=f"{BASE}/jobs/{{id}}/wait",
         handler=handlers.wait,
         summary="One job once it has ended, or when the time is over",
+        scope=Scope.SUBMIT_JOBS,
+        or_scope=Scope.ADMIN,
         asks=shapes.WaitQuery,
+        gives=documents.WholeJob,
     ),
-    _read("/jobs", handlers.list_jobs, "Jobs by state, queue, type and batch", asks=shapes.JobsQuery),
-    _read("/job-queues", handlers.queues, "Job queues with how many jobs are in which state"),
-    _read("/job-stats", handlers.stats, "What was done in each minute", asks=shapes.StatsQuery),
+    _read(
+        "/jobs",
+        handlers.list_jobs,
+        "Jobs by state, queue, type and batch",
+        asks=shapes.JobsQuery,
+        gives=list[documents.ShownJob],
+    ),
+    _read(
+        "/job-queues",
+        handlers.queues,
+        "Job queues with how many jobs are in which state",
+        gives=list[documents.ShownQueue],
+    ),
+    _read(
+        "/job-stats",
+        handlers.stats,
+        "What was done in each minute",
+        asks=shapes.StatsQuery,
+        gives=list[documents.ShownMinute],
+    ),
     _read(
         "/job-events",
         events.events,
@@ -46,27 +76,73 @@ ROUTES = (
         asks=shapes.EventsQuery,
         content_types=("text/event-stream",),
     ),
-    _read("/job-config", handlers.config, "The settings of jobs and workers"),
-    _read("/job-schedules", handlers.schedules, "The schedules"),
-    _read("/workers", handlers.workers, "The workers"),
-    _change("/jobs/cancel", handlers.cancel, "Cancel jobs", takes=shapes.JobNames),
-    _change("/jobs/retry", handlers.retry, "Give jobs all their attempts again", takes=shapes.JobNames),
-    _change("/jobs/drop", handlers.drop, "Forget jobs that have ended", takes=shapes.JobNames),
-    _change("/jobs/cleanup", handlers.clean_up, "Forget jobs that ended long ago", takes=shapes.CleanUp),
-    _change("/job-queues/{queue}/pause", handlers.pause, "Hand out no more jobs of a queue"),
-    _change("/job-queues/{queue}/resume", handlers.resume, "Hand out the jobs of a queue again"),
-    _change("/job-limits", handlers.limit, "Limit one type of job in one queue", takes=shapes.LimitType),
-    _change("/job-config/{name}", handlers.configure, "Remember a setting", takes=shapes.Setting, method="PUT"),
+    _read("/job-config", handlers.config, "The settings of jobs and workers", gives=dict[str, float]),
+    _read("/job-schedules", handlers.schedules, "The schedules", gives=list[documents.ShownSchedule]),
+    _read("/workers", handlers.workers, "The workers", gives=list[documents.ShownWorker]),
+    _change("/jobs/cancel", handlers.cancel, "Cancel jobs", takes=shapes.JobNames, gives=shapes.ChangedNames),
+    _change(
+        "/jobs/retry",
+        handlers.retry,
+        "Give jobs all their attempts again",
+        takes=shapes.JobNames,
+        gives=shapes.ChangedNames,
+    ),
+    _change(
+        "/jobs/drop", handlers.drop, "Forget jobs that have ended", takes=shapes.JobNames, gives=shapes.ChangedNames
+    ),
+    _change(
+        "/jobs/cleanup",
+        handlers.clean_up,
+        "Forget jobs that ended long ago",
+        takes=shapes.CleanUp,
+        gives=shapes.Dropped,
+    ),
+    _change("/job-queues/{queue}/pause", handlers.pause, "Hand out no more jobs of a queue", gives=shapes.QueuePaused),
+    _change(
+        "/job-queues/{queue}/resume", handlers.resume, "Hand out the jobs of a queue again", gives=shapes.QueuePaused
+    ),
+    _change(
+        "/job-limits",
+        handlers.limit,
+        "Limit one type of job in one queue",
+        takes=shapes.LimitType,
+        gives=shapes.LimitedJobs,
+    ),
+    _change(
+        "/job-config/{name}",
+        handlers.configure,
+        "Remember a setting",
+        takes=shapes.Setting,
+        gives=shapes.SettingNow,
+        method="PUT",
+    ),
     _change(
         "/job-schedules/{name}",
         handlers.put_schedule,
         "Add or change a schedule",
         takes=shapes.AddSchedule,
+        gives=documents.ShownSchedule,
         method="PUT",
         scope=Scope.SUBMIT_JOBS,
     ),
-    _change("/job-schedules/{name}", handlers.remove_schedule, "Remove a schedule", method="DELETE"),
-    _change("/job-schedules/{name}/pause", handlers.pause_schedule, "Let a schedule rest"),
-    _change("/job-schedules/{name}/resume", handlers.resume_schedule, "Let a schedule go on"),
-    _change("/workers/stop", handlers.stop_workers, "Ask workers to finish and end", takes=shapes.StopNames),
+    _change(
+        "/job-schedules/{name}",
+        handlers.remove_schedule,
+        "Remove a schedule",
+        method="DELETE",
+        gives=shapes.ScheduleRemoved,
+    ),
+    _change(
+        "/job-schedules/{name}/pause", handlers.pause_schedule, "Let a schedule rest", gives=documents.ShownSchedule
+    ),
+    _change(
+        "/job-schedules/{name}/resume", handlers.resume_schedule, "Let a schedule go on", gives=documents.ShownSchedule
+    ),
+    _change(
+        "/workers/stop",
+        handlers.stop_workers,
+        "Ask workers to finish and end",
+        takes=shapes.StopNames,
+        gives=shapes.ChangedNames,
+    ),
 )

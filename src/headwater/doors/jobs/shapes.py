@@ -1,4 +1,4 @@
-"""What the routes of jobs take and ask."""
+"""What the routes of jobs take and ask, and what they answer where it is not a job itself."""
 
 from typing import Any
 
@@ -88,3 +88,52 @@ class StopNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Workers by id; all when there are none."""
 
     ids: list[str] = []
+
+
+# ── what is answered ──
+
+
+class AddedJob(msgspec.Struct, frozen=True):
+    """A job that was added; `duplicate` when one with its unique key was there already."""
+
+    id: str
+    duplicate: bool
+
+
+class ChangedNames(msgspec.Struct, frozen=True):
+    """Those that were changed."""
+
+    ids: list[str]
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """How many jobs were forgotten."""
+
+    dropped: int
+
+
+class QueuePaused(msgspec.Struct, frozen=True):
+    """Whether a queue rests now."""
+
+    queue: str
+    paused: bool
+
+
+class LimitedJobs(msgspec.Struct, frozen=True):
+    """How many waiting jobs come under a limit now."""
+
+    jobs: int
+
+
+class SettingNow(msgspec.Struct, frozen=True):
+    """A setting as it holds now."""
+
+    name: str
+    value: int | float
+
+
+class ScheduleRemoved(msgspec.Struct, frozen=True):
+    """A schedule is gone."""
+
+    name: str
+    removed: bool

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from headwater.doors.holds import are_pops_held_off, check_pushes_taken
-from headwater.doors.queen.reports import lane_of
-from headwater.doors.site import Site, check_scope, check_use
+from headwater.doors.site import Site, check_scope, check_use, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge
 from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transaction

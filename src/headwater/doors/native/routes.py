@@ -67,6 +67,7 @@ ROUTES = (
         handler=questions.queues,
         summary="All queues with their sizes",
         scope=Scope.METRICS,
+        or_scope=Scope.CONSUME,
         gives=list[QueueStatus],
     ),
     Route(
@@ -102,6 +103,7 @@ ROUTES = (
         handler=questions.groups,
         summary="Consumer groups: how far behind each is",
         scope=Scope.METRICS,
+        or_scope=Scope.CONSUME,
         asks=requests.GroupsQuery,
         gives=list[GroupStatus],
     ),

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from headwater.clock import SECOND
+from headwater.doors.queen import views
 from headwater.doors.queen.identities import parse_time, show_time
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
@@ -88,19 +89,19 @@ async def show_group(site: Site, request: Request, group: str) -> Response:
     return json_response({status.queue: _detail(site, status, cursors) for status in known})
 
 
-def _detail(site: Site, status: GroupStatus, cursors: list[CursorStatus]) -> dict[str, Any]:
+def _detail(site: Site, status: GroupStatus, cursors: list[CursorStatus]) -> views.GroupDetail:
     partitions = [
-        {
-            "partition": cursor.partition,
-            "partitionId": str(cursor.partition_id),
-            "position": cursor.position,
-            "offsetLag": cursor.lag,
-            "leaseActive": cursor.leased,
-        }
+        views.CursorView(
+            partition=cursor.partition,
+            partition_id=str(cursor.partition_id),
+            position=cursor.position,
+            offset_lag=cursor.lag,
+            lease_active=cursor.leased,
+        )
         for cursor in cursors
         if cursor.queue == status.queue
     ]
-    return {"totalLag": status.lag, "maxTimeLag": _seconds_behind(site, status), "partitions": partitions}
+    return views.GroupDetail(status.lag, _seconds_behind(site, status), partitions)
 
 
 async def list_lagging(site: Site, request: Request, query: LaggingQuery) -> Response:

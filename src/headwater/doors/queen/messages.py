@@ -1,10 +1,10 @@
 """`/api/v1/dlq` and `/api/v1/messages…`: looking at single messages, dead or alive, and deciding about them."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.doors.queen.identities import (
     message_id,
@@ -14,8 +14,7 @@ from headwater.doors.queen.identities import (
     record_name,
     show_time,
 )
-from headwater.doors.queen.reports import lane_of
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_use, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import PassOver, Purge, Requeue
@@ -86,7 +85,7 @@ class DeadMessages(Struct, frozen=True):
 
 
 class KeptMessage(Struct, frozen=True, rename="camel"):
-    """A message as the log keeps it."""
+    """A message as the log keeps it. Of a dead letter the rest is known too; then the log may have dropped it."""
 
     id: str
     transaction_id: str
@@ -95,7 +94,7 @@ class KeptMessage(Struct, frozen=True, rename="camel"):
     queue: str
     partition: str
     offset: int
-    lsn: int
+    lsn: int | None
     status: str
     data: Raw
     payload: Raw
@@ -103,6 +102,10 @@ class KeptMessage(Struct, frozen=True, rename="camel"):
     created_at: str
     type: str = ""
     headers: dict[str, str] | None = None
+    error_message: str | UnsetType = UNSET
+    consumer_group: str | UnsetType = UNSET
+    retry_count: int | UnsetType = UNSET
+    failed_at: str | UnsetType = UNSET
 
 
 class KeptMessages(Struct, frozen=True):
@@ -194,7 +197,7 @@ async def list_messages(site: Site, request: Request, query: MessagesQuery) -> R
     found: list[KeptMessage] = []
     for status in partitions:
         found.extend(await _newest(site, status, wanted))
-    found.sort(key=lambda message: (message.lsn, message.offset), reverse=True)
+    found.sort(key=lambda message: (message.lsn or 0, message.offset), reverse=True)
     return json_response(KeptMessages(found[query.offset : wanted], query.limit, query.offset))
 
 
@@ -218,7 +221,7 @@ async def _kept(site: Site, partition_id: PartitionId, lane: Lane, first: Offset
 
 
 def kept_message(
-    partition_id: PartitionId, lane: Lane, offset: int, lsn: int, record: Record, written_at: int
+    partition_id: PartitionId, lane: Lane, offset: int, lsn: int | None, record: Record, written_at: int
 ) -> KeptMessage:
     """A record as the clients read it."""
     return KeptMessage(
@@ -245,18 +248,25 @@ async def show_message(site: Site, request: Request, partition: str, name: str) 
     partition_id, lane = await _theirs(site, request, partition)
     letter = await _find_letter(site, request, lane, partition_id, name)
     found = await _find(site, partition_id, lane, name)
-    if found is not None:
-        answer: Any = found
-        if letter is not None:
-            answer = {**_fields(found), "status": "dead_letter", "errorMessage": letter.error}
-        return json_response(answer)
-    if letter is None:
+    if letter is not None:
+        return json_response(_dead(letter, lane, found))
+    if found is None:
         raise QueueMissing(f"there is no message {name!r:.80} in this partition")
-    return json_response(dead_message(letter))
+    return json_response(found)
 
 
-def _fields(message: KeptMessage) -> dict[str, Any]:
-    return dict(msgspec.to_builtins(message, builtin_types=(Raw,)))
+def _dead(letter: DeadLetter, lane: Lane, kept: KeptMessage | None) -> KeptMessage:
+    """A dead letter as a message, whether the log still has it or not."""
+    dead = dead_message(letter)
+    message = kept or kept_message(letter.partition_id, lane, letter.offset, None, letter.record, letter.written_at)
+    return msgspec.structs.replace(
+        message,
+        status="dead_letter",
+        error_message=dead.error_message,
+        consumer_group=dead.consumer_group,
+        retry_count=dead.retry_count,
+        failed_at=dead.failed_at,
+    )
 
 
 async def delete_message(site: Site, request: Request, partition: str, name: str) -> Response:

@@ -18,7 +18,7 @@ from headwater.doors.queen.shapes import (
     ExtendBody,
     TransactionAck,
 )
-from headwater.doors.site import Site
+from headwater.doors.site import Site, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge, UnknownRecord
 from headwater.log.operations import Ack, Acked, Extend, Extended
@@ -156,15 +156,6 @@ def _refused(index: int, report: Report, error: HeadwaterError) -> AckResult:
 
 def _name(report: Report) -> str:
     return report.transaction_id or (f"@{report.offset}" if report.offset is not None else "")
-
-
-async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:
-    """Where a partition belongs; None when it is not there, or not theirs: nobody learns which."""
-    lane = await site.store.lane(partition_id)
-    principal = request.principal
-    if lane is None or lane.database != principal.database or not principal.may_use(lane.queue):
-        return None
-    return lane
 
 
 def lease_of(report: Report, group: str | None) -> Lease:

@@ -1,11 +1,12 @@
 """`/api/v1/resources…`, `/api/v1/status…`, `/api/v1/analytics…`: what there is, how much of it, and how it goes."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from headwater.clock import SECOND
+from headwater.doors.queen import views
 from headwater.doors.queen.configuration import show_options
 from headwater.doors.queen.identities import show_time
 from headwater.doors.queen.messages import MessagesQuery, list_messages
@@ -58,47 +59,47 @@ async def overview(site: Site, request: Request) -> Response:
     queues = await _queues(site, request)
     groups = await _groups(site, request)
     return json_response(
-        {
-            "queues": len(queues),
-            "partitions": sum(status.partitions for status in queues),
-            "namespaces": len({status.namespace for status in queues if status.namespace}),
-            "tasks": len({status.task for status in queues if status.task}),
-            "consumerGroups": len(groups),
-            "messages": _totals(queues, groups),
-            "timestamp": show_time(site.clock.now()),
-        }
+        views.Overview(
+            queues=len(queues),
+            partitions=sum(status.partitions for status in queues),
+            namespaces=len({status.namespace for status in queues if status.namespace}),
+            tasks=len({status.task for status in queues if status.task}),
+            consumer_groups=len(groups),
+            messages=_totals(queues, groups),
+            timestamp=show_time(site.clock.now()),
+        )
     )
 
 
-def _totals(queues: Sequence[QueueStatus], groups: Sequence[GroupStatus]) -> dict[str, int]:
-    return {
-        "total": sum(status.records for status in queues),
-        "pending": sum(status.waiting for status in queues),
-        "processing": sum(status.leased for status in groups),
-        "deadLetter": sum(status.dead_letters for status in queues),
-    }
+def _totals(queues: Sequence[QueueStatus], groups: Sequence[GroupStatus]) -> views.Totals:
+    return views.Totals(
+        total=sum(status.records for status in queues),
+        pending=sum(status.waiting for status in queues),
+        processing=sum(status.leased for status in groups),
+        dead_letter=sum(status.dead_letters for status in queues),
+    )
 
 
 async def list_namespaces(site: Site, request: Request) -> Response:
     """The namespaces with what is in them."""
-    return json_response({"namespaces": _by_name(await _queues(site, request), "namespace")})
+    found = _by_name(await _queues(site, request), "namespace")
+    namespaces = [views.Namespace(name, name, len(some), _totals(some, ())) for name, some in found]
+    return json_response(views.Namespaces(namespaces))
 
 
 async def list_tasks(site: Site, request: Request) -> Response:
     """The tasks with what is in them."""
-    return json_response({"tasks": _by_name(await _queues(site, request), "task")})
+    found = _by_name(await _queues(site, request), "task")
+    return json_response(views.Tasks([views.Task(name, name, len(some), _totals(some, ())) for name, some in found]))
 
 
-def _by_name(queues: Sequence[QueueStatus], kind: str) -> list[dict[str, Any]]:
+def _by_name(queues: Sequence[QueueStatus], kind: str) -> list[tuple[str, list[QueueStatus]]]:
     together: dict[str, list[QueueStatus]] = {}
     for status in queues:
         name = getattr(status, kind)
         if name:
             together.setdefault(name, []).append(status)
-    return [
-        {kind: name, "name": name, "queues": len(some), "messages": _totals(some, ())}
-        for name, some in sorted(together.items())
-    ]
+    return sorted(together.items())
 
 
 async def list_queues(site: Site, request: Request, query: ListQuery) -> Response:
@@ -111,7 +112,7 @@ async def list_queues(site: Site, request: Request, query: ListQuery) -> Respons
         and query.task in ("", status.task)
     ]
     page = chosen[query.offset : query.offset + query.limit]
-    return json_response({"queues": [show_queue(status) for status in page], "total": len(chosen)})
+    return json_response(views.QueueViews([show_queue(status) for status in page], len(chosen)))
 
 
 async def show_one_queue(site: Site, request: Request, queue: str) -> Response:
@@ -123,13 +124,9 @@ async def show_one_queue(site: Site, request: Request, queue: str) -> Response:
         raise QueueMissing(f"there is no queue {queue!r:.80}")
     partitions = await site.store.partitions(database, queue)
     groups = await site.store.groups(database, queue)
-    return json_response(
-        {
-            **show_queue(status),
-            "partitions": [show_partition(partition) for partition in partitions],
-            "consumerGroups": [_show_group(site, group) for group in groups],
-        }
-    )
+    about = structs.asdict(show_queue(status))
+    about["partitions"] = [show_partition(partition) for partition in partitions]
+    return json_response(views.WholeQueue(**about, consumer_groups=[_show_group(site, group) for group in groups]))
 
 
 async def list_partitions(site: Site, request: Request, query: PartitionsQuery) -> Response:
@@ -139,7 +136,7 @@ async def list_partitions(site: Site, request: Request, query: PartitionsQuery) 
         check_use(request, query.queue)
     found = await site.store.partitions(request.principal.database, query.queue, query.limit, query.after)
     theirs = [show_partition(status) for status in found if request.principal.may_use(status.queue)]
-    return json_response({"partitions": theirs})
+    return json_response(views.PartitionViews(theirs))
 
 
 async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: str) -> Response:
@@ -151,50 +148,50 @@ async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: st
         partition=check_optional_name("partition", query.partition),
     )
     count = (await site.queues.run(operation)).count
-    return json_response({"success": True, "cleared": True, "queue": queue, "count": count})
+    return json_response(views.Cleared(success=True, cleared=True, queue=queue, count=count))
 
 
-def show_queue(status: QueueStatus) -> dict[str, Any]:
+def show_queue(status: QueueStatus) -> views.QueueView:
     """A queue as the clients read it."""
-    return {
-        "name": status.queue,
-        "queue": status.queue,
-        "namespace": status.namespace,
-        "task": status.task,
-        "partitions": status.partitions,
-        "messages": _totals([status], ()),
-        "options": show_options(status.options),
-        "createdAt": show_time(status.created_at),
-    }
+    return views.QueueView(
+        name=status.queue,
+        queue=status.queue,
+        namespace=status.namespace,
+        task=status.task,
+        partitions=status.partitions,
+        messages=_totals([status], ()),
+        options=show_options(status.options),
+        created_at=show_time(status.created_at),
+    )
 
 
-def show_partition(status: PartitionStatus) -> dict[str, Any]:
+def show_partition(status: PartitionStatus) -> views.PartitionView:
     """A partition as the clients read it."""
-    return {
-        "id": str(status.partition_id),
-        "partitionId": str(status.partition_id),
-        "queue": status.queue,
-        "name": status.partition,
-        "partition": status.partition,
-        "startOffset": status.start,
-        "endOffset": status.end,
-        "messages": status.end - status.start,
-        "createdAt": show_time(status.created_at),
-    }
+    return views.PartitionView(
+        id=str(status.partition_id),
+        partition_id=str(status.partition_id),
+        queue=status.queue,
+        name=status.partition,
+        partition=status.partition,
+        start_offset=status.start,
+        end_offset=status.end,
+        messages=status.end - status.start,
+        created_at=show_time(status.created_at),
+    )
 
 
-def _show_group(site: Site, status: GroupStatus) -> dict[str, Any]:
+def _show_group(site: Site, status: GroupStatus) -> views.GroupView:
     oldest = status.oldest_waiting_at
     behind = 0.0 if oldest is None else max((site.clock.now() - oldest) / SECOND, 0.0)
-    return {
-        "name": status.group,
-        "queue": status.queue,
-        "partitions": status.partitions,
-        "lag": status.lag,
-        "secondsBehind": behind,
-        "leased": status.leased,
-        "lost": status.lost,
-    }
+    return views.GroupView(
+        name=status.group,
+        queue=status.queue,
+        partitions=status.partitions,
+        lag=status.lag,
+        seconds_behind=behind,
+        leased=status.leased,
+        lost=status.lost,
+    )
 
 
 # ── how it goes ──
@@ -205,15 +202,15 @@ async def show_status(site: Site, request: Request) -> Response:
     queues = await _queues(site, request)
     groups = await _groups(site, request)
     return json_response(
-        {
-            "version": site.version,
-            "queues": len(queues),
-            "messages": _totals(queues, groups),
-            "waitingPops": site.queues.intentions.count,
-            "counters": site.counters(),
-            "rates": site.rates(),
-            "timestamp": show_time(site.clock.now()),
-        }
+        views.Status(
+            version=site.version,
+            queues=len(queues),
+            messages=_totals(queues, groups),
+            waiting_pops=site.queues.intentions.count,
+            counters=site.counters(),
+            rates=site.rates(),
+            timestamp=show_time(site.clock.now()),
+        )
     )
 
 
@@ -223,13 +220,13 @@ async def list_queue_status(site: Site, request: Request, query: ListQuery) -> R
     chosen = [status for status in await _queues(site, request) if query.search in status.queue]
     page = chosen[query.offset : query.offset + query.limit]
     shown = [
-        {
-            **show_queue(status),
-            "consumerGroups": [_show_group(site, group) for group in groups if group.queue == status.queue],
-        }
+        views.WatchedQueue(
+            **structs.asdict(show_queue(status)),
+            consumer_groups=[_show_group(site, group) for group in groups if group.queue == status.queue],
+        )
         for status in page
     ]
-    return json_response({"queues": shown, "total": len(chosen)})
+    return json_response(views.WatchedQueues(shown, len(chosen)))
 
 
 async def list_queue_messages(site: Site, request: Request, query: PageOfQueue, queue: str) -> Response:
@@ -240,25 +237,22 @@ async def list_queue_messages(site: Site, request: Request, query: PageOfQueue, 
 
 async def show_analytics(site: Site, request: Request) -> Response:
     """What this server did since it was asked last. For history, have Prometheus read /metrics."""
-    return json_response({"counters": site.counters(), "rates": site.rates(), "timestamp": show_time(site.clock.now())})
+    now = show_time(site.clock.now())
+    return json_response(views.Analytics(counters=site.counters(), rates=site.rates(), timestamp=now))
 
 
 async def show_store(site: Site, request: Request) -> Response:
     """What the store says of itself; under the path at which queen-mq shows its database."""
     traits = site.store.traits
+    lsn = await site.store.last_lsn()
     return json_response(
-        {
-            "engine": traits.engine,
-            "store": traits.name,
-            "durableBy": traits.durable_by,
-            "lsn": await site.store.last_lsn(),
-        }
+        views.StoreView(engine=traits.engine, store=traits.name, durable_by=traits.durable_by, lsn=lsn)
     )
 
 
 async def refresh(site: Site, request: Request) -> Response:
     """Numbers are counted when they are asked for, so there is nothing to refresh."""
-    return json_response({"success": True})
+    return json_response(views.Refreshed(success=True))
 
 
 async def _queues(site: Site, request: Request) -> list[QueueStatus]:

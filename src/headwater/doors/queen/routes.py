@@ -13,6 +13,7 @@ from headwater.doors.queen import (
     resources,
     streams,
     traces,
+    views,
 )
 from headwater.doors.queen import shapes as shape
 from headwater.doors.queen.transactions import transaction
@@ -121,7 +122,7 @@ QUEUES = (
         "Drop all messages of a queue or of one partition",
         Scope.ADMIN,
         asks=resources.ClearQuery,
-        gives=dict[str, Any],
+        gives=views.Cleared,
     ),
 )
 
@@ -131,6 +132,7 @@ GROUPS = (
         groups.list_groups,
         "All groups, how far behind each is",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         gives=list[groups.GroupSummary],
     ),
     get(
@@ -138,6 +140,7 @@ GROUPS = (
         groups.list_lagging,
         "Groups whose oldest waiting message is older than this",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         asks=groups.LaggingQuery,
         gives=list[groups.GroupSummary],
     ),
@@ -146,7 +149,8 @@ GROUPS = (
         groups.show_group,
         "Where a group stands, by queue and partition",
         Scope.METRICS,
-        gives=dict[str, Any],
+        or_scope=Scope.CONSUME,
+        gives=dict[str, views.GroupDetail],
     ),
     delete(
         "/api/v1/consumer-groups/{group}",
@@ -248,7 +252,7 @@ MESSAGES = (
         "The names that events were noted under",
         Scope.CONSUME,
         asks=traces.PageQuery,
-        gives=dict[str, Any],
+        gives=views.TraceNames,
     ),
     get(
         "/api/v1/traces/by-name/{name}",
@@ -256,37 +260,43 @@ MESSAGES = (
         "The events noted under a name",
         Scope.CONSUME,
         asks=traces.PageQuery,
-        gives=dict[str, Any],
+        gives=views.NamedTraces,
     ),
     get(
         "/api/v1/traces/{partition}/{message}",
         traces.list_traces,
         "The events of one message",
         Scope.CONSUME,
-        gives=dict[str, Any],
+        gives=views.TraceViews,
     ),
 )
 
 RESOURCES = (
-    get("/api/v1/resources/overview", resources.overview, "Everything in numbers", Scope.METRICS, gives=dict[str, Any]),
+    get("/api/v1/resources/overview", resources.overview, "Everything in numbers", Scope.METRICS, gives=views.Overview),
     get(
-        "/api/v1/resources/namespaces", resources.list_namespaces, "The namespaces", Scope.METRICS, gives=dict[str, Any]
+        "/api/v1/resources/namespaces",
+        resources.list_namespaces,
+        "The namespaces",
+        Scope.METRICS,
+        gives=views.Namespaces,
     ),
-    get("/api/v1/resources/tasks", resources.list_tasks, "The tasks", Scope.METRICS, gives=dict[str, Any]),
+    get("/api/v1/resources/tasks", resources.list_tasks, "The tasks", Scope.METRICS, gives=views.Tasks),
     get(
         "/api/v1/resources/queues",
         resources.list_queues,
         "The queues with their sizes",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         asks=resources.ListQuery,
-        gives=dict[str, Any],
+        gives=views.QueueViews,
     ),
     get(
         "/api/v1/resources/queues/{queue}",
         resources.show_one_queue,
         "One queue with its options, partitions and groups",
         Scope.METRICS,
-        gives=dict[str, Any],
+        or_scope=Scope.CONSUME,
+        gives=views.WholeQueue,
     ),
     get(
         "/api/v1/resources/partitions",
@@ -294,23 +304,25 @@ RESOURCES = (
         "The partitions with where their messages begin and end",
         Scope.METRICS,
         asks=resources.PartitionsQuery,
-        gives=dict[str, Any],
+        gives=views.PartitionViews,
     ),
-    get("/api/v1/status", resources.show_status, "This server at a glance", Scope.METRICS, gives=dict[str, Any]),
+    get("/api/v1/status", resources.show_status, "This server at a glance", Scope.METRICS, gives=views.Status),
     get(
         "/api/v1/status/queues",
         resources.list_queue_status,
         "The queues with their sizes and groups",
         Scope.METRICS,
+        or_scope=Scope.CONSUME,
         asks=resources.ListQuery,
-        gives=dict[str, Any],
+        gives=views.WatchedQueues,
     ),
     get(
         "/api/v1/status/queues/{queue}",
         resources.show_one_queue,
         "One queue with its options, partitions and groups",
         Scope.METRICS,
-        gives=dict[str, Any],
+        or_scope=Scope.CONSUME,
+        gives=views.WholeQueue,
     ),
     get(
         "/api/v1/status/queues/{queue}/messages",
@@ -321,35 +333,35 @@ RESOURCES = (
         gives=messages.KeptMessages,
     ),
     get(
-        "/api/v1/status/analytics", resources.show_analytics, "Counters and rates", Scope.METRICS, gives=dict[str, Any]
+        "/api/v1/status/analytics", resources.show_analytics, "Counters and rates", Scope.METRICS, gives=views.Analytics
     ),
     get(
         "/api/v1/analytics/system-metrics",
         resources.show_analytics,
         "Counters and rates",
         Scope.METRICS,
-        gives=dict[str, Any],
+        gives=views.Analytics,
     ),
     get(
         "/api/v1/analytics/worker-metrics",
         resources.show_analytics,
         "Counters and rates",
         Scope.METRICS,
-        gives=dict[str, Any],
+        gives=views.Analytics,
     ),
     get(
         "/api/v1/analytics/postgres-stats",
         resources.show_store,
         "What the store says of itself",
         Scope.METRICS,
-        gives=dict[str, Any],
+        gives=views.StoreView,
     ),
     post(
         "/api/v1/stats/refresh",
         resources.refresh,
         "Does nothing: numbers are fresh",
         Scope.METRICS,
-        gives=dict[str, Any],
+        gives=views.Refreshed,
     ),
 )
 

@@ -11,6 +11,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from headwater.model.names import GROUP_DEFAULT
 
 Text = Annotated[str, Meta(max_length=256)]
+# Options of a queue, by the names of queen-mq and by ours.
+Options = dict[str, bool | int | float | str | None]
 ErrorText = Annotated[str, Meta(max_length=65_536)]
 Milliseconds = Annotated[float, Meta(ge=0, le=86_400_000)]
 
@@ -232,7 +234,7 @@ class ConfigureAnswer(Struct, frozen=True):
     queue: str
     namespace: str
     task: str
-    options: dict[str, Any]
+    options: Options
 
 
 class DeleteAnswer(Struct, frozen=True):

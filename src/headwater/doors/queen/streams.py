@@ -8,9 +8,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
 from headwater.doors.queen.push import lanes_of, records_of
-from headwater.doors.queen.reports import lane_of, status_outcome
+from headwater.doors.queen.reports import status_outcome
 from headwater.doors.queen.shapes import PushItem, Text
-from headwater.doors.site import Site, check_scope, check_use
+from headwater.doors.site import Site, check_scope, check_use, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import (

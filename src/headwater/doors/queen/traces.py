@@ -1,13 +1,13 @@
 """`/api/v1/traces…`: events in the lives of messages, noted by consumers and read back by message or by name."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from headwater.doors.queen import views
 from headwater.doors.queen.identities import parse_partition, show_time, trace_name
-from headwater.doors.queen.reports import lane_of
 from headwater.doors.queen.shapes import Text
-from headwater.doors.site import Site
+from headwater.doors.site import Site, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
 from headwater.log.operations import Trace
@@ -69,7 +69,7 @@ async def list_traces(site: Site, request: Request, partition: str, name: str) -
     if await lane_of(site, request, partition_id) is None:
         raise QueueMissing(f"there is no partition {partition_id}")
     events = await site.store.traces(request.principal.database, partition_id, trace_name(name))
-    return json_response({"traces": [_event(event) for event in events]})
+    return json_response(views.TraceViews([_event(event) for event in events]))
 
 
 async def list_traces_named(site: Site, request: Request, query: PageQuery, name: str) -> Response:
@@ -78,26 +78,25 @@ async def list_traces_named(site: Site, request: Request, query: PageQuery, name
     database = request.principal.database
     events = await site.store.traces_named(database, name, query.limit, query.offset)
     theirs = [_event(event) for event in events if await lane_of(site, request, event.partition_id) is not None]
-    return json_response({"traces": theirs, "limit": query.limit, "offset": query.offset})
+    return json_response(views.NamedTraces(theirs, query.limit, query.offset))
 
 
 async def list_trace_names(site: Site, request: Request, query: PageQuery) -> Response:
     """The names that events were noted under, the last used first."""
     found = await site.store.trace_names(request.principal.database, query.offset + query.limit)
     names = [
-        {"name": name.name, "traceName": name.name, "count": name.count, "lastAt": show_time(name.last_at)}
-        for name in found[query.offset :]
+        views.TraceNameView(name.name, name.name, name.count, show_time(name.last_at)) for name in found[query.offset :]
     ]
-    return json_response({"traceNames": names, "names": [name["name"] for name in names]})
+    return json_response(views.TraceNames(names, [name.name for name in names]))
 
 
-def _event(event: TraceEvent) -> dict[str, Any]:
-    return {
-        "partitionId": str(event.partition_id),
-        "transactionId": event.transaction_id,
-        "consumerGroup": event.group,
-        "traceName": event.name or None,
-        "eventType": event.event,
-        "data": event.data,
-        "createdAt": show_time(event.noted_at),
-    }
+def _event(event: TraceEvent) -> views.TraceView:
+    return views.TraceView(
+        partition_id=str(event.partition_id),
+        transaction_id=event.transaction_id,
+        consumer_group=event.group,
+        trace_name=event.name or None,
+        event_type=event.event,
+        data=event.data,
+        created_at=show_time(event.noted_at),
+    )

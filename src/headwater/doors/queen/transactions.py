@@ -9,9 +9,9 @@ from headwater.config import Durability
 from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import parse_lease
 from headwater.doors.queen.push import lanes_of, records_of, results_of
-from headwater.doors.queen.reports import Lease, lane_of, lease_of, operation_of, outcome_of
+from headwater.doors.queen.reports import Lease, lease_of, operation_of, outcome_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
-from headwater.doors.site import Site, check_scope
+from headwater.doors.site import Site, check_scope, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
 from headwater.log.committer import Answer

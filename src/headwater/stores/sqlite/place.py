@@ -4,7 +4,10 @@ The first look is made without leaving a trace. A file that a log or journal lie
 there the connection that SQLite has recovered looks, before it writes anything of ours.
 """
 
+import os
+import stat
 import struct
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +17,9 @@ from headwater.errors import StoreDamaged, StoreForeign, StoreMissing
 from headwater.stores.sqlite.connection import APPLICATION_ID, translated
 from headwater.stores.sqlite.migrate import refuse_newer
 
+LOOKS = 3
+PAUSE_SECONDS = 0.02
+
 _HEADER_BYTES = 100
 _OWN_TABLES = {"hw_meta", "hw_queues", "hw_segments", "hw_cursors"}
 
@@ -22,24 +28,51 @@ def check_place(path: str, *, adopt: bool, create: bool) -> None:
     """Raises when the file at `path` must not be used; nothing is written, and no file is left beside it."""
     file = Path(path)
     with translated(f"opening {path}"):
-        empty = file.is_file() and file.stat().st_size == 0
-        if empty and not create:
-            raise StoreMissing(f"there is no store at {path}: the file is empty")
-        if empty or not file.exists():
-            _check_room(file, create)
-            return
-        if not file.is_file():
+        found = _find(file)
+        if found is None or (stat.S_ISREG(found.st_mode) and found.st_size == 0):
+            _check_room(file, create, exists=found is not None)
+        elif not stat.S_ISREG(found.st_mode):
             raise StoreForeign(f"{path} is not a file")
-        if _needs_recovery(file):
-            return
-        look = apsw.Connection(
-            f"file:{quote(str(file))}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        )
+        else:
+            _check_file(file, adopt=adopt)
+
+
+def _find(file: Path) -> os.stat_result | None:
+    """What is there, seen once: another process may be making the file at this very moment."""
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _check_file(file: Path, *, adopt: bool) -> None:
+    """Raises when the file must not be used, and several looks agree on that: one may fall into another's commit."""
+    for _ in range(LOOKS - 1):
         try:
-            _check_whole(look, file)
-            check_contents(look, path, adopt=adopt)
-        finally:
-            look.close()
+            _look(file, adopt=adopt)
+        except (StoreDamaged, StoreForeign, apsw.Error):
+            pause()
+        else:
+            return
+    _look(file, adopt=adopt)
+
+
+def pause() -> None:
+    """Give whoever is at work on the file the time to finish."""
+    time.sleep(PAUSE_SECONDS)
+
+
+def _look(file: Path, *, adopt: bool) -> None:
+    """Read the file as it lies there, without a lock. With a log or journal beside it, that would tell nothing."""
+    if _needs_recovery(file):
+        return
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    look = apsw.Connection(f"file:{quote(str(file))}?immutable=1", flags=flags)
+    try:
+        _check_whole(look, file)
+        check_contents(look, str(file), adopt=adopt)
+    finally:
+        look.close()
 
 
 def check_contents(connection: apsw.Connection, path: str, *, adopt: bool) -> None:
@@ -59,9 +92,9 @@ def check_contents(connection: apsw.Connection, path: str, *, adopt: bool) -> No
         )
 
 
-def _check_room(file: Path, create: bool) -> None:
-    if not create and not file.exists():
-        raise StoreMissing(f"there is no store at {file}")
+def _check_room(file: Path, create: bool, *, exists: bool) -> None:
+    if not create:
+        raise StoreMissing(f"there is no store at {file}{': the file is empty' if exists else ''}")
     if not file.parent.is_dir():
         raise StoreMissing(f"there is no folder {file.parent} to make the store in")
 
