@@ -22,6 +22,8 @@ REGISTRY = re.compile("index" + r"[-_]url|(?:https?|file)://\S*/" + r"simple\b",
 LEFT_OPEN = re.compile(r"\b(?:TODO|FIXME|XXX|NotImplementedError)\b")
 # Names that say nothing, and so take in everything.
 EMPTY_NAME = re.compile("utils|helpers|common|manager", re.IGNORECASE)
+# What is at the top of the tree, as the README says; anything else was left there by a run.
+FOLDERS = frozenset({".ci", "benchmarks", "docs", "examples", "requirements", "script", "src", "tests"})
 CLAIMS = ("assert", "check", "expect", "must", "raises", "verify")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -52,6 +54,11 @@ def find_work_left_open(root: Path) -> list[str]:
 def find_empty_names(root: Path) -> list[str]:
     paths = (path for path in list_files(root) if EMPTY_NAME.search(path.as_posix()))
     return [f"{path.as_posix()}: name it by what it does" for path in paths]
+
+
+def find_what_was_left_behind(root: Path) -> list[str]:
+    strays = (path for path in list_files(root) if len(path.parts) > 1 and path.parts[0] not in FOLDERS)
+    return [f"{path.as_posix()}: left behind" for path in strays]
 
 
 def find_long_files(root: Path) -> list[str]:
@@ -138,6 +145,7 @@ CHECKS = {
     "no address of a registry": find_registry_addresses,
     "no work left open": find_work_left_open,
     "no empty names": find_empty_names,
+    "nothing left behind": find_what_was_left_behind,
     "no long files": find_long_files,
     "no long functions": find_long_functions,
     "a docstring opens every module": find_modules_without_docstring,
@@ -164,6 +172,7 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
         ("no work left open", "src/headwater/a.py", "raise NotImplementedError"),
         ("no empty names", "src/headwater/sql_utils.py", ""),
         ("no empty names", "tests/common/a.py", ""),
+        ("nothing left behind", "quarantine/orders.ndjson", ""),
         ("no long files", "src/headwater/a.py", "x = 1\n" * (FILE_LINES_MAX + 1)),
         ("no long functions", "src/headwater/a.py", "def long():\n" + "    x = 1\n" * FUNCTION_LINES_MAX),
         ("a docstring opens every module", "src/headwater/a.py", "x = 1"),

@@ -22,7 +22,8 @@ def main(name: str, store: str, place: str) -> None:
     elif name == "restore":
         restore.run(spark, Restore(store=store, folder=place, records_per_step=RECORDS_PER_STEP))
     else:
-        load.run(spark, LoadFiles(store=store, queue="orders", files=(place,)))
+        aside = str(Path(store).with_name("quarantine"))
+        load.run(spark, LoadFiles(store=store, queue="orders", files=(place,), quarantine=aside))
 
 
 if __name__ == "__main__":
