@@ -91,6 +91,12 @@ class Cursors:
             self._segments.idle(partition_id)
         self._unwritten.setdefault(group_id, {})[partition_id] = cursor
 
+    def put_off(self, group: Group, partition_id: PartitionId, ready_at: int | None) -> None:
+        """Look at this partition again then; None for never. All else stays as it was written last."""
+        cursor = self.find(group, partition_id)
+        if cursor is not None:
+            self.write(group, partition_id, msgspec.structs.replace(cursor, ready_at=ready_at))
+
     def flush(self) -> None:
         """Write what was kept. Before anything else looks at the rows, and before the commit."""
         if not self._unwritten:

@@ -187,12 +187,11 @@ class Pops:
         try:
             partition = self._catalog.partition_by_id(partition_id)
             if partition is None:
-                self._cursors.write(group, partition_id, msgspec.structs.replace(cursor, ready_at=None))
+                self._cursors.put_off(group, partition_id, None)
                 return
             batch = self._lease(operation, group, partition, cursor, wanted, now)
         except StoreDamaged:
-            later = now + POSTPONE_DAMAGED_SECONDS * SECOND
-            self._cursors.write(group, partition_id, msgspec.structs.replace(cursor, ready_at=later))
+            self._cursors.put_off(group, partition_id, now + POSTPONE_DAMAGED_SECONDS * SECOND)
             if not batches:
                 raise
             return
