@@ -39,7 +39,7 @@ from headwater.worker.processes import kill_group
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 1_048_576
+READ_BYTES = 65_536
 DEATHS_BEFORE_WORK_MAX = 3
 
 

@@ -49,7 +49,7 @@ from headwater.worker.processes import end_with_parent
 
 ERROR_LENGTH_MAX = 8_192
 RESULT_BYTES_MAX = 1_048_576
-READ_BYTES = 1_048_576
+READ_BYTES = 65_536
 TELL_SECONDS = 0.001
 
 

@@ -50,6 +50,8 @@ ERROR_PAUSE_SECONDS = 0.5
 OUTPUT_PAUSE_SECONDS = 1.0
 NOTE_PAUSE_SECONDS = 0.2
 GATHER_SECONDS = 0.01
+BUSY_DEFER_SECONDS = 0.005
+LATE_SECONDS = (0.0, 0.001, 0.002, 0.004)
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +86,8 @@ class Worker:
         self._notes: dict[JobNumber, Note] = {}
         self._news = asyncio.Event()
         self._look = True
+        self._vain_wakes = 0
+        self._deferred_seconds = 0.0
         self._beat_now = asyncio.Event()
         self._stopping = False
         self._killed = False
@@ -100,7 +104,7 @@ class Worker:
 
     async def run(self) -> int:
         """Work until the end; 0 when it was a good one, 1 when the app could not be loaded."""
-        unfollow = await self._tail.follow(self._touched)
+        unfollow = await self._tail.follow(self._touched, self._woken)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
         beating.add_done_callback(self._beaten)
         try:
@@ -163,6 +167,7 @@ class Worker:
     async def _wait(self) -> None:
         """Until something ends, something new may be there, or a time comes."""
         self._news.clear()
+        self._set_pace()
         seconds = self._until_ready()
         crowded = (self._shells or self.functions.count) and (self._buffer or self.functions.waiting())
         if crowded:
@@ -225,6 +230,21 @@ class Worker:
             self._look = self._ready_at == now
         self._news.set()
 
+    def _woken(self) -> None:
+        """Others have committed, and the touches are told: was there something for us?"""
+        if not self._look and self._wanted():
+            self._vain_wakes += 1
+        self._set_pace()
+
+    def _set_pace(self) -> None:
+        """How soon to look when others commit. Not at once while there is enough to do, nor when it was in vain lately:
+        whoever got the last job looks first, so that one job wakes one worker and not all of them."""
+        late = LATE_SECONDS[min(self._vain_wakes, len(LATE_SECONDS) - 1)]
+        seconds = late if self._wanted() else BUSY_DEFER_SECONDS
+        if seconds != self._deferred_seconds:
+            self._deferred_seconds = seconds
+            self._tail.defer(seconds)
+
     # ── the store ──
 
     async def _exchange(self, wanted: int) -> None:
@@ -259,6 +279,7 @@ class Worker:
         if not claimed.alive and not self._is_idle():
             self._lost()
         self._buffer.extend(claimed.jobs)
+        self._vain_wakes = 0 if claimed.jobs else self._vain_wakes + 1
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted:
             self._look = True

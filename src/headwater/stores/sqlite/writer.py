@@ -198,12 +198,14 @@ class Writer:
             return []
         self._version = version
         self._waiting.clear()
-        self.jobs.forget()
         names, newest, partition, jump, written_at, access = self._connection.execute(sql.look).fetchone()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
         self.access_tokens.catch_up(access)
-        return self._touches(self.segments.catch_up(Lsn(newest)))
+        known = self.segments.last_lsn
+        found = self._touches(self.segments.catch_up(Lsn(newest)))
+        self.jobs.catch_up(found, complete=0 < known == newest - len(found))
+        return found
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
