@@ -139,7 +139,7 @@ def running(side: JobSide) -> Iterator[None]:
 
 
 async def marks(side: JobSide, count: int) -> None:
-    """Until so many jobs have left their mark. The kernel tells: looking again and again would cost what is measured."""
+    """Until so many jobs have left their mark. The kernel tells: looking again and again would weigh in."""
     path = Path(side.path)
     path.touch(0o600)
     marked = asyncio.Event()

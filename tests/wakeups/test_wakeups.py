@@ -143,9 +143,10 @@ async def test_asking_slows_down_when_all_is_quiet(monkeypatch: pytest.MonkeyPat
 
 async def test_a_commit_is_heard_by_those_who_put_it_off_as_well(listener: Listener, other: Store) -> None:
     listener.wakeup.defer(0.02)
-    for number in range(3):
+    for number in range(1, 4):
         await other.apply([push(number)], BEGINNING)
         await listener.hear()
+        assert len(listener.store.touched_now(Lsn(0), 10) or ()) == number
 
 
 @needs_inotify
