@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.doors.access.settings import AccessSettings
     from headwater.doors.edge.server import Edge
     from headwater.doors.wire import Handler
+    from headwater.model.command_template import CommandTemplate
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,9 @@ def serve(
     connections_max: Annotated[
         int, typer.Option(min=1, help="Connections at once, in each process.")
     ] = CONNECTIONS_MAX,
+    job_commands: Annotated[
+        str, typer.Option(metavar="FILE", help="Commands that may be enqueued over HTTP, by name (JSON); else none.")
+    ] = "",
 ) -> None:
     """Serve a store over HTTP and do its chores, until Ctrl-C or SIGTERM.
 
@@ -71,6 +75,7 @@ def serve(
       headwater serve
       headwater serve --store orders.db --port 7000
       headwater serve --host 0.0.0.0 --auth token
+      headwater serve --job-commands commands.json
       headwater serve --processes 2 --certificate server.pem --certificate-key server.key
       curl http://127.0.0.1:6632/health
     """
@@ -88,6 +93,7 @@ def serve(
         access_log=access_log,
         body_bytes_max=body_bytes_max,
         connections_max=connections_max,
+        commands=_read_commands(job_commands) if job_commands else {},
     )
     if processes > 1:
         code = _serve_together(serving, processes)
@@ -118,7 +124,19 @@ class Serving:
     access_log: bool
     body_bytes_max: int
     connections_max: int
+    commands: "Mapping[str, CommandTemplate]"
     shared: bool = False
+
+
+def _read_commands(path: str) -> "Mapping[str, CommandTemplate]":
+    """The commands that may come over HTTP."""
+    from headwater.model.command_template import read_templates
+
+    try:
+        with open(path, "rb") as file:
+            return read_templates(file.read())
+    except OSError as error:
+        raise ConfigError(f"--job-commands {path}: {error.strerror or error}") from error
 
 
 def make_tls(certificate: str, key: str) -> ssl.SSLContext | None:
@@ -173,6 +191,7 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
         limits = Limits(body_bytes_max=serving.body_bytes_max, connections_max=serving.connections_max)
         edge = Edge(_guarded(serving, hw, door), limits)
         door.site.process = str(index)
+        door.site.commands = serving.commands
         door.site.connections = edge.count
         signals = _listen_for_signals()
         await _start(edge, serving)
