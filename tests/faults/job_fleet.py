@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -13,7 +14,6 @@ from pathlib import Path
 import httpx
 
 from tests.cli.program import COMMAND, Program, environment
-from tests.cli.queuectl import QUEUECTL
 from tests.scenarios.servers import free_port
 
 PATIENCE_SECONDS = 60.0
@@ -21,7 +21,8 @@ TOGETHER = 5
 AHEAD = 60
 START_SECONDS_MAX = 2.0
 EFFECT_BYTES = len("job000000\n")
-SHARES = (("worker", 0.75), ("server", 0.15), ("supervisor", 0.1))
+SHARES = (("worker", 0.85), ("server", 0.1), ("supervisor", 0.05))
+ROOT = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
 
 
 def job_name(number: int) -> str:
@@ -51,11 +52,12 @@ class Fleet:
         return self._start((*COMMAND, "serve", *options))
 
     def _start_supervisor(self) -> "subprocess.Popen[bytes]":
-        return self._start((*QUEUECTL, "worker", "start", "--count", "3", "--concurrency", "3"))
+        command = (sys.executable, "-m", "tests.faults.forked_workers")
+        return self._start((*command, "worker", "start", "--count", "4", "--concurrency", "3"))
 
     def _start(self, command: tuple[str, ...]) -> "subprocess.Popen[bytes]":
         quiet = subprocess.DEVNULL
-        return subprocess.Popen(command, cwd=self._folder, env=environment({}), stdout=quiet, stderr=quiet)
+        return subprocess.Popen(command, cwd=self._folder, env=environment(ROOT), stdout=quiet, stderr=quiet)
 
     # ── killing ──
 

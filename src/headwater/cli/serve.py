@@ -34,6 +34,11 @@ BODY_BYTES_MAX = 1_048_576
 CONNECTIONS_MAX = 16_000
 
 
+JobCommands = Annotated[
+    str, typer.Option(metavar="FILE", help="Commands that may be enqueued over HTTP, by name (JSON); else none.")
+]
+
+
 class PortTaken(HeadwaterError):
     """The port cannot be had; choose another, or end the program that has it."""
 
@@ -59,9 +64,7 @@ def serve(
     connections_max: Annotated[
         int, typer.Option(min=1, help="Connections at once, in each process.")
     ] = CONNECTIONS_MAX,
-    job_commands: Annotated[
-        str, typer.Option(metavar="FILE", help="Commands that may be enqueued over HTTP, by name (JSON); else none.")
-    ] = "",
+    job_commands: JobCommands = "",
 ) -> None:
     """Serve a store over HTTP and do its chores, until Ctrl-C or SIGTERM.
 

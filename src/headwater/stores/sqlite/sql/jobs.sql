@@ -36,11 +36,11 @@ DELETE FROM hw_job_config WHERE database = ? AND queue = ? AND name = ?;
 SELECT max(coalesce((SELECT max(number) FROM hw_jobs), 0),
            coalesce((SELECT value FROM hw_meta WHERE key = 'last_job'), 0));
 
--- name: add_job
--- A new job.
-INSERT INTO hw_jobs (number, database, id, queue_id, lane, state, priority, run_at, type, attempts_max, waits, depends,
-                     batch, unique_key, created_at, changed_at, work)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: add_jobs
+-- New jobs, as a list of [number, id, work], that are alike in everything else.
+INSERT INTO hw_jobs (number, id, work, database, queue_id, lane, state, priority, run_at, type, attempts_max, waits, depends,
+                     batch, unique_key, created_at, changed_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14 FROM json_each(?1);
 
 -- name: jobs_by_id
 -- Jobs that are known by these ids.
