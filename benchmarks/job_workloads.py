@@ -5,7 +5,7 @@ import os
 import subprocess
 import time
 from array import array
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,13 +16,14 @@ from benchmarks.helper import helper, receive
 from benchmarks.peers import Context, load
 from benchmarks.peers.job_sides import WORKERS, JobSide
 from benchmarks.timing import Sample, now_ns, peak_memory_mb, summarise
-from headwater.log.job_operations import Claim, NewJob, Report, Settle
+from headwater.log.job_operations import Claim, ClaimedJob, NewJob, Report, Settle
 from headwater.model.job import JobState, Outcome
 from headwater.wakeups.inotify import watch
 
 EVENTS_BYTES = 65_536
 DRAIN_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 15.0
+WAITING = 10_000
 START_SECONDS = 2.0  # until the last worker is there as well
 
 
@@ -107,11 +108,66 @@ async def claim_and_complete(waiting: int, batch: int, name: str, context: Conte
         service, done, begun = hw.jobs_service, 0, time.monotonic()
         while time.monotonic() - begun < context.seconds:
             jobs = (await service.run(Claim(worker="w", limit=batch))).jobs
-            reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in jobs]
-            await service.run(Settle(worker="w", reports=reports))
-            await hw.jobs.add_many([more] * len(jobs))
+            await refill(hw, jobs)
             done += len(jobs)
         return Sample(rate=done / (time.monotonic() - begun), memory_mb=peak_memory_mb())
+
+
+async def insert_only(batch: int, name: str, context: Context) -> Sample:
+    """The document's first figure: new jobs a second, by the batch, in one process."""
+    async with headwater.open(str(context.folder / "headwater.db")) as hw:
+        more = [NewJob(type="mark")] * batch
+        added, begun = 0, time.monotonic()
+        while time.monotonic() - begun < context.seconds:
+            await hw.jobs.add_many(more)
+            added += batch
+        return Sample(rate=added / (time.monotonic() - begun), memory_mb=peak_memory_mb())
+
+
+async def claim_only(batch: int, name: str, context: Context) -> Sample:
+    """The second: jobs that are leased a second, of those that wait."""
+    async with filled(context) as hw:
+        taken, seconds = 0, 0.0
+        while seconds < context.seconds:
+            begun = time.monotonic()
+            jobs = (await hw.jobs_service.run(Claim(worker="w", limit=batch))).jobs
+            seconds += time.monotonic() - begun
+            taken += len(jobs)
+            await refill(hw, jobs)
+        return Sample(rate=taken / seconds, memory_mb=peak_memory_mb())
+
+
+async def complete_only(batch: int, name: str, context: Context) -> Sample:
+    """The third: jobs that are completed a second, of those that are leased."""
+    async with filled(context) as hw:
+        done, seconds = 0, 0.0
+        while seconds < context.seconds:
+            jobs = (await hw.jobs_service.run(Claim(worker="w", limit=batch))).jobs
+            begun = time.monotonic()
+            await complete(hw, jobs)
+            seconds += time.monotonic() - begun
+            done += len(jobs)
+            await hw.jobs.add_many([NewJob(type="mark")] * len(jobs))
+        return Sample(rate=done / seconds, memory_mb=peak_memory_mb())
+
+
+@asynccontextmanager
+async def filled(context: Context) -> AsyncIterator[headwater.Headwater]:
+    """A store in which jobs wait."""
+    async with headwater.open(str(context.folder / "headwater.db")) as hw:
+        await hw.jobs.add_many([NewJob(type="mark")] * WAITING)
+        yield hw
+
+
+async def complete(hw: headwater.Headwater, jobs: Sequence[ClaimedJob]) -> None:
+    reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in jobs]
+    await hw.jobs_service.run(Settle(worker="w", reports=reports))
+
+
+async def refill(hw: headwater.Headwater, jobs: Sequence[ClaimedJob]) -> None:
+    """As many new jobs as were taken, which are done then: what waits stays the same."""
+    await complete(hw, jobs)
+    await hw.jobs.add_many([NewJob(type="mark")] * len(jobs))
 
 
 @asynccontextmanager
