@@ -47,22 +47,25 @@ class Nursery:
             between = os.fork()
             if not between:
                 # Whoever is between dies at once, and its child becomes the supervisor's, who adopts orphans.
+                between = os.getpid()
                 worker = os.fork()
                 if worker:
                     os.write(telling, _number.pack(worker))
                     os._exit(0)
-                self._become_worker(request.decode().split("\0"))
+                self._become_worker(between, request.decode().split("\0"))
             os.waitpid(between, 0)
             os.write(answering, os.read(told, _number.size))
             os.close(told)
             os.close(telling)
         os._exit(0)
 
-    def _become_worker(self, arguments: list[str]) -> None:
+    def _become_worker(self, between: int, arguments: list[str]) -> None:
         os.setpgid(0, 0)
         os.closerange(3, 256)
-        while os.getppid() != self._parent:
+        while (parent := os.getppid()) == between:
             os.sched_yield()
+        if parent != self._parent:
+            os._exit(0)  # The supervisor was killed meanwhile, and somebody else has adopted us.
         code = 1
         try:
             sys.argv = ["headwater", *arguments]
