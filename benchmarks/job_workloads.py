@@ -5,7 +5,7 @@ import os
 import subprocess
 import time
 from array import array
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,12 +16,15 @@ from benchmarks.helper import helper, receive
 from benchmarks.peers import Context, load
 from benchmarks.peers.job_sides import WORKERS, JobSide
 from benchmarks.timing import Sample, now_ns, peak_memory_mb, summarise
-from headwater.log.job_operations import Claim, NewJob, Report, Settle
+from headwater.log.job_operations import Claim, ClaimedJob, NewJob, Report, Settle
 from headwater.model.job import JobState, Outcome
+from headwater.wakeups.inotify import watch
 
-LOOK_SECONDS = 0.0005
+EVENTS_BYTES = 65_536
 DRAIN_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 15.0
+WAITING = 10_000
+START_SECONDS = 2.0  # until the last worker is there as well
 
 
 async def add_in_bulk(batch: int, name: str, context: Context) -> Sample:
@@ -85,6 +88,7 @@ async def go_round(count: int, name: str, context: Context) -> Sample:
         with running(side):
             await side.add(1)
             await marks(side, 1)
+            await asyncio.sleep(START_SECONDS)
             latencies = array("Q")
             begun = now_ns()
             for number in range(count):
@@ -104,11 +108,66 @@ async def claim_and_complete(waiting: int, batch: int, name: str, context: Conte
         service, done, begun = hw.jobs_service, 0, time.monotonic()
         while time.monotonic() - begun < context.seconds:
             jobs = (await service.run(Claim(worker="w", limit=batch))).jobs
-            reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in jobs]
-            await service.run(Settle(worker="w", reports=reports))
-            await hw.jobs.add_many([more] * len(jobs))
+            await refill(hw, jobs)
             done += len(jobs)
         return Sample(rate=done / (time.monotonic() - begun), memory_mb=peak_memory_mb())
+
+
+async def insert_only(batch: int, name: str, context: Context) -> Sample:
+    """The document's first figure: new jobs a second, by the batch, in one process."""
+    async with headwater.open(str(context.folder / "headwater.db")) as hw:
+        more = [NewJob(type="mark")] * batch
+        added, begun = 0, time.monotonic()
+        while time.monotonic() - begun < context.seconds:
+            await hw.jobs.add_many(more)
+            added += batch
+        return Sample(rate=added / (time.monotonic() - begun), memory_mb=peak_memory_mb())
+
+
+async def claim_only(batch: int, name: str, context: Context) -> Sample:
+    """The second: jobs that are leased a second, of those that wait."""
+    async with filled(context) as hw:
+        taken, seconds = 0, 0.0
+        while seconds < context.seconds:
+            begun = time.monotonic()
+            jobs = (await hw.jobs_service.run(Claim(worker="w", limit=batch))).jobs
+            seconds += time.monotonic() - begun
+            taken += len(jobs)
+            await refill(hw, jobs)
+        return Sample(rate=taken / seconds, memory_mb=peak_memory_mb())
+
+
+async def complete_only(batch: int, name: str, context: Context) -> Sample:
+    """The third: jobs that are completed a second, of those that are leased."""
+    async with filled(context) as hw:
+        done, seconds = 0, 0.0
+        while seconds < context.seconds:
+            jobs = (await hw.jobs_service.run(Claim(worker="w", limit=batch))).jobs
+            begun = time.monotonic()
+            await complete(hw, jobs)
+            seconds += time.monotonic() - begun
+            done += len(jobs)
+            await hw.jobs.add_many([NewJob(type="mark")] * len(jobs))
+        return Sample(rate=done / seconds, memory_mb=peak_memory_mb())
+
+
+@asynccontextmanager
+async def filled(context: Context) -> AsyncIterator[headwater.Headwater]:
+    """A store in which jobs wait."""
+    async with headwater.open(str(context.folder / "headwater.db")) as hw:
+        await hw.jobs.add_many([NewJob(type="mark")] * WAITING)
+        yield hw
+
+
+async def complete(hw: headwater.Headwater, jobs: Sequence[ClaimedJob]) -> None:
+    reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in jobs]
+    await hw.jobs_service.run(Settle(worker="w", reports=reports))
+
+
+async def refill(hw: headwater.Headwater, jobs: Sequence[ClaimedJob]) -> None:
+    """As many new jobs as were taken, which are done then: what waits stays the same."""
+    await complete(hw, jobs)
+    await hw.jobs.add_many([NewJob(type="mark")] * len(jobs))
 
 
 @asynccontextmanager
@@ -136,13 +195,27 @@ def running(side: JobSide) -> Iterator[None]:
 
 
 async def marks(side: JobSide, count: int) -> None:
-    """Until so many jobs have left their mark."""
+    """Until so many jobs have left their mark. The kernel tells: looking again and again would weigh in."""
     path = Path(side.path)
-    deadline = time.monotonic() + DRAIN_SECONDS_MAX
-    while not path.exists() or path.stat().st_size < count:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{count:,} jobs were not done in {DRAIN_SECONDS_MAX:.0f} s")
-        await asyncio.sleep(LOOK_SECONDS)
+    path.touch(0o600)
+    marked = asyncio.Event()
+    descriptor = watch(str(path))
+    asyncio.get_running_loop().add_reader(descriptor, _marked, descriptor, marked)
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS_MAX):
+            while path.stat().st_size < count:
+                await marked.wait()
+                marked.clear()
+    except TimeoutError:
+        raise TimeoutError(f"{count:,} jobs were not done in {DRAIN_SECONDS_MAX:.0f} s") from None
+    finally:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _marked(descriptor: int, marked: asyncio.Event) -> None:
+    os.read(descriptor, EVENTS_BYTES)
+    marked.set()
 
 
 async def completed(hw: headwater.Headwater, count: int) -> None:

@@ -3,7 +3,17 @@
 from functools import partial
 
 from benchmarks.goals import Reaches, Times, Within
-from benchmarks.job_workloads import add_in_bulk, claim_and_complete, drain, drain_commands, go_round, spawn_programs
+from benchmarks.job_workloads import (
+    add_in_bulk,
+    claim_and_complete,
+    claim_only,
+    complete_only,
+    drain,
+    drain_commands,
+    go_round,
+    insert_only,
+    spawn_programs,
+)
 from benchmarks.suite import Contestant, Question
 
 OURS = "headwater-jobs"
@@ -27,6 +37,7 @@ def questions(quick: bool) -> tuple[Question, ...]:
         rounds(500 // scale),
         commands(10_000 // scale),
         backlog(1_000_000 // scale),
+        *steps(),
     )
 
 
@@ -68,6 +79,25 @@ def commands(count: int) -> Question:
         COMMANDS,
         (Contestant(COMMANDS, COMMANDS, partial(drain_commands, count)), Contestant(raw, COMMANDS, spawn_programs)),
         (Times(COMMANDS, 0.8, raw),),
+    )
+
+
+def steps() -> tuple[Question, ...]:
+    """What the document counts: 5,000 inserts, 2,000 acquisitions and 3,000 completions a second; ten times that."""
+    asked = (
+        ("insert", "Jobs inserted by 100", insert_only, 50_000),
+        ("acquire", "Jobs acquired by 100", claim_only, 20_000),
+        ("complete", "Jobs completed by 100", complete_only, 30_000),
+    )
+    return tuple(
+        Question(
+            name,
+            f"{title} in one process, fsync on",
+            OURS,
+            (Contestant(OURS, OURS, partial(workload, 100)),),
+            (Reaches(OURS, least),),
+        )
+        for name, title, workload, least in asked
     )
 
 

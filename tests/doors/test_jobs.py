@@ -1,4 +1,4 @@
-"""Jobs over HTTP: functions in, their fate out; commands never."""
+"""Jobs over HTTP: functions in, their fate out; commands only by name, and none by default."""
 
 import json
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from headwater.doors.house import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.log.job_operations import Claim, Report, Settle
+from headwater.model.command_template import read_templates
 from headwater.model.job import Outcome
 from headwater.model.principal import Principal, Scope
 from tests.doors.live_door import LiveDoor
@@ -25,7 +26,8 @@ class Visitor:
     """Asks the routes themselves, as whoever it is."""
 
     def __init__(self, hw: headwater.Headwater) -> None:
-        self._door = make_door(Site(hw.queues_service, hw.jobs_service, hw.tail, hw.committer, "1"))
+        self.site = Site(hw.queues_service, hw.jobs_service, hw.tail, hw.committer, "1")
+        self._door = make_door(self.site)
 
     async def ask(self, method: str, path: str, body: object = None, *, as_: Principal = ADMIN) -> tuple[int, object]:
         response = await self.response(method, path, body, as_=as_)
@@ -80,6 +82,7 @@ async def test_a_function_is_added_and_its_fate_is_told(hw: headwater.Headwater,
         {"type": "shell", "command": "true"},
         {"type": "tasks:send", "env": {"LD_PRELOAD": "x"}},
         {"type": "tasks:send", "cwd": "/"},
+        {"type": "command:true"},
     ],
 )
 async def test_a_command_is_refused_whoever_asks(visitor: Visitor, job: dict[str, object]) -> None:
@@ -88,6 +91,60 @@ async def test_a_command_is_refused_whoever_asks(visitor: Visitor, job: dict[str
     status, _ = await visitor.ask("PUT", "/job-schedules/nightly", {"job": job, "cron": "@daily"})
     assert status == 403
     assert await visitor.ask("GET", "/jobs") == (200, [])
+
+
+COMMANDS = read_templates(
+    b"""{"resize": {"argv": ["/usr/bin/resize", "--width={width}", "{file}"], "queue": "mail", "timeout": 60,
+        "env": {"MODE": "quick"},
+        "parameters": {"width": {"type": "integer", "minimum": 1, "maximum": 4000}, "file": {}}}}"""
+)
+RESIZE = {"id": "r", "type": "command:resize", "kwargs": {"width": 80, "file": "a b; reboot"}}
+
+
+async def test_a_command_that_the_operator_allows_by_name_is_filled_and_added(
+    hw: headwater.Headwater, visitor: Visitor
+) -> None:
+    visitor.site.commands = COMMANDS
+    assert (await visitor.ask("POST", "/jobs", {"jobs": [RESIZE]}, as_=SUBMITTER))[0] == 201
+    job = await hw.jobs.show("r")
+    assert (job.type, job.queue) == ("shell", "mail")
+    assert job.work.argv == ("/usr/bin/resize", "--width=80", "a b; reboot")
+    assert (job.work.command, job.work.env, job.work.timeout_seconds) == ("", {"MODE": "quick"}, 60)
+    schedule = {"job": {**RESIZE, "id": ""}, "cron": "@daily"}
+    assert (await visitor.ask("PUT", "/job-schedules/nightly", schedule))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"type": "command:reboot"}, 403),
+        ({"argv": ["reboot"]}, 403),
+        ({"env": {"LD_PRELOAD": "x"}}, 403),
+        ({"kwargs": {"width": 80, "file": "--config=/etc/shadow"}}, 400),
+        ({"kwargs": {"width": 8_000, "file": "a"}}, 400),
+        ({"kwargs": {"width": "80", "file": "a"}}, 400),
+        ({"kwargs": {"width": 80}}, 400),
+        ({"kwargs": {"width": 80, "file": "a", "more": 1}}, 400),
+        ({"args": [80, "a"]}, 400),
+        ({"queue": "default"}, 201),
+        ({"queue": "other"}, 400),
+        ({"timeout": 61.0}, 400),
+        ({"timeout": 5.0}, 201),
+    ],
+)
+async def test_an_allowed_command_takes_nothing_but_its_parameters(
+    hw: headwater.Headwater, visitor: Visitor, change: dict[str, object], status: int
+) -> None:
+    visitor.site.commands = COMMANDS
+    answer = await visitor.ask("POST", "/jobs", {"jobs": [{**RESIZE, **change}]}, as_=SUBMITTER)
+    assert answer[0] == status
+    assert len(await hw.jobs.list()) == (status == 201)
+
+
+async def test_who_may_not_use_the_queue_of_a_command_may_not_run_it(visitor: Visitor) -> None:
+    visitor.site.commands = COMMANDS
+    other = Principal(scopes=frozenset({Scope.SUBMIT_JOBS}), queues=("default",))
+    assert (await visitor.ask("POST", "/jobs", {"jobs": [RESIZE]}, as_=other))[0] == 404
 
 
 async def test_without_the_scope_nothing_is_added_or_seen(visitor: Visitor) -> None:

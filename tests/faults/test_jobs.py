@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,11 +14,12 @@ from headwater.clock import SECOND
 from headwater.log.job_operations import PutSchedule, Rescue
 from headwater.model.job import JobState
 from headwater.stores.contract import ScheduleStatus
-from tests.cli.program import Program, environment
+from tests.cli.program import Program
 from tests.cli.queuectl import Queuectl
 from tests.contracts.clock import FakeClock
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import Log
+from tests.faults.job_fleet import Fleet, job_name
 from tests.faults.nasty_commands import MARK, NASTY
 from tests.waiting import expect_soon
 
@@ -82,80 +82,44 @@ def test_a_job_that_kills_its_worker_is_dead_after_exactly_its_attempts(queuectl
 # ── workers and supervisors ──
 
 
-class Fleet:
-    """A supervisor that is started again whenever it is killed."""
-
-    def __init__(self, queuectl: Queuectl, dice: random.Random) -> None:
-        self._queuectl = queuectl
-        self._dice = dice
-        self._process = self._start()
-
-    def _start(self) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            [*self._queuectl.command, "worker", "start", "--count", "2", "--concurrency", "3"],
-            cwd=self._queuectl.folder,
-            env=environment({}),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def kill_one(self) -> None:
-        """Kill a worker, or now and then the supervisor."""
-        workers = self._workers()
-        if not workers or self._dice.random() < 0.2:
-            self._process.kill()
-            self._process.wait()
-            self._process = self._start()
-            return
-        try:
-            os.kill(self._dice.choice(workers), signal.SIGKILL)
-        except ProcessLookupError:
-            return
-
-    def _workers(self) -> list[int]:
-        shown = self._queuectl.run("worker", "list", "--json").documents()
-        return [worker["pid"] for worker in shown if worker["pid"] and Path(f"/proc/{worker['pid']}").exists()]
-
-    def end(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(LONG)
-        finally:
-            self._process.kill()
-            self._process.wait()
-
-
 @pytest.mark.timeout(0)
-def test_killed_workers_and_supervisors_lose_no_job_and_complete_none_twice(queuectl: Queuectl, campaign: bool) -> None:
-    kills = 2_000 if campaign else 6
+def test_killed_workers_supervisors_and_servers_lose_no_job_and_end_none_twice(
+    queuectl: Queuectl, campaign: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kills = 2_000 if campaign else 8
     dice = random.Random(7)
     for name, value in (("lease", "1"), ("backoff-base", "1"), ("max-retries", "50"), ("backoff-jitter", "0")):
         queuectl.expect(0, "config", "set", name, value)
-    count = kills * 25
-    jobs = [
-        {"id": f"job{number}", "command": "echo $HEADWATER_JOB_ID >> effects; sleep 0.01"} for number in range(count)
-    ]
-    (queuectl.folder / "jobs.ndjson").write_text("\n".join(map(json.dumps, jobs)))
-    queuectl.expect(0, "enqueue", "--file", "jobs.ndjson")
-    fleet = Fleet(queuectl, dice)
+    count = kills * 10
+    fleet = Fleet(queuectl.folder, dice)
     try:
-        for _ in range(kills):
-            time.sleep(dice.uniform(0.1, 0.6))
+        feeding = fleet.feed(count)
+        for number in range(kills):
+            time.sleep(dice.uniform(0.05, 0.3))
             fleet.kill_one()
+            if campaign and number % 100 == 99:
+                with capsys.disabled():
+                    print(f"{number + 1:,} kills, {fleet.effects.stat().st_size // 10:,} effects", flush=True)
+        feeding.join(LONG + kills)
         expect_soon(lambda: is_settled(queuectl, count), LONG + kills)
     finally:
         fleet.end()
+    assert sum(fleet.kills.values()) == kills
+    names = [job_name(number) for number in range(count)]
     ended = Counter(
         change["payload"]["id"]
         for change in tail_of_jobs(queuectl)
         if change["payload"].get("state") in ("completed", "dead")
     )
-    assert ended == Counter({f"job{number}": 1 for number in range(count)})
-    effects = Counter((queuectl.folder / "effects").read_text().split())
+    assert ended == Counter(names)
+    effects = Counter(fleet.effects.read_text().split())
     completed = {
         job["id"] for job in queuectl.run("list", "--state", "completed", "--limit", "100000", "--json").documents()
     }
     assert completed <= set(effects)
+    with capsys.disabled():
+        if campaign:
+            print(f"kills {fleet.kills}, completed {len(completed):,} of {count:,}, effects {effects.total():,}")
 
 
 def is_settled(queuectl: Queuectl, count: int) -> bool:

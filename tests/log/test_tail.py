@@ -19,11 +19,15 @@ class FakeWakeup:
     def __init__(self) -> None:
         self.closed = False
         self.wakes_at_start = False
+        self.deferred_seconds = 0.0
 
     def start(self, wake: Callable[[], Found]) -> None:
         self.wake = wake
         if self.wakes_at_start:
             wake()
+
+    def defer(self, seconds: float) -> None:
+        self.deferred_seconds = seconds
 
     def close(self) -> None:
         self.closed = True
@@ -271,4 +275,13 @@ async def test_a_commit_of_this_process_while_the_tail_begins_is_not_missed(stor
     await beginning
     await settle()
     assert made.tail.position == 1
+    await made.tail.close()
+
+
+async def test_who_follows_with_less_haste_says_so_to_the_wakeup(store: FakeStore) -> None:
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made.tail.defer(0.1)
+    await made.begin()
+    made.tail.defer(0.2)
+    assert made.wakeup.deferred_seconds == 0.2
     await made.tail.close()

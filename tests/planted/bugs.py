@@ -631,8 +631,8 @@ BUGS = [
         (
             Edit(
                 WORKER_SHELL,
-                "            kill_group(self.process, signal.SIGKILL)\n            status",
-                "            status",
+                "        kill_group(self.process, signal.SIGKILL)\n        _, status",
+                "        _, status",
             ),
         ),
         (COMMANDS,),
@@ -643,8 +643,8 @@ BUGS = [
         (
             Edit(
                 WORKER_FUNCTION,
-                "            if call.begun_at:\n                self.on_report(_blame",
-                "            if True:\n                self.on_report(_blame",
+                "        begun = self._begun()\n        process.close()",
+                "        begun = dict.fromkeys(self._calls, 0.0)\n        process.close()",
             ),
         ),
         (FUNCTIONS,),

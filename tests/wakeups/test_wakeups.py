@@ -15,7 +15,7 @@ from headwater.wakeups.data_version import BUSY_LOOKS, PACES_SECONDS, QUIET_LOOK
 from headwater.wakeups.inotify import InotifyWakeup, is_available
 from tests.contracts.clock import BEGINNING
 from tests.contracts.log import push
-from tests.wakeups.conftest import Listener
+from tests.wakeups.conftest import WAIT_SECONDS, Listener
 
 needs_inotify = pytest.mark.skipif(not is_available(), reason="this system has no inotify")
 
@@ -138,4 +138,32 @@ async def test_asking_slows_down_when_all_is_quiet(monkeypatch: pytest.MonkeyPat
     news = True
     wakeup._look()
     assert paces[-1] == PACES_SECONDS[0]
+    wakeup.close()
+
+
+async def test_a_commit_is_heard_by_those_who_put_it_off_as_well(listener: Listener, other: Store) -> None:
+    listener.wakeup.defer(0.02)
+    for number in range(1, 4):
+        await other.apply([push(number)], BEGINNING)
+        await listener.hear()
+        assert len(listener.store.touched_now(Lsn(0), 10) or ()) == number
+
+
+@needs_inotify
+async def test_what_was_put_off_is_heard_at_once_when_there_is_haste_again(path: Path, other: Store) -> None:
+    wakeup = InotifyWakeup(f"{path}-wal")
+    heard = asyncio.Event()
+
+    def wake() -> Found:
+        heard.set()
+        return Found.NEWS
+
+    wakeup.start(wake)
+    wakeup.defer(3_600.0)
+    await other.apply([push(1)], BEGINNING)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not heard.is_set()
+    wakeup.defer(0.0)
+    await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
     wakeup.close()

@@ -129,6 +129,11 @@ def return_much() -> str:
     return "x" * 2_000_000
 
 
+@app.job
+def shout(text: str) -> str:
+    return text.upper()
+
+
 def plain(text: str) -> str:
     """No job, but a function that can be imported."""
     return text.upper()

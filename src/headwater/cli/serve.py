@@ -8,7 +8,7 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwater.doors.access.settings import AccessSettings
     from headwater.doors.edge.server import Edge
     from headwater.doors.wire import Handler
+    from headwater.model.command_template import CommandTemplate
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,11 @@ PORT_DEFAULT = 6632
 BODY_BYTES_MAX = 1_048_576
 CONNECTIONS_MAX = 16_000
 COLLECT_AFTER = 20_000
+
+
+JobCommands = Annotated[
+    str, typer.Option(metavar="FILE", help="Commands that may be enqueued over HTTP, by name (JSON); else none.")
+]
 
 
 class PortTaken(HeadwaterError):
@@ -60,6 +66,7 @@ def serve(
     connections_max: Annotated[
         int, typer.Option(min=1, help="Connections at once, in each process.")
     ] = CONNECTIONS_MAX,
+    job_commands: JobCommands = "",
 ) -> None:
     """Serve a store over HTTP and do its chores, until Ctrl-C or SIGTERM.
 
@@ -73,6 +80,7 @@ def serve(
       headwater serve
       headwater serve --store orders.db --port 7000
       headwater serve --host 0.0.0.0 --auth token
+      headwater serve --job-commands commands.json
       headwater serve --processes 2 --certificate server.pem --certificate-key server.key
       curl http://127.0.0.1:6632/health
     """
@@ -90,6 +98,7 @@ def serve(
         access_log=access_log,
         body_bytes_max=body_bytes_max,
         connections_max=connections_max,
+        commands=_read_commands(job_commands) if job_commands else {},
     )
     if processes > 1:
         code = _serve_together(serving, processes)
@@ -120,7 +129,19 @@ class Serving:
     access_log: bool
     body_bytes_max: int
     connections_max: int
+    commands: "Mapping[str, CommandTemplate]"
     shared: bool = False
+
+
+def _read_commands(path: str) -> "Mapping[str, CommandTemplate]":
+    """The commands that may come over HTTP."""
+    from headwater.model.command_template import read_templates
+
+    try:
+        with open(path, "rb") as file:
+            return read_templates(file.read())
+    except OSError as error:
+        raise ConfigError(f"--job-commands {path}: {error.strerror or error}") from error
 
 
 def make_tls(certificate: str, key: str) -> ssl.SSLContext | None:
@@ -175,6 +196,7 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
         limits = Limits(body_bytes_max=serving.body_bytes_max, connections_max=serving.connections_max)
         edge = Edge(_guarded(serving, hw, door), limits)
         door.site.process = str(index)
+        door.site.commands = serving.commands
         door.site.connections = edge.count
         signals = _listen_for_signals()
         _collect_rarely()

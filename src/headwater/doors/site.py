@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headwater.clock import Clock
@@ -12,6 +12,7 @@ from headwater.errors import HeadwaterError, NotAllowed
 from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
+from headwater.model.command_template import CommandTemplate
 from headwater.model.lane import Lane
 from headwater.model.names import PartitionId
 from headwater.model.principal import Scope, require, require_queue
@@ -69,6 +70,7 @@ class Site:
         self.committer = committer
         self.version = version
         self.process = "0"
+        self.commands: Mapping[str, CommandTemplate] = {}
         self.connections: Callable[[], int] = lambda: 0
         self.requests: dict[tuple[str, str, int], int] = {}
         self.pushed_records = 0

@@ -103,6 +103,11 @@ class Tail:
         self._started = True
         self._look()
 
+    def defer(self, seconds: float) -> None:
+        """Learn of what others commit so much later, from now on; whoever follows with more haste goes first."""
+        if self._wakeup is not None:
+            self._wakeup.defer(seconds)
+
     def committed(self, commit: Commit) -> None:
         """This process has committed: no need to ask, unless somebody else's segments lie before ours."""
         if not self._started:

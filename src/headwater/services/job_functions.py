@@ -103,6 +103,9 @@ def enter_job(context: JobContext) -> None:
     _current.set(context)
 
 
+_decode_call = msgspec.json.Decoder(tuple[list[Any], dict[str, Any]]).decode
+
+
 class JobFunction(Generic[P, R]):
     """A function that can be called as ever, and enqueued."""
 
@@ -117,6 +120,7 @@ class JobFunction(Generic[P, R]):
         self._policy = policy
         self._signature = inspect.signature(function)
         self._types: dict[str, Any] | None = None
+        self._places: list[Any] | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__wrapped__ = function
@@ -146,7 +150,10 @@ class JobFunction(Generic[P, R]):
 
     def bind(self, kept: bytes) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a kept call, as the types that the function asks for."""
-        arguments, options = msgspec.json.decode(kept or b"[[],{}]", type=tuple[list[Any], dict[str, Any]])
+        arguments, options = _decode_call(kept or b"[[],{}]")
+        places = self._plain_places()
+        if not options and len(arguments) == len(places):
+            return list(map(msgspec.convert, arguments, places)), options
         bound = self._signature.bind(*arguments, **options)
         types = self._annotations()
         for name, value in bound.arguments.items():
@@ -154,6 +161,15 @@ class JobFunction(Generic[P, R]):
             if name in types and kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
                 bound.arguments[name] = msgspec.convert(value, types[name])
         return list(bound.args), dict(bound.kwargs)
+
+    def _plain_places(self) -> list[Any]:
+        """The types of the parameters, in order, where all can be given by their place: binding such a call is easy."""
+        if self._places is None:
+            parameters = self._signature.parameters.values()
+            plain = all(one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for one in parameters)
+            types = self._annotations()
+            self._places = [types.get(one.name, Any) for one in parameters] if plain else []
+        return self._places
 
     def _annotations(self) -> dict[str, Any]:
         if self._types is None:

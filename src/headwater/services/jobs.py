@@ -78,6 +78,8 @@ class JobService:
 class JobHandle:
     """A job that was handed in: its id, and the way to its end."""
 
+    __slots__ = ("_jobs", "duplicate", "id")
+
     def __init__(self, jobs: "Jobs", placed: Placed) -> None:
         self._jobs = jobs
         self.id = placed.id

@@ -22,6 +22,13 @@ class Wakeup(Protocol):
         """Begin to call; on the running event loop."""
         ...
 
+    def defer(self, seconds: float) -> None:
+        """From now on, call so long after there may be something, not at once: whoever else looks may go first.
+
+        A wake-up that looks at a pace of its own may keep to that.
+        """
+        ...
+
     def close(self) -> None:
         """Call no more."""
         ...

@@ -24,6 +24,9 @@ class DataVersionWakeup:
         self._loop = asyncio.get_running_loop()
         self._look()
 
+    def defer(self, seconds: float) -> None:
+        """It looks at its own pace."""
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -35,6 +35,7 @@ class InotifyWakeup:
         self._again: asyncio.TimerHandle | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._own_in_a_row = 0
+        self._defer_seconds = 0.0
         self.events = 0
         self.useless = 0
 
@@ -51,8 +52,23 @@ class InotifyWakeup:
             self._loop.remove_reader(self._descriptor)
         os.close(self._descriptor)
 
+    def defer(self, seconds: float) -> None:
+        self._defer_seconds = seconds
+        if not seconds and self._resting is not None:
+            self._resting.cancel()
+            self._resume()
+
     def _written(self) -> None:
-        os.read(self._descriptor, _READ_BYTES)
+        if self._defer_seconds:
+            self._rest(self._defer_seconds)
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
         self.events += 1
         found = self._wake()
         if found is Found.NOTHING:
@@ -63,20 +79,23 @@ class InotifyWakeup:
         self.useless += 1
         self._own_in_a_row += found is Found.OWN
         if self._own_in_a_row > OWN_IN_A_ROW_MAX:
-            self._rest()
+            # This process itself writes without pause.
+            self._own_in_a_row = 0
+            self._rest(REST_SECONDS)
         else:
             self._look_again(0)
 
-    def _rest(self) -> None:
-        """This process itself writes without pause: let the kernel gather its wakes for a moment."""
-        self._own_in_a_row = 0
-        if self._loop is not None:
+    def _rest(self, seconds: float) -> None:
+        """Let the kernel gather its wakes for a moment."""
+        if self._loop is not None and self._resting is None:
             self._loop.remove_reader(self._descriptor)
-            self._resting = self._loop.call_later(REST_SECONDS, self._resume)
+            self._resting = self._loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
+        self._resting = None
         if self._loop is not None:
             self._loop.add_reader(self._descriptor, self._written)
+            self._look()
 
     def _spin(self) -> Found:
         deadline = time.perf_counter() + SPIN_SECONDS

@@ -29,6 +29,8 @@ class Capture:
 
     def text(self) -> str:
         """The output as text; bytes that are none are shown as such."""
+        if not self.total:
+            return ""
         head = self._head.decode("utf-8", "replace")
         tail = self._tail.decode("utf-8", "replace")
         if not self._dropped:
@@ -37,5 +39,7 @@ class Capture:
 
     def last_line(self) -> str:
         """The last line that says anything: usually the reason."""
+        if not self.total:
+            return ""
         lines = [line.strip() for line in self.text()[-2_000:].splitlines() if line.strip()]
         return lines[-1][:500] if lines else ""

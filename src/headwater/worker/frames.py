@@ -1,4 +1,4 @@
-"""What a worker and its runner tell each other: length-prefixed frames over a pair of sockets."""
+"""What a worker and its runner tell each other besides the calls in line: length-prefixed frames over pipes."""
 
 import struct
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
-    """Cancel a call that runs, if it can be."""
+    """Cancel an async call."""
 
     number: JobNumber
 
 
 class Recall(msgspec.Struct, frozen=True, tag="recall"):
-    """Give back what has not begun."""
+    """Give back async calls that have not begun."""
 
 
 class Recalled(msgspec.Struct, frozen=True, tag="recalled"):
@@ -37,10 +37,9 @@ class Recalled(msgspec.Struct, frozen=True, tag="recalled"):
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """A call runs now."""
+    """An async call runs now."""
 
     number: JobNumber
-    is_async: bool
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
@@ -86,17 +85,23 @@ class FrameReader:
     """Cuts a stream of bytes into frames."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._rest = bytearray()
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
+    def feed(self, chunk: bytes) -> Iterator[bytes | bytearray]:
         """The frames that are complete now."""
-        self._buffer += chunk
-        start = 0
-        while len(self._buffer) - start >= _length.size:
-            (size,) = _length.unpack_from(self._buffer, start)
-            end = start + _length.size + size
-            if len(self._buffer) < end:
+        held: bytes | bytearray = chunk
+        if self._rest:
+            self._rest += chunk
+            held = self._rest
+        start, size = 0, len(held)
+        while size - start >= _length.size:
+            begin = start + _length.size
+            end = begin + _length.unpack_from(held, start)[0]
+            if size < end:
                 break
-            yield bytes(self._buffer[start + _length.size : end])
+            yield held[begin:end]
             start = end
-        del self._buffer[:start]
+        if held is self._rest:
+            del self._rest[:start]
+        else:
+            self._rest += held[start:]

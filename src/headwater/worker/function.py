@@ -1,6 +1,7 @@
 """The worker's end of a runner: starts it, sends it calls, knows which of them run, and ends it when it must.
 
-When the process dies, those calls that ran are to blame; those that had not begun are sent to the next one.
+Plain calls wait in a line that the runner takes them from, async ones in the runner's loop. When the process dies,
+those calls that ran are to blame; the others are sent to the next one.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,6 +20,7 @@ import msgspec
 from headwater.log.job_operations import ClaimedJob, Report
 from headwater.model.job import JobNumber, Outcome
 from headwater.services.job_functions import RunAbout
+from headwater.worker.calls import CallLine, Slate, make_line, make_slate
 from headwater.worker.frames import (
     Begun,
     Done,
@@ -36,7 +39,7 @@ from headwater.worker.processes import kill_group
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 1_048_576
+READ_BYTES = 65_536
 DEATHS_BEFORE_WORK_MAX = 3
 
 
@@ -45,13 +48,31 @@ class AppUnloadable(Exception):
 
 
 class _Call(msgspec.Struct):
-    """A call that the runner has."""
+    """A call that the runner has. `begun_at` and `is_async` are known of async ones."""
 
     job: ClaimedJob
     begun_at: float = 0.0
     is_async: bool = False
     stopped: str = ""
     timer: asyncio.TimerHandle | None = None
+
+
+class _Process(msgspec.Struct, frozen=True):
+    """A runner, and the worker's ends of what lies between them. The runner's end of the line is held to take back."""
+
+    popen: subprocess.Popen[bytes]
+    line: CallLine
+    runners_line: CallLine
+    slate: Slate
+    hearing: int
+    telling: int
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for end in (self.line, self.runners_line, self.slate):
+            end.close()
+        os.close(self.hearing)
+        os.close(self.telling)
 
 
 class Functions:
@@ -63,14 +84,17 @@ class Functions:
         self._concurrency = concurrency
         self._grace_seconds = grace_seconds
         self._calls: dict[JobNumber, _Call] = {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pipes = (-1, -1)
+        self._async_types: set[str] = set()
+        self._process: _Process | None = None
         self._unsent = bytearray()
+        self._unplaced: deque[ClaimedJob] = deque()
         self._ready = False
         self._early_deaths = 0
         self._recalled: asyncio.Future[list[ClaimedJob]] | None = None
         self._gone: asyncio.Future[None] | None = None
         self._warm: asyncio.Future[None] | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._watch_at = 0.0
         self.unloadable = ""
         self.on_report: Callable[[Report], None] = lambda report: None
         self.on_progress: Callable[[ClaimedJob, str], None] = lambda job, value: None
@@ -79,7 +103,7 @@ class Functions:
     @property
     def process(self) -> int:
         """The runner's process id, 0 when there is none."""
-        return self._process.pid if self._process is not None else 0
+        return self._process.popen.pid if self._process is not None else 0
 
     @property
     def count(self) -> int:
@@ -88,11 +112,20 @@ class Functions:
 
     def started_before(self, moment: float) -> bool:
         """Whether a call runs since before `moment` (of the monotonic clock)."""
-        return any(call.begun_at and call.begun_at <= moment for call in self._calls.values())
+        return any(begun_at <= moment for begun_at in self._begun().values())
 
     def waiting(self) -> int:
         """How many calls the runner has not begun."""
-        return sum(not call.begun_at for call in self._calls.values())
+        return len(self._calls) - len(self._begun()) if self._calls else 0
+
+    def _begun(self) -> dict[JobNumber, float]:
+        """The calls that run, and since when."""
+        begun = {number: call.begun_at for number, call in self._calls.items() if call.begun_at}
+        if self._process is not None:
+            number, begun_at = self._process.slate.read()
+            if number in self._calls:
+                begun[number] = begun_at
+        return begun
 
     async def warm_up(self) -> None:
         """Start the process and wait until it has loaded its app, so that no job has to wait for that."""
@@ -106,10 +139,16 @@ class Functions:
 
     def run(self, job: ClaimedJob) -> None:
         """Send a call."""
-        if self._process is None:
-            self._start()
+        process = self._process or self._start()
+        if job.type in self._async_types:
+            self._calls[job.number] = _Call(job, is_async=True)
+            self._send(_run_of(job))
+            return
         self._calls[job.number] = _Call(job)
-        self._send_run(job)
+        if self._unplaced or not process.line.put(_run_of(job)):
+            self._unplaced.append(job)
+        if job.work.timeout_seconds:
+            self._watch_by(time.monotonic() + job.work.timeout_seconds)
 
     def stop(self, number: JobNumber, reason: str) -> None:
         """End a call: an async one is cancelled, a plain one takes the process with it."""
@@ -117,34 +156,61 @@ class Functions:
         if call is None:
             return
         call.stopped = call.stopped or reason
-        if call.is_async or not call.begun_at:
+        if number not in self._begun():
+            self._stop_waiting(call)
+        elif call.is_async:
             self._send(Stop(number))
             self._time(call, self._grace_seconds, self._kill)
         else:
             self._kill()
 
+    def _stop_waiting(self, stopped: _Call) -> None:
+        """A call that has not begun is taken out of the line; one that is on its way to the loop is stopped there."""
+        for job in self._take_line():
+            if job.number == stopped.job.number:
+                self._forget(job.number)
+                self.on_report(_blame(stopped, stopped.stopped, None))
+            else:
+                self.run(job)
+        if stopped.job.number in self._calls:
+            self._send(Stop(stopped.job.number))
+            self._time(stopped, self._grace_seconds, self.stop, stopped.job.number, stopped.stopped)
+
     async def recall(self) -> list[ClaimedJob]:
         """Take back what has not begun."""
-        if self._process is None or not self.waiting():
-            return []
+        found = self._take_line()
+        for job in found:
+            self._forget(job.number)
+        if self._process is None or not any(call.is_async and not call.begun_at for call in self._calls.values()):
+            return found
         if self._recalled is None:
             self._recalled = asyncio.get_running_loop().create_future()
             self._send(Recall())
-        return await self._recalled
+        return [*found, *await self._recalled]
+
+    def _take_line(self) -> list[ClaimedJob]:
+        """The jobs that nobody has taken out of the line; they are nobody's then."""
+        numbers = [] if self._process is None else [run.number for run in self._process.runners_line.take_all()]
+        jobs = [call.job for number in numbers if (call := self._calls.get(number)) is not None]
+        unplaced, self._unplaced = self._unplaced, deque()
+        return [*jobs, *(job for job in unplaced if job.number in self._calls)]
 
     def abort(self, reason: str) -> None:
         """End everything: what ran has failed for this reason, what had not begun is given back."""
-        for call in list(self._calls.values()):
-            self._forget(call.job.number)
-            call.stopped = reason
-            self.on_report(_blame(call, reason) if call.begun_at else _release(call.job))
+        self._take_line()
         self._kill()
+        begun = self._begun()
+        for number, call in list(self._calls.items()):
+            self._forget(number)
+            call.stopped = reason
+            self.on_report(_blame(call, reason, begun[number]) if number in begun else _release(call.job))
 
     def close(self) -> None:
         """Forget all calls; the process ends."""
+        self._take_line()
+        self._kill()
         for number in list(self._calls):
             self._forget(number)
-        self._kill()
 
     async def closed(self) -> None:
         """Until the process is gone."""
@@ -154,75 +220,68 @@ class Functions:
 
     # ── the process ──
 
-    def _start(self) -> None:
-        to_runner, from_worker = os.pipe2(os.O_CLOEXEC)
-        from_runner, to_worker = os.pipe2(os.O_CLOEXEC)
-        arguments = [str(to_runner), str(to_worker), self._app, ",".join(self._modules), str(self._concurrency)]
-        self._process = subprocess.Popen(
+    def _start(self) -> _Process:
+        line, runners_line = make_line()
+        slate = make_slate()
+        to_runner, telling = os.pipe2(os.O_CLOEXEC)
+        hearing, to_worker = os.pipe2(os.O_CLOEXEC)
+        inherited = (runners_line.fileno(), slate, to_runner, to_worker)
+        arguments = [*map(str, inherited), self._app, ",".join(self._modules), str(self._concurrency)]
+        popen = subprocess.Popen(
             [sys.executable, "-m", "headwater.worker.runner", *arguments, str(os.getpid())],
-            pass_fds=(to_runner, to_worker),
+            pass_fds=inherited,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-        os.close(to_runner)
-        os.close(to_worker)
-        self._pipes = (from_runner, from_worker)
-        os.set_blocking(from_runner, False)
-        os.set_blocking(from_worker, False)
+        self._process = _Process(popen, line, runners_line, Slate(slate), hearing, telling)
+        for descriptor in (slate, to_runner, to_worker):
+            os.close(descriptor)
+        os.set_blocking(hearing, False)
+        os.set_blocking(telling, False)
         self._ready = False
-        asyncio.get_running_loop().add_reader(from_runner, self._read, FrameReader())
+        asyncio.get_running_loop().add_reader(hearing, self._read, self._process, FrameReader())
+        return self._process
 
     def _kill(self) -> None:
         if self._process is not None:
-            kill_group(self._process.pid, signal.SIGKILL)
-
-    def _send_run(self, job: ClaimedJob) -> None:
-        results = None if job.results is None else {name: bytes(result) for name, result in job.results.items()}
-        about = RunAbout(
-            id=job.id,
-            queue=job.queue,
-            type=job.type,
-            token=job.token,
-            attempt=job.attempt,
-            attempts_max=job.attempts_max,
-            previous_error=job.previous_error,
-            results=results,
-        )
-        self._send(Run(job.number, about, bytes(job.work.arguments), job.work.timeout_seconds))
+            kill_group(self._process.popen.pid, signal.SIGKILL)
 
     def _send(self, message: ToRunner) -> None:
         self._unsent += encode_frame(message)
         self._write()
 
     def _write(self) -> None:
-        writing = self._pipes[1]
+        if self._process is None:
+            return
         loop = asyncio.get_running_loop()
         try:
             while self._unsent:
-                del self._unsent[: os.write(writing, self._unsent)]
+                del self._unsent[: os.write(self._process.telling, self._unsent)]
         except BlockingIOError:
-            loop.add_writer(writing, self._write)
+            loop.add_writer(self._process.telling, self._write)
             return
         except BrokenPipeError:
             self._unsent.clear()
-        loop.remove_writer(writing)
+        loop.remove_writer(self._process.telling)
 
-    def _read(self, frames: FrameReader) -> None:
+    def _read(self, process: _Process, frames: FrameReader) -> None:
         try:
-            chunk = os.read(self._pipes[0], READ_BYTES)
+            chunk = os.read(process.hearing, READ_BYTES)
         except BlockingIOError:
             return
         if not chunk:
-            self._died()
+            self._died(process)
             return
         for frame in frames.feed(chunk):
             self._take(decode_to_worker(frame))
+        while self._unplaced and process.line.put(_run_of(self._unplaced[0])):
+            self._unplaced.popleft()
 
     def _take(self, message: Ready | Begun | Done | Progress | Recalled) -> None:
         if isinstance(message, Done):
             self._done(message)
         elif isinstance(message, Begun):
-            self._begun(message)
+            self._has_begun(message.number)
         elif isinstance(message, Progress):
             call = self._calls.get(message.number)
             if call is not None:
@@ -241,19 +300,49 @@ class Functions:
         if self._warm is not None and not self._warm.done():
             self._warm.set_result(None)
 
-    def _begun(self, message: Begun) -> None:
-        call = self._calls.get(message.number)
-        if call is None:
+    def _has_begun(self, number: JobNumber) -> None:
+        """An async call runs: others of its type need not wait behind plain ones from now on."""
+        begun = self._calls.get(number)
+        if begun is None:
             return
-        call.begun_at, call.is_async = time.monotonic(), message.is_async
-        self._early_deaths = 0
-        limit = call.job.work.timeout_seconds
-        if call.stopped:
-            self.stop(message.number, call.stopped)
-        elif limit:
-            # An async function is stopped by its own loop; when that does not help, its process is.
-            extra = self._grace_seconds if message.is_async else 0.0
-            self._time(call, limit + extra, self._overdue, call)
+        if begun.job.type not in self._async_types:
+            self._async_types.add(begun.job.type)
+            for call in self._calls.values():
+                call.is_async = call.is_async or call.job.type == begun.job.type
+        begun.begun_at = time.monotonic()
+        if begun.stopped:
+            self.stop(number, begun.stopped)
+        elif begun.job.work.timeout_seconds:
+            # It is stopped by its own loop; when that does not help, its process is.
+            self._time(begun, begun.job.work.timeout_seconds + self._grace_seconds, self._overdue, begun)
+
+    # ── time ──
+
+    def _watch_by(self, moment: float) -> None:
+        """Look at how long the plain call runs, at this moment at the latest: one timer for all of them."""
+        if self._watch is not None:
+            if self._watch_at <= moment:
+                return
+            self._watch.cancel()
+        self._watch_at = moment
+        self._watch = asyncio.get_running_loop().call_later(max(moment - time.monotonic(), 0.0), self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        """End the call that has run for too long. What has not begun cannot be overdue before its own time from now."""
+        self._watch = None
+        now = time.monotonic()
+        begun = self._begun()
+        moments = []
+        for number, call in self._calls.items():
+            limit = call.job.work.timeout_seconds
+            if not limit or call.is_async:
+                continue
+            moments.append(begun.get(number, now) + limit)
+            if moments[-1] <= now:
+                self._overdue(call)
+                return
+        if moments:
+            self._watch_by(min(moments))
 
     def _overdue(self, call: _Call) -> None:
         call.stopped = call.stopped or "timeout"
@@ -264,7 +353,10 @@ class Functions:
             call.timer.cancel()
         call.timer = asyncio.get_running_loop().call_later(seconds, deed, *arguments)
 
+    # ── ends ──
+
     def _done(self, done: Done) -> None:
+        self._early_deaths = 0
         call = self._forget(done.number)
         if call is not None:
             self.on_report(
@@ -298,38 +390,60 @@ class Functions:
             self._recalled.set_result(found)
         self._recalled = None
 
-    def _died(self) -> None:
+    def _died(self, process: _Process) -> None:
         """The process is gone: those calls that ran have failed, the others go to the next process."""
-        assert self._process is not None
         loop = asyncio.get_running_loop()
-        loop.remove_reader(self._pipes[0])
-        loop.remove_writer(self._pipes[1])
-        for pipe in self._pipes:
-            os.close(pipe)
-        kill_group(self._process.pid, signal.SIGKILL)
-        how = describe_end(self._process.wait())
+        loop.remove_reader(process.hearing)
+        loop.remove_writer(process.telling)
+        kill_group(process.popen.pid, signal.SIGKILL)
+        how = describe_end(process.popen.wait())
+        begun = self._begun()
+        process.close()
         self._process = None
-        self._count_death(how)
+        if begun:
+            self._early_deaths = 0
+        else:
+            self._count_death(how)
         self._warmed()
         self._unsent.clear()
+        self._unplaced.clear()
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
-        calls = list(self._calls.values())
+        calls = [call for number in list(self._calls) if (call := self._forget(number)) is not None]
         for call in calls:
-            self._forget(call.job.number)
-        for call in calls:
-            if call.begun_at:
-                self.on_report(_blame(call, how))
+            if call.job.number in begun:
+                self.on_report(_blame(call, how, begun[call.job.number]))
         self._take_back([])
         for call in calls:
-            if not call.begun_at and self.unloadable:
-                self.on_report(_release(call.job))
-            elif not call.begun_at:
-                self.run(call.job)
+            if call.job.number not in begun:
+                self._begin_again(call)
+
+    def _begin_again(self, call: _Call) -> None:
+        if call.stopped:
+            self.on_report(_blame(call, call.stopped, None))
+        elif self.unloadable:
+            self.on_report(_release(call.job))
+        else:
+            self.run(call.job)
 
 
-def _blame(call: _Call, how: str) -> Report:
-    seconds = time.monotonic() - call.begun_at
+def _run_of(job: ClaimedJob) -> Run:
+    results = None if job.results is None else {name: bytes(result) for name, result in job.results.items()}
+    about = RunAbout(
+        id=job.id,
+        queue=job.queue,
+        type=job.type,
+        token=job.token,
+        attempt=job.attempt,
+        attempts_max=job.attempts_max,
+        previous_error=job.previous_error,
+        results=results,
+    )
+    return Run(job.number, about, bytes(job.work.arguments), job.work.timeout_seconds)
+
+
+def _blame(call: _Call, how: str, begun_at: float | None) -> Report:
+    seconds = None if begun_at is None else time.monotonic() - begun_at
     reason = f"the process that ran it {how}"
     if call.stopped == "timeout":
         reason = f"timed out after {call.job.work.timeout_seconds:g} s"

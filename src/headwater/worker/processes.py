@@ -12,6 +12,7 @@ from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_READ_BYTES = 65_536
 SWEEPS_MAX = 200
 SWEEP_PAUSE_SECONDS = 0.005
 
@@ -36,8 +37,14 @@ def _prctl(option: int, value: int) -> None:
 
 def children() -> set[int]:
     """The children that the main thread started, and the orphans that were adopted: those are always given to it."""
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
-        return {int(number) for number in file.read().split()}
+    file = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = b""
+        while part := os.read(file, _READ_BYTES):
+            found += part
+    finally:
+        os.close(file)
+    return set(map(int, found.split()))
 
 
 def environment_of(process: int) -> bytes:

@@ -1,14 +1,14 @@
 """The process in which functions run. The worker beside it keeps the lease and can end it whenever it must.
 
-The main thread runs plain functions, one after the other. A second thread has an event loop: it reads what the worker
-sends and runs async functions, up to a number of them at once.
+The main thread takes calls from the line and runs plain functions, one after the other. A second thread has an event
+loop: it hears what else the worker says and runs async functions, up to a number of them at once. What plain functions
+came to is told at once when no call waits, and otherwise together with what comes next, a moment later at most.
 """
 
 import asyncio
 import contextvars
 import importlib
 import os
-import queue
 import signal
 import sys
 import threading
@@ -30,6 +30,7 @@ from headwater.services.job_functions import (
     Snooze,
     enter_job,
 )
+from headwater.worker.calls import CallLine, Slate, join_line
 from headwater.worker.frames import (
     Begun,
     Done,
@@ -48,47 +49,111 @@ from headwater.worker.processes import end_with_parent
 
 ERROR_LENGTH_MAX = 8_192
 RESULT_BYTES_MAX = 1_048_576
-READ_BYTES = 1_048_576
+READ_BYTES = 65_536
+TELL_SECONDS = 0.001
 
 
 class Runner:
-    """Runs what comes over one socket."""
+    """Runs what comes over one line."""
 
-    def __init__(
-        self, pipes: tuple[int, int], registry: JobRegistry, modules: tuple[str, ...], concurrency: int
-    ) -> None:
-        self._reading, self._writing = pipes
+    def __init__(self, ends: "Ends", registry: JobRegistry, modules: tuple[str, ...], concurrency: int) -> None:
+        self._reading, self._writing = ends.hearing, ends.telling
+        self._line = ends.line
+        self._slate = ends.slate
         self._registry = registry
         self._modules = modules
         self._concurrency = concurrency
         self._sending = threading.Lock()
-        self._plain: queue.SimpleQueue[tuple[Run, JobFunction[..., Any]] | None] = queue.SimpleQueue()
+        self._untold = bytearray()
+        self._told_at = 0.0
+        self._telling_later = False
         self._waiting: deque[tuple[Run, JobFunction[..., Any]]] = deque()
         self._tasks: dict[JobNumber, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
 
     def serve(self) -> None:
         """Run until the worker closes its end. Plain functions run in this thread."""
-        thread = threading.Thread(target=self._read, name="headwater-runner-loop", daemon=True)
-        thread.start()
-        while (item := self._plain.get()) is not None:
-            self._run_plain(*item)
+        threading.Thread(target=self._listen_for_ever, name="headwater-runner-loop", daemon=True).start()
+        while (run := self._next()) is not None:
+            self._start(run)
 
     def send(self, message: ToWorker) -> None:
-        """Tell the worker something."""
-        frame = memoryview(encode_frame(message))
+        """Tell the worker something, and what was not told yet."""
         with self._sending:
-            while frame:
-                frame = frame[os.write(self._writing, frame) :]
+            self._untold += encode_frame(message)
+            self._write()
+
+    # ── the main thread ──
+
+    def _next(self) -> Run | None:
+        """The next call. Whoever waits for what was done is told before this thread begins to wait."""
+        run = self._line.take()
+        if run is None:
+            self._tell()
+            return self._line.take(wait=True)
+        if self._untold and time.monotonic() - self._told_at >= TELL_SECONDS:
+            self._tell()
+        elif self._untold and not self._telling_later:
+            # The next call may take hours.
+            self._telling_later = True
+            self._loop.call_soon_threadsafe(self._loop.call_later, TELL_SECONDS, self._tell_late)
+        return run
+
+    def _start(self, run: Run) -> None:
+        function = self._find(run)
+        if function is None:
+            return
+        if function.is_async:
+            self._loop.call_soon_threadsafe(self._start_async, run, function)
+            return
+        begun = time.monotonic()
+        self._slate.begin(run.number, begun)
+        done = contextvars.copy_context().run(self._call, run, function, begun)
+        self._slate.end()
+        with self._sending:
+            self._untold += encode_frame(done)
+
+    def _find(self, run: Run) -> JobFunction[..., Any] | None:
+        try:
+            return self._registry.find(run.about.type, self._modules)
+        except Exception as error:
+            self.send(Done(run.number, Outcome.FAILED, 0.0, error=describe(error)))
+            return None
+
+    def _call(self, run: Run, function: JobFunction[..., Any], begun: float) -> Done:
+        try:
+            enter_job(self._context(run))
+            arguments, options = function.bind(run.arguments)
+            return completed(run.number, function.function(*arguments, **options), time.monotonic() - begun)
+        except Exception as error:
+            return failed(run.number, function, error, time.monotonic() - begun)
+
+    def _context(self, run: Run) -> JobContext:
+        def report(value: Any) -> None:
+            self.send(Progress(run.number, msgspec.json.encode(value).decode()))
+
+        return JobContext(run.about, report)
+
+    def _tell(self) -> None:
+        with self._sending:
+            self._write()
+
+    def _write(self) -> None:
+        untold, self._untold = self._untold, bytearray()
+        frames = memoryview(untold)
+        while frames:
+            frames = frames[os.write(self._writing, frames) :]
+        self._told_at = time.monotonic()
 
     # ── the loop's thread ──
 
-    def _read(self) -> None:
+    def _tell_late(self) -> None:
+        self._telling_later = False
+        self._tell()
+
+    def _listen_for_ever(self) -> None:
         asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._listen())
-        finally:
-            self._plain.put(None)
+        self._loop.run_until_complete(self._listen())
 
     async def _listen(self) -> None:
         frames = FrameReader()
@@ -109,25 +174,27 @@ class Runner:
 
     def _take(self, message: Run | Stop | Recall) -> None:
         if isinstance(message, Run):
-            self._start(message)
+            function = self._find(message)
+            if function is not None:
+                self._start_async(message, function)
         elif isinstance(message, Stop):
-            task = self._tasks.get(message.number)
-            if task is not None:
-                task.cancel()
+            self._stop(message.number)
         else:
-            self.send(Recalled(self._give_back()))
+            numbers = [run.number for run, _ in self._waiting]
+            self._waiting.clear()
+            self.send(Recalled(numbers))
 
-    def _start(self, run: Run) -> None:
-        try:
-            function = self._registry.find(run.about.type, self._modules)
-        except Exception as error:
-            self.send(Done(run.number, Outcome.FAILED, 0.0, error=describe(error)))
-            return
-        if function.is_async:
-            self._waiting.append((run, function))
-            self._fill()
-        else:
-            self._plain.put((run, function))
+    def _stop(self, number: JobNumber) -> None:
+        task = self._tasks.get(number)
+        if task is not None:
+            task.cancel()
+        for waiting in [waiting for waiting in self._waiting if waiting[0].number == number]:
+            self._waiting.remove(waiting)
+            self.send(Done(number, Outcome.CANCELLED, 0.0, error="cancelled"))
+
+    def _start_async(self, run: Run, function: JobFunction[..., Any]) -> None:
+        self._waiting.append((run, function))
+        self._fill()
 
     def _fill(self) -> None:
         while self._waiting and len(self._tasks) < self._concurrency:
@@ -140,19 +207,8 @@ class Runner:
         self._tasks.pop(number, None)
         self._fill()
 
-    def _give_back(self) -> list[JobNumber]:
-        numbers = [run.number for run, _ in self._waiting]
-        self._waiting.clear()
-        while True:
-            try:
-                item = self._plain.get_nowait()
-            except queue.Empty:
-                return numbers
-            if item is not None:
-                numbers.append(item[0].number)
-
     async def _run_async(self, run: Run, function: JobFunction[..., Any]) -> None:
-        self.send(Begun(run.number, True))
+        self.send(Begun(run.number))
         begun = time.monotonic()
         try:
             enter_job(self._context(run))
@@ -170,28 +226,6 @@ class Runner:
         except Exception as error:
             done = failed(run.number, function, error, time.monotonic() - begun)
         self.send(done)
-
-    # ── the main thread ──
-
-    def _run_plain(self, run: Run, function: JobFunction[..., Any]) -> None:
-        self.send(Begun(run.number, False))
-        context = contextvars.copy_context()
-        self.send(context.run(self._call, run, function))
-
-    def _call(self, run: Run, function: JobFunction[..., Any]) -> Done:
-        begun = time.monotonic()
-        try:
-            enter_job(self._context(run))
-            arguments, options = function.bind(run.arguments)
-            return completed(run.number, function.function(*arguments, **options), time.monotonic() - begun)
-        except Exception as error:
-            return failed(run.number, function, error, time.monotonic() - begun)
-
-    def _context(self, run: Run) -> JobContext:
-        def report(value: Any) -> None:
-            self.send(Progress(run.number, msgspec.json.encode(value).decode()))
-
-        return JobContext(run.about, report)
 
 
 def completed(number: JobNumber, result: Any, seconds: float) -> Done:
@@ -238,22 +272,34 @@ def load_registry(path: str) -> JobRegistry:
     return found
 
 
-def main(pipes: tuple[int, int], app: str, modules: tuple[str, ...], concurrency: int, parent: int) -> int:
-    """Serve the worker at the other ends of two inherited pipes."""
+class Ends(msgspec.Struct, frozen=True):
+    """The runner's ends of what it shares with its worker, as they were inherited."""
+
+    line: CallLine
+    slate: Slate
+    hearing: int
+    telling: int
+
+
+def main(ends: Ends, app: str, modules: tuple[str, ...], concurrency: int, parent: int) -> int:
+    """Serve the worker at the other ends."""
     end_with_parent(signal.SIGKILL, parent)
+    for descriptor in (ends.line.fileno(), ends.hearing, ends.telling):
+        os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path.insert(0, os.getcwd())
     try:
         registry = load_registry(app)
     except Exception as error:
-        os.write(pipes[1], encode_frame(Ready(describe(error))))
+        os.write(ends.telling, encode_frame(Ready(describe(error))))
         return 1
-    os.write(pipes[1], encode_frame(Ready()))
-    Runner(pipes, registry, modules, concurrency).serve()
+    os.write(ends.telling, encode_frame(Ready()))
+    Runner(ends, registry, modules, concurrency).serve()
     return 0
 
 
 if __name__ == "__main__":
-    _reading, _writing, _app, _modules, _concurrency, _parent = sys.argv[1:]
+    _line, _slate, _hearing, _telling, _app, _modules, _concurrency, _parent = sys.argv[1:]
+    _ends = Ends(join_line(int(_line)), Slate(int(_slate)), int(_hearing), int(_telling))
     _allowed = tuple(filter(None, _modules.split(",")))
-    sys.exit(main((int(_reading), int(_writing)), _app, _allowed, int(_concurrency), int(_parent)))
+    sys.exit(main(_ends, _app, _allowed, int(_concurrency), int(_parent)))

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
@@ -16,6 +17,7 @@ import msgspec
 from headwater.log.job_operations import ClaimedJob
 from headwater.worker.capture import Capture
 from headwater.worker.processes import kill_group
+from headwater.worker.watcher import Watcher
 
 READ_BYTES = 65_536
 RESULTS_BYTES_MAX = 100_000
@@ -34,11 +36,18 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Shell:
-    """One command on its way. `run` starts it and waits for its end; `stop` ends it early."""
+    """One command on its way. `start` starts it, `stop` ends it early, `on_end` is told how it ended."""
 
-    def __init__(self, job: ClaimedJob, *, output_bytes_max: int, grace_seconds: float) -> None:
-        self._job = job
+    def __init__(
+        self,
+        job: ClaimedJob,
+        output_bytes_max: int,
+        grace_seconds: float,
+        on_end: Callable[[ClaimedJob, Ended], None],
+    ) -> None:
+        self.job = job
         self._grace_seconds = grace_seconds
+        self._on_end = on_end
         self._capture = Capture(output_bytes_max)
         self._stopped = ""
         self._timers: list[asyncio.TimerHandle] = []
@@ -50,39 +59,43 @@ class Shell:
         """What was printed so far."""
         return self._capture.text()
 
-    async def run(self) -> Ended:
-        """Start the command and wait for its end. OSError when it cannot be started."""
-        loop = asyncio.get_running_loop()
+    @property
+    def printed_bytes(self) -> int:
+        """How much was printed so far."""
+        return self._capture.total
+
+    def start(self, watcher: Watcher) -> None:
+        """Start the command. OSError when that cannot be."""
         self.begun_at = time.monotonic()
         # Linux counts what the process was before it became the command: no more than this says nothing.
         self._own_size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        reading = self._spawn()
-        descriptor = os.pidfd_open(self.process)
-        ended = loop.create_future()
-        loop.add_reader(descriptor, _resolve, ended)
-        loop.add_reader(reading, self._read, reading)
-        if self._job.work.timeout_seconds:
-            self._timers.append(loop.call_later(self._job.work.timeout_seconds, self.stop, "timeout"))
-        try:
-            await ended
-        finally:
-            for timer in self._timers:
-                timer.cancel()
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            # The leader is a zombie until it is waited for, so this number still means its group and nobody else's.
-            kill_group(self.process, signal.SIGKILL)
-            status, used = _reap(self.process)
-            self._drain(reading)
-        seconds = time.monotonic() - self.begun_at
-        return Ended(
+        self._watcher = watcher
+        self._reading = self._spawn()
+        self._descriptor = os.pidfd_open(self.process)
+        watcher.add(self._descriptor, self._ended)
+        watcher.add(self._reading, self._read)
+        seconds = self.job.work.timeout_seconds
+        if seconds:
+            self._timers.append(asyncio.get_running_loop().call_later(seconds, self.stop, "timeout"))
+
+    def _ended(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._watcher.remove(self._descriptor)
+        os.close(self._descriptor)
+        # The leader is a zombie until it is waited for, so this number still means its group and nobody else's.
+        kill_group(self.process, signal.SIGKILL)
+        _, status, used = os.wait4(self.process, 0)
+        self._drain()
+        ended = Ended(
             os.waitstatus_to_exitcode(status),
             self._capture.text(),
             self._capture.last_line(),
-            seconds,
+            time.monotonic() - self.begun_at,
             used.ru_maxrss * 1_024 if used.ru_maxrss > self._own_size else None,
             self._stopped,
         )
+        self._on_end(self.job, ended)
 
     def stop(self, reason: str, *, at_once: bool = False) -> None:
         """End the command: ask its whole group first, then insist."""
@@ -101,7 +114,7 @@ class Shell:
         """Start it; the descriptor that its output comes from."""
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reading, False)
-        arguments = command_line(self._job)
+        arguments = command_line(self.job)
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),
@@ -111,7 +124,7 @@ class Shell:
             self.process = os.posix_spawnp(
                 arguments[0],
                 arguments,
-                environment(self._job),
+                environment(self.job),
                 file_actions=actions,
                 setsid=True,
                 setsigmask=[],
@@ -124,34 +137,23 @@ class Shell:
             os.close(writing)
         return reading
 
-    def _read(self, reading: int) -> None:
+    def _read(self) -> None:
         try:
-            chunk = os.read(reading, READ_BYTES)
+            chunk = os.read(self._reading, READ_BYTES)
         except BlockingIOError:
             return
         if chunk:
             self._capture.add(chunk)
         else:
-            asyncio.get_running_loop().remove_reader(reading)
+            self._watcher.remove(self._reading)
 
-    def _drain(self, reading: int) -> None:
+    def _drain(self) -> None:
         """What is in the pipe is the command's; who still holds the other end is not waited for."""
-        asyncio.get_running_loop().remove_reader(reading)
+        self._watcher.remove(self._reading)
         with suppress(BlockingIOError):
-            while chunk := os.read(reading, READ_BYTES):
+            while chunk := os.read(self._reading, READ_BYTES):
                 self._capture.add(chunk)
-        os.close(reading)
-
-
-def _reap(process: int) -> tuple[int, resource.struct_rusage]:
-    """How a process that has ended did so, and what it used."""
-    _, status, used = os.wait4(process, 0)
-    return status, used
-
-
-def _resolve(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
+        os.close(self._reading)
 
 
 def command_line(job: ClaimedJob) -> list[str]:

@@ -35,21 +35,20 @@ from headwater.log.job_operations import (
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, SHELL, JobNumber, Outcome, WorkerSettings
 from headwater.services.jobs import JobService
+from headwater.worker.commands import Commands
 from headwater.worker.function import Functions
-from headwater.worker.processes import kill_strays
-from headwater.worker.reports import report_of, unstartable
-from headwater.worker.shell import Shell, mark_of
 
 log = logging.getLogger(__name__)
 
 AHEAD_SECONDS = 0.1
 AHEAD_MAX = 200
-PIPELINE_MAX = 32
+PIPELINE_MAX = 100
 STALLED_SECONDS = 1.0
 ERROR_PAUSE_SECONDS = 0.5
-OUTPUT_PAUSE_SECONDS = 1.0
 NOTE_PAUSE_SECONDS = 0.2
-GATHER_SECONDS = 0.01
+GATHER_SECONDS = 0.025
+BUSY_SECONDS = 0.05
+LATE_SECONDS = (0.0, 0.001, 0.002)
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,30 +76,35 @@ class Worker:
         self._options = options
         self._settings = settings
         self._buffer: deque[ClaimedJob] = deque()
-        self._shells: dict[JobNumber, tuple[ClaimedJob, Shell]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._reports: list[Report] = []
         self._reported_at = 0.0
         self._notes: dict[JobNumber, Note] = {}
-        self._news = asyncio.Event()
+        self._news = False
         self._look = True
+        self._vain_wakes = 0
+        self._deferred_seconds = 0.0
         self._beat_now = asyncio.Event()
         self._stopping = False
         self._killed = False
         self._ready_at: Timestamp | None = None
         self._seconds = AHEAD_SECONDS
         self._settling: set[asyncio.Task[None]] = set()
+        self._waiter: asyncio.Future[None] | None = None
         self.completed = 0
+        self.commands = Commands(settings, sweeps=options.sweeps)
+        self.commands.on_report = self._command_ended
+        self.commands.on_output = self._note
         self.functions = Functions(options.app, options.modules, options.concurrency, settings.grace)
         self.functions.on_report = self._report
         self.functions.on_progress = self._note_progress
         self.functions.on_unloadable = self.stop_once
+        self.commands.spare = lambda: self.functions.process
 
     # ── life ──
 
     async def run(self) -> int:
         """Work until the end; 0 when it was a good one, 1 when the app could not be loaded."""
-        unfollow = await self._tail.follow(self._touched)
+        unfollow = await self._tail.follow(self._touched, self._woken)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
         beating.add_done_callback(self._beaten)
         try:
@@ -124,7 +128,7 @@ class Worker:
         if self._stopping:
             self._killed = True
         self._stopping = True
-        self._news.set()
+        self._tell_news()
 
     def stop_once(self) -> None:
         """Finish what runs and end; asked again, go on finishing."""
@@ -148,35 +152,56 @@ class Worker:
         """At once when nothing else is to be done here; while there is, reports gather for a moment."""
         if not self._reports:
             return False
-        busy = self._buffer or self._shells or self.functions.count
+        busy = self._held()
         return not busy or self._stopping or self._until_report() == 0 or len(self._reports) >= AHEAD_MAX // 2
 
     def _until_report(self) -> float:
         return max(self._reported_at + GATHER_SECONDS - time.monotonic(), 0.0)
 
     def _is_idle(self) -> bool:
-        return not (self._buffer or self._shells or self.functions.count or self._reports)
+        return not (self._held() or self._reports)
 
     def _is_done(self) -> bool:
         return self._killed or (self._stopping and self._is_idle())
 
     async def _wait(self) -> None:
         """Until something ends, something new may be there, or a time comes."""
-        self._news.clear()
+        self._news = False
+        self._set_pace()
         seconds = self._until_ready()
-        crowded = (self._shells or self.functions.count) and (self._buffer or self.functions.waiting())
+        crowded = (self.commands.count or self.functions.count) and (self._buffer or self.functions.waiting())
         if crowded:
             seconds = min(seconds if seconds is not None else STALLED_SECONDS, STALLED_SECONDS / 2)
         if self._reports:
             seconds = min(seconds if seconds is not None else GATHER_SECONDS, self._until_report())
-        try:
-            await asyncio.wait_for(self._news.wait(), seconds)
-        except TimeoutError:
-            if self._until_ready() == 0:
-                self._look = True
-                self._ready_at = None
+        if not await self._hear_news(seconds) and self._until_ready() == 0:
+            self._look = True
+            self._ready_at = None
         if crowded:
             await self._release_stalled()
+
+    async def _hear_news(self, seconds: float | None) -> bool:
+        """Until there are news; False when the time came first."""
+        if self._news:
+            return True
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, self._wake_up)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+        return self._news
+
+    def _tell_news(self) -> None:
+        self._news = True
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _until_ready(self) -> float | None:
         if self._ready_at is None or self._stopping:
@@ -190,8 +215,12 @@ class Worker:
         ahead = min(int(AHEAD_SECONDS / max(self._seconds, 1e-6)), AHEAD_MAX)
         depth = max(self._options.concurrency, ahead * self._options.concurrency)
         depth = min(depth, max(AHEAD_MAX, self._options.concurrency))
-        held = len(self._buffer) + len(self._shells) + self.functions.count
+        held = self._held()
         return depth - held if held <= depth // 2 or held < self._options.concurrency else 0
+
+    def _held(self) -> int:
+        """How many jobs are here."""
+        return len(self._buffer) + self.commands.count + self.functions.count
 
     def _fill(self) -> None:
         """Start what can be started."""
@@ -201,8 +230,8 @@ class Worker:
                 if self.functions.count >= max(PIPELINE_MAX, self._options.concurrency):
                     return
                 self.functions.run(self._buffer.popleft())
-            elif len(self._shells) < self._options.concurrency:
-                self._start_shell(self._buffer.popleft())
+            elif self.commands.count < self._options.concurrency:
+                self.commands.run(self._buffer.popleft())
             else:
                 return
 
@@ -223,7 +252,28 @@ class Worker:
             now = self._clock.now()
             self._ready_at = self._store.jobs_ready_at(self._options.database, self._options.queues, now)
             self._look = self._ready_at == now
-        self._news.set()
+        self._tell_news()
+
+    def _woken(self) -> None:
+        """Others have committed, and the touches are told: was there something for us?"""
+        if not self._look and self._wanted():
+            self._vain_wakes += 1
+        self._set_pace()
+
+    def _set_pace(self) -> None:
+        """How soon to look when others commit. Not at once while there is something to do, nor when it was in vain
+        lately: whoever got the last job looks first, so that one job wakes one worker and not all of them."""
+        if self._held() >= self._options.concurrency:
+            self._defer(BUSY_SECONDS)
+        elif self._held():
+            self._defer(LATE_SECONDS[-1])
+        else:
+            self._defer(LATE_SECONDS[min(self._vain_wakes, len(LATE_SECONDS) - 1)])
+
+    def _defer(self, seconds: float) -> None:
+        if seconds != self._deferred_seconds:
+            self._deferred_seconds = seconds
+            self._tail.defer(seconds)
 
     # ── the store ──
 
@@ -243,6 +293,7 @@ class Worker:
             lease_seconds=self._settings.lease,
         )
         self._look = False
+        self._defer(BUSY_SECONDS)  # What others do meanwhile, the answer will tell.
         try:
             # Not waited for on the disk: a claim that a power cut takes is a job that runs again, as is promised.
             claimed: Claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
@@ -259,6 +310,7 @@ class Worker:
         if not claimed.alive and not self._is_idle():
             self._lost()
         self._buffer.extend(claimed.jobs)
+        self._vain_wakes = 0 if claimed.jobs else self._vain_wakes + 1
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted:
             self._look = True
@@ -298,7 +350,7 @@ class Worker:
         self.completed += len(operation.reports) - lost
         if lost:
             log.warning("%d reports were refused: the jobs belong to others now", lost)
-        self._news.set()
+        self._tell_news()
 
     async def _settle_rest(self) -> None:
         if self._reports:
@@ -373,8 +425,7 @@ class Worker:
         log.warning("the lease was lost; what runs here is ended")
         self._buffer.clear()
         self._reports.clear()
-        for _, shell in self._shells.values():
-            shell.stop("the lease was lost", at_once=True)
+        self.commands.abort("the lease was lost")
         self.functions.close()
 
     def _cancel(self, number: JobNumber) -> None:
@@ -382,44 +433,16 @@ class Worker:
         for job in held:
             self._buffer.remove(job)
             self._report(Report(number=number, token=job.token, outcome=Outcome.CANCELLED, error="cancelled"))
-        if number in self._shells:
-            self._shells[number][1].stop("cancelled")
-        else:
+        if not self.commands.stop(number, "cancelled"):
             self.functions.stop(number, "cancelled")
 
-    # ── running ──
+    # ── news of what runs ──
 
-    def _start_shell(self, job: ClaimedJob) -> None:
-        shell = Shell(job, output_bytes_max=self._settings.output_max, grace_seconds=self._settings.grace)
-        self._shells[job.number] = (job, shell)
-        task = asyncio.get_running_loop().create_task(self._run_shell(job, shell), name=f"headwater-job-{job.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run_shell(self, job: ClaimedJob, shell: Shell) -> None:
-        told = asyncio.get_running_loop().call_later(OUTPUT_PAUSE_SECONDS, self._note_output, job, shell, 0)
-        try:
-            ended = await shell.run()
-        except OSError as error:
-            report = Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error=unstartable(job, error))
-        else:
-            report = report_of(job, ended)
-            self._kill_strays()
-        finally:
-            told.cancel()
-            self._shells.pop(job.number, None)
-        self._notes.pop(job.number, None)
+    def _command_ended(self, report: Report) -> None:
+        """The next one begins at once, without a turn of the loop; unless this is the end of one that never began."""
         self._report(report)
-
-    def _kill_strays(self) -> None:
-        """Nothing that a command started outlives it, not even in a session of its own."""
-        if not self._options.sweeps:
-            return
-        known = {shell.process for _, shell in self._shells.values()} | {self.functions.process}
-        spare = tuple(mark_of(job) for job, _ in self._shells.values()) if len(self._shells) > 1 else ()
-        killed = kill_strays(known, spare)
-        if killed:
-            log.warning("killed %d processes that a command left behind", killed)
+        if not self._stopping and report.duration_seconds is not None:
+            self._fill()
 
     def _report(self, report: Report) -> None:
         if report.duration_seconds is not None:
@@ -427,20 +450,10 @@ class Worker:
         if not self._reports:
             self._reported_at = time.monotonic()
         self._reports.append(report)
-        self._news.set()
+        self._tell_news()
 
     def _note_progress(self, job: ClaimedJob, value: str) -> None:
         self._note(Note(number=job.number, token=job.token, progress=value))
-
-    def _note_output(self, job: ClaimedJob, shell: Shell, told: int) -> None:
-        """A command that runs for long shows its output while it does."""
-        if job.number not in self._shells:
-            return
-        output = shell.output
-        if len(output) != told:
-            self._note(Note(number=job.number, token=job.token, output=output))
-        loop = asyncio.get_running_loop()
-        loop.call_later(OUTPUT_PAUSE_SECONDS, self._note_output, job, shell, len(output))
 
     # ── giving back ──
 
@@ -454,19 +467,17 @@ class Worker:
     async def _release_stalled(self) -> None:
         """A job that takes long must not hold up others that were claimed with it."""
         before = time.monotonic() - STALLED_SECONDS
-        shells = any(shell.begun_at and shell.begun_at <= before for _, shell in self._shells.values())
-        if (shells or self.functions.started_before(before)) and (self._buffer or self.functions.waiting()):
+        stalled = self.commands.started_before(before) or self.functions.started_before(before)
+        if stalled and (self._buffer or self.functions.waiting()):
             self._seconds = max(self._seconds, AHEAD_SECONDS)
             await self._release_waiting()
 
     async def _end_everything(self) -> None:
         """What still runs is ended at once and has failed; what had not begun is given back."""
         reason = "the worker was told to end at once"
-        for _, shell in self._shells.values():
-            shell.stop(reason, at_once=True)
+        self.commands.abort(reason)
         self._reports += [Report(number=job.number, token=job.token, outcome=Outcome.RELEASED) for job in self._buffer]
         self._buffer.clear()
         self.functions.abort(reason)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.commands.closed()
         await self.functions.closed()

@@ -1,10 +1,13 @@
 """Jobs over HTTP: each handler checks who asks, calls the service, and gives back what it says.
 
-A token with `jobs:submit` adds functions and sees what became of them; everything else is an admin's. The queues of a
-token are job queues here, and what is not theirs is answered as if it were not there.
+A token with `jobs:submit` adds functions, and commands that are allowed by name, and sees what became of them;
+everything else is an admin's. The queues of a token are job queues here, and what is not theirs is answered as if it
+were not there.
 """
 
 from contextlib import suppress
+
+import msgspec
 
 from headwater.doors.jobs import shapes
 from headwater.doors.site import Site, check_use
@@ -28,6 +31,8 @@ from headwater.services.job_documents import (
 from headwater.services.jobs import Jobs
 from headwater.stores.contract import JobStatus
 
+COMMAND_PREFIX = "command:"
+
 
 def jobs_of(site: Site, request: Request) -> Jobs:
     """The jobs of the caller's database."""
@@ -38,18 +43,45 @@ def jobs_of(site: Site, request: Request) -> Jobs:
 
 
 async def add(site: Site, request: Request, body: shapes.AddJobs) -> Response:
-    """Add functions as jobs, all of them or none."""
-    made = [submitted(request, document) for document in body.jobs]
+    """Add functions and allowed commands as jobs, all of them or none."""
+    made = [submitted(site, request, document) for document in body.jobs]
     handles = await jobs_of(site, request).add_many(made, idempotency_key=body.key)
     return json_response([shapes.AddedJob(handle.id, handle.duplicate) for handle in handles], status=201)
 
 
-def submitted(request: Request, document: JobDocument) -> NewJob:
-    """A job that may come over HTTP: a function in a queue of theirs. Commands are for this machine's own shell."""
+def submitted(site: Site, request: Request, document: JobDocument) -> NewJob:
+    """A job that may come over HTTP: a function, or a command that the operator allows by name, in a queue of theirs.
+
+    Any other command is for this machine's own shell.
+    """
     if document.type == SHELL or document.command or document.argv or document.env or document.cwd:
         raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, with args and kwargs")
+    if document.type.startswith(COMMAND_PREFIX):
+        return commanded(site, request, document)
     check_use(request, document.queue or QUEUE_DEFAULT)
     return job_of(document)
+
+
+def commanded(site: Site, request: Request, document: JobDocument) -> NewJob:
+    """The job of a command template, with the caller's values in its places."""
+    template = site.commands.get(document.type.removeprefix(COMMAND_PREFIX))
+    if template is None:
+        raise NotAllowed(f"{document.type!r:.80} is not among the commands that the operator of this server allows")
+    if document.args:
+        raise InvalidOption("the parameters of a command are given by name: use kwargs, not args")
+    if template.queue and document.queue not in (QUEUE_DEFAULT, template.queue):
+        raise InvalidOption(f"{document.type} goes to the queue {template.queue}; leave out queue")
+    queue = template.queue or document.queue or QUEUE_DEFAULT
+    check_use(request, queue)
+    if template.timeout is not None and (document.timeout or template.timeout) > template.timeout:
+        raise InvalidOption(
+            f"{document.type} may run for {template.timeout:g} s; got a timeout of {document.timeout:g}"
+        )
+    plain = msgspec.structs.replace(
+        document, type=SHELL, kwargs={}, queue=queue, timeout=document.timeout or template.timeout
+    )
+    argv = template.fill(document.kwargs)
+    return msgspec.structs.replace(job_of(plain), argv=argv, cwd=template.cwd, env=template.env)
 
 
 async def show(site: Site, request: Request, id: str) -> Response:
@@ -203,7 +235,7 @@ async def configure(site: Site, request: Request, body: shapes.Setting, name: st
 
 async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:
     """Add a schedule, or change it."""
-    template = submitted(request, body.job)
+    template = submitted(site, request, body.job)
     await check_schedule(site, request, name, new=True)
     times = {"cron": body.cron, "timezone": body.timezone}
     await jobs_of(site, request).schedule(name, template, every=body.every, **times)

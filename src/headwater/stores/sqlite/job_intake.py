@@ -1,8 +1,8 @@
 """New jobs under the write lock: decided before the first row is written, so that all of them go in or none."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,8 +29,40 @@ class _Arrival(msgspec.Struct, gc=False):
     job: NewJob
     id: str
     number: int
-    needs: list[int] = []
+    needs: tuple[int, ...] = ()
     replaced: str = ""
+
+
+class _Like(NamedTuple):
+    """What jobs share that differ in nothing but their ids and what they do: all of these are one statement."""
+
+    queue_id: int
+    lane: int
+    state: JobState
+    priority: int
+    run_at: int
+    type: str
+    attempts_max: int
+    waits: int
+    depends: int
+    batch: str | None
+    unique_key: str | None
+
+
+class _Alike(msgspec.Struct, frozen=True, gc=False):
+    """Jobs of one kind that are added together."""
+
+    queue: JobQueue
+    like: _Like
+    state: str
+    members: list[tuple[int, str, str]]
+
+
+# What decides, besides the jobs that it depends on, how a new job begins.
+_sort = attrgetter(
+    *("queue", "type", "priority", "run_at", "delay_seconds", "max_retries", "batch", "unique_key"),
+    *("concurrency_key", "concurrency_limit"),
+)
 
 
 class JobIntake:
@@ -68,10 +100,9 @@ class JobIntake:
             placed.append(duplicate)
             if duplicate is None:
                 number += 1
-                arrival = _Arrival(job, job.id or self._ids.next(now), number, replaced=replaced)
-                arrivals.append(arrival)
+                arrivals.append(_Arrival(job, job.id or self._ids.next(now), number, (), replaced))
                 if job.unique_key:
-                    keys[job.unique_key] = arrival
+                    keys[job.unique_key] = arrivals[-1]
         self._resolve(operation.database, arrivals)
         states = self._insert(operation.database, arrivals, now) if arrivals else []
         fresh = iter(zip(arrivals, states, strict=True))
@@ -138,36 +169,48 @@ class JobIntake:
         settled = arrival.job.depends_when == "finished"
         if known is not None and known.state == JobState.CANCELLED and not settled:
             raise JobUnfit(f"job {known.id} is cancelled; nothing can depend on it")
-        arrival.needs.append(fresh if fresh is not None else known.number if known is not None else 0)
+        number = fresh if fresh is not None else known.number if known is not None else 0
+        arrival.needs = (*arrival.needs, number)
 
     # ── writing ──
 
     def _insert(self, database: str, arrivals: list[_Arrival], now: Timestamp) -> list[JobState]:
         self._replace(database, arrivals, now)
         waits = self._waits(arrivals)
-        rows: list[tuple[Any, ...]] = []
+        alike: dict[tuple[object, ...], _Alike] = {}
         states: list[JobState] = []
-        lanes: list[int] = []
         changes: list[JobChange] = []
         for arrival in arrivals:
             job = arrival.job
-            queue = self._queues.make(database, job.queue)
-            run_at = Timestamp(job.run_at if job.run_at is not None else now + int(job.delay_seconds * SECOND))
-            lane = self._lanes.place(queue, job)
-            open_needs = waits.get(arrival.number, 0)
-            state = first_state(now, run_at, waits=open_needs > 0)
-            rows.append(_row(arrival, queue, lane, state, run_at, open_needs, now))
-            states.append(state)
-            if state is JobState.PENDING:
-                lanes.append(lane)
-            changes.append(JobChange(arrival.id, queue.name, job.type, state._value_))
-        self._connection.executemany(sql.add_job, rows)
+            sort = (*_sort(job), arrival.needs)
+            group = alike.get(sort)
+            if group is None:
+                queue = self._queues.make(database, job.queue)
+                like = self._like(arrival, queue, waits.get(arrival.number, 0), now)
+                group = alike[sort] = _Alike(queue, like, like.state._value_, [])
+            group.members.append((arrival.number, arrival.id, encode_work(job, group.queue)))
+            states.append(group.like.state)
+            changes.append(JobChange(arrival.id, job.queue, job.type, group.state))
+        for group in alike.values():
+            self._connection.execute(sql.add_jobs, (as_json(group.members), database, *group.like, now))
+            self._books.moved(group.queue, None, group.state, len(group.members))
         self._books.tell_all(database, changes)
-        for (name, reached), count in Counter((change.queue, change.state) for change in changes).items():
-            self._books.moved(self._queues.make(database, name), None, reached, count)
-        self._lanes.entered(lanes, now)
-        self._note_keys_and_needs(database, arrivals, now)
+        self._lanes.entered([group.like.lane for group in alike.values() if group.state == "pending"], now)
+        if waits or any(map(_has_ties, arrivals)):
+            self._note_keys_and_needs(database, arrivals, now)
         return states
+
+    def _like(self, arrival: _Arrival, queue: JobQueue, waits: int, now: Timestamp) -> "_Like":
+        """What a new job has in common with others that are added with it."""
+        job = arrival.job
+        run_at = now if job.run_at is None else job.run_at
+        if job.delay_seconds and job.run_at is None:
+            run_at = Timestamp(now + int(job.delay_seconds * SECOND))
+        state = first_state(now, run_at, waits=waits > 0)
+        retries = queue.defaults.max_retries if job.max_retries is None else job.max_retries
+        lane = self._lanes.place(queue, job)
+        ties = (waits, len(arrival.needs), job.batch or None, job.unique_key or None)
+        return _Like(queue.id, lane, state, job.priority, run_at, job.type, retries + 1, *ties)
 
     def _waits(self, arrivals: list[_Arrival]) -> dict[int, int]:
         """How many of the jobs that each depends on have not ended well, or at all where that is enough."""
@@ -217,14 +260,8 @@ def _is_met(arrival: _Arrival, state: JobState | None) -> bool:
     return state is JobState.COMPLETED or (arrival.job.depends_when == "finished" and state in FINISHED)
 
 
-def _row(
-    arrival: _Arrival, queue: JobQueue, lane: int, state: JobState, run_at: Timestamp, waits: int, now: Timestamp
-) -> tuple[Any, ...]:
-    job = arrival.job
-    retries = queue.defaults.max_retries if job.max_retries is None else job.max_retries
-    place = (arrival.number, queue.database, arrival.id, queue.id, lane, state._value_, job.priority, run_at, job.type)
-    ties = (retries + 1, waits, len(arrival.needs), job.batch or None, job.unique_key or None)
-    return (*place, *ties, now, now, encode_work(job, queue))
+def _has_ties(arrival: _Arrival) -> bool:
+    return bool(arrival.needs or arrival.job.unique_key)
 
 
 def _placed(arrival: _Arrival, state: JobState) -> Placed:

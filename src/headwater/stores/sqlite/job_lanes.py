@@ -103,11 +103,6 @@ class JobLanes:
                 self._connection.execute(sql.lane_left, (row[0], count, now)).fetchone()
                 self._connection.execute(sql.wake_lanes_below, (row[0], now, count))
 
-    def next_ready(self, queue: JobQueue) -> Timestamp | None:
-        """When a lane of the queue is worth a look."""
-        (ready_at,) = self._connection.execute(sql.next_lane, (queue.id,)).fetchone()
-        return ready_at if ready_at is None else Timestamp(ready_at)
-
     # ── claiming ──
 
     def choose(self, queues: list[JobQueue], limit: int, now: Timestamp) -> list[int]:

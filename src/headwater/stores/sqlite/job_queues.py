@@ -34,6 +34,7 @@ class JobQueues:
         self._by_id: dict[int, JobQueue] = {}
         self._settings: dict[str, dict[tuple[str, str], Any]] = {}
         self._complete: set[str] = set()
+        self._newest = 0
 
     def forget(self) -> None:
         """Drop what is remembered: others have committed, or something was undone."""
@@ -41,6 +42,12 @@ class JobQueues:
         self._by_id.clear()
         self._settings.clear()
         self._complete.clear()
+
+    def catch_up(self, newest: int) -> None:
+        """Other processes may have made queues: those of a database are not all known then."""
+        if newest != self._newest:
+            self._newest = newest
+            self._complete.clear()
 
     def find(self, database: str, name: str) -> JobQueue | None:
         """The queue, or None."""

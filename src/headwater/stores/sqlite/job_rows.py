@@ -1,13 +1,15 @@
 """Rows of jobs as the writing side holds them, and the values that go in and out of them."""
 
 import secrets
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headwater.errors import StoreDamaged
 from headwater.log.job_operations import NewJob
-from headwater.model.job import Backoff, Held, JobState, Work
+from headwater.model.job import Backoff, Defaults, Held, JobState, Work
 from headwater.stores.sqlite.job_queues import JobQueue
 from headwater.stores.statements import load_statements
 
@@ -51,10 +53,40 @@ class JobRow(NamedTuple):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Work)
+_NO_ARGUMENTS = Work().arguments
+
+
+# A function with none of these set differs from others of its queue in its arguments only.
+_own = attrgetter(
+    *("command", "argv", "env", "cwd", "timeout_seconds", "result_seconds"),
+    *("backoff_base", "backoff_max_seconds", "backoff_jitter"),
+)
+_nothing_own = _own(NewJob())
+_SOME_ARGUMENTS = msgspec.Raw(b'["\x7f"]')
 
 
 def encode_work(job: NewJob, queue: JobQueue) -> str:
     """What a job does, with the settings of its queue where it has none of its own."""
+    if _own(job) == _nothing_own and job.arguments != _NO_ARGUMENTS:
+        begin, end = _around_arguments(queue.defaults, queue.backoff)
+        return f"{begin}{str(job.arguments, 'utf-8')}{end}"
+    return _encode_work(job, queue)
+
+
+@lru_cache(maxsize=64)
+def _around_arguments(defaults: Defaults, backoff: Backoff) -> tuple[str, str]:
+    """What stands before and after the arguments of a function: the same as the encoder would write, found once."""
+    work = Work(
+        arguments=_SOME_ARGUMENTS,
+        timeout_seconds=defaults.timeout,
+        result_seconds=defaults.result_ttl,
+        backoff=backoff,
+    )
+    begin, _, end = _encoder.encode(work).decode().partition(bytes(_SOME_ARGUMENTS).decode())
+    return begin, end
+
+
+def _encode_work(job: NewJob, queue: JobQueue) -> str:
     return _encoder.encode(
         Work(
             command=job.command,
@@ -110,5 +142,6 @@ class JobIds:
 
     def next(self, now: int) -> str:
         """A new id."""
-        self._last = max(now, self._last + 1)
-        return f"{self._last:014x}{self._suffix}"
+        last = self._last + 1
+        self._last = last = now if now > last else last
+        return "%014x%s" % (last, self._suffix)  # noqa: UP031 - twice as fast as a formatted text

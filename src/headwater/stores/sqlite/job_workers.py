@@ -62,11 +62,6 @@ class JobWorkers:
             raise JobMissing(f"there is no worker {worker}")
         return worker
 
-    def next_lease_end(self) -> Timestamp | None:
-        """When the next lease runs out."""
-        (until,) = self._connection.execute(sql.next_lease_end).fetchone()
-        return None if until is None else Timestamp(until)
-
     def lease(self, numbers: list[int], worker: str, now: Timestamp) -> list[ClaimedJob]:
         """Give these jobs to a worker, in this order."""
         rows = self._connection.execute(sql.lease_jobs, (worker, now, as_json(numbers))).fetchall()

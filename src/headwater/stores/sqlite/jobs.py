@@ -5,7 +5,7 @@ go on and writes the books, so that no path can forget one of them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError, JobMissing, JobUnfit
@@ -34,9 +34,11 @@ from headwater.log.job_operations import (
     Settled,
     StopWorkers,
 )
-from headwater.log.operations import Operation
+from headwater.log.operations import Operation, Touch
 from headwater.model.job import (
+    CONTROL_PARTITION,
     FINISHED,
+    JOBS_QUEUE,
     RETRYABLE,
     UNFINISHED,
     JobNumber,
@@ -66,6 +68,14 @@ ERROR_LENGTH_MAX = 16_384
 MINUTES_KEPT = 30 * 24 * 60
 
 Move = tuple[JobRow, Verdict, Report | None]
+
+
+class _Outlook(NamedTuple):
+    """When the next lease of a worker ends, when the next schedule is due, and how many queues were ever made."""
+
+    lease_end: int | None
+    schedule: int | None
+    queues: int
 
 
 class Jobs:
@@ -109,6 +119,14 @@ class Jobs:
         self._lanes.forget()
         self.intake.forget()
 
+    def catch_up(self, touched: Sequence[Touch], *, complete: bool) -> None:
+        """Others have committed these segments. Settings and limits change together with a word to the workers."""
+        told = any(touch.lane.partition == CONTROL_PARTITION and touch.lane.queue == JOBS_QUEUE for touch in touched)
+        if told or not complete:
+            self.forget()
+        else:
+            self.intake.forget()
+
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
         for statement in (sql.take_retries_back, sql.take_workers_back, sql.take_lanes_back):
@@ -118,29 +136,51 @@ class Jobs:
 
     def ready_at(self, database: str, names: Sequence[str], now: Timestamp) -> Timestamp | None:
         """When a claim could get something: now, later, or nobody knows."""
-        queues = [queue.id for queue in self.queues.of(database, names) if not queue.paused]
-        for number in queues:
-            if self._connection.execute(sql.jobs_are_ready, (number, now)).fetchone()[0]:
-                return now
-        later = self._next_time(queues)
-        return None if later is None else Timestamp(max(later, now))
+        outlook = self._outlook()
+        times = [outlook.lease_end, outlook.schedule]
+        for queue in self.queues.of(database, names):
+            times += () if queue.paused else self._queue_outlook(queue.id, now)
+        found = min((time for time in times if time is not None), default=None)
+        return None if found is None else Timestamp(max(found, now))
 
     # ── workers ask ──
 
     def claim(self, operation: Claim, now: Timestamp) -> Claimed:
         """Lease the next jobs to a worker."""
-        self._rescue(now)
-        self._schedules.fire(now)
+        self._do_what_is_due(now)
         lease = self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now)
         if lease.stopping:
             return Claimed(stopping=True, alive=lease.alive)
-        queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
-        for queue in queues:
-            self._promote(queue.id, now)
+        queues = []
+        for queue in self.queues.of(operation.database, operation.queues):
+            if not queue.paused:
+                self._promote(queue.id, now)
+                queues.append(queue)
         numbers = self._lanes.choose(queues, operation.limit, now)
         jobs = self._workers.lease(numbers, operation.worker, now) if numbers else []
-        ready_at = None if len(jobs) == operation.limit else self._next_time([queue.id for queue in queues])
+        if len(jobs) == operation.limit:
+            return Claimed(jobs, alive=lease.alive)
+        ready_at = self.ready_at(operation.database, operation.queues, now)
         return Claimed(jobs, ready_at, alive=lease.alive)
+
+    def _do_what_is_due(self, now: Timestamp) -> None:
+        """Take back what lost workers held, and enqueue what schedules say."""
+        outlook = self._outlook()
+        if outlook.lease_end is not None and outlook.lease_end <= now:
+            self._rescue(now)
+        if outlook.schedule is not None and outlook.schedule <= now:
+            self._schedules.fire(now)
+
+    def _outlook(self) -> "_Outlook":
+        """When something comes due that nobody will announce; other processes may have made queues."""
+        outlook = _Outlook(*self._connection.execute(sql.jobs_outlook).fetchone())
+        self.queues.catch_up(outlook.queues)
+        return outlook
+
+    def _queue_outlook(self, queue_id: int, now: Timestamp) -> Sequence[int | None]:
+        """When a claim may get something from a queue: now, or at times that nobody will announce."""
+        pending, due, lane = self._connection.execute(sql.queue_outlook, (queue_id,)).fetchone()
+        return now if pending else None, due, lane
 
     def settle(self, operation: Settle, now: Timestamp) -> Settled:
         """Take a worker's reports; one on a job that it holds no more changes nothing."""
@@ -226,14 +266,6 @@ class Jobs:
         self._connection.execute(sql.make_pending, (now, numbers_of(rows)))
         self._lanes.entered((row.lane for row in rows), now)
         self._tell(rows, JobState.PENDING)
-
-    def _next_time(self, queue_ids: list[int]) -> Timestamp | None:
-        """When a claim may get something that nobody will announce."""
-        times = [self._schedules.next_at(), self._workers.next_lease_end()]
-        for number in queue_ids:
-            times.append(self._connection.execute(sql.next_due, (number,)).fetchone()[0])
-            times.append(self._lanes.next_ready(self.queues.by_id(number)))
-        return min((time for time in times if time is not None), default=None)
 
     # ── people ask ──
 

@@ -204,24 +204,26 @@ class Writer:
 
     def look(self) -> list[Touch]:
         """The same without the write lock: only a read makes the pager see whether its version is still the newest."""
-        found = self._look()
+        seen = self._look()
         version = self._data_version("main")
-        return [] if version == self._version else self._take_in(version, found)
+        return [] if version == self._version else self._take_in(version, seen)
 
     def _look(self) -> tuple[Any, ...]:
         row: tuple[Any, ...] = self._connection.execute(sql.look).fetchone()
         return row
 
-    def _take_in(self, version: int, found: tuple[Any, ...]) -> list[Touch]:
+    def _take_in(self, version: int, seen: tuple[Any, ...]) -> list[Touch]:
         self._version = version
         self._waiting.clear()
         self._cursors.forget()
-        self.jobs.forget()
-        names, newest, partition, jump, written_at, access = found
+        names, newest, partition, jump, written_at, access = seen
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
         self.access_tokens.catch_up(access)
-        return self._touches(self.segments.catch_up(Lsn(newest)))
+        known = self.segments.last_lsn
+        found = self._touches(self.segments.catch_up(Lsn(newest)))
+        self.jobs.catch_up(found, complete=0 < known == newest - len(found))
+        return found
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""

@@ -24,10 +24,6 @@ UPDATE hw_job_lanes SET concurrency = ? WHERE id = ? AND concurrency <> ?;
 SELECT id, parent, concurrency, rate, seconds, burst, free_at, running FROM hw_job_lanes
 WHERE queue_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?;
 
--- name: next_lane
--- When the next lane of a queue is worth a look.
-SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = ? AND ready_at IS NOT NULL;
-
 -- name: set_job_lane
 -- What uses a lane's limits now, and when to look at it again.
 UPDATE hw_job_lanes SET free_at = ?, running = ?, blocked = ?, ready_at = ? WHERE id = ?;

@@ -36,11 +36,11 @@ DELETE FROM hw_job_config WHERE database = ? AND queue = ? AND name = ?;
 SELECT max(coalesce((SELECT max(number) FROM hw_jobs), 0),
            coalesce((SELECT value FROM hw_meta WHERE key = 'last_job'), 0));
 
--- name: add_job
--- A new job.
-INSERT INTO hw_jobs (number, database, id, queue_id, lane, state, priority, run_at, type, attempts_max, waits, depends,
-                     batch, unique_key, created_at, changed_at, work)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: add_jobs
+-- New jobs, as a list of [number, id, work], that are alike in everything else.
+INSERT INTO hw_jobs (number, id, work, database, queue_id, lane, state, priority, run_at, type, attempts_max, waits, depends,
+                     batch, unique_key, created_at, changed_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14 FROM json_each(?1);
 
 -- name: jobs_by_id
 -- Jobs that are known by these ids.
@@ -72,10 +72,6 @@ FROM hw_jobs WHERE queue_id = ? AND state IN ('scheduled', 'failed') AND run_at 
 SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, worker, started_at, run_at, waits, work
 FROM hw_jobs WHERE queue_id = ?1 AND state = ?2 AND state IN ('completed', 'dead', 'cancelled')
   AND finished_at <= ?3 AND (?4 = '' OR type = ?4) ORDER BY finished_at LIMIT ?5;
-
--- name: next_due
--- When the next job of a queue comes due.
-SELECT min(run_at) FROM hw_jobs WHERE queue_id = ? AND state IN ('scheduled', 'failed');
 
 -- name: ready_heads
 -- The jobs of a lane that come next.
@@ -214,10 +210,6 @@ UPDATE hw_workers SET about = ? WHERE id = ?;
 -- Workers whose lease ran out.
 SELECT id, database FROM hw_workers WHERE lease_until <= ?;
 
--- name: next_lease_end
--- When the next worker's lease runs out.
-SELECT min(lease_until) FROM hw_workers;
-
 -- name: drop_worker
 -- A worker is gone.
 DELETE FROM hw_workers WHERE id = ? AND database = ?;
@@ -230,11 +222,17 @@ UPDATE hw_workers SET stopping = 1 WHERE database = ? RETURNING id;
 -- Ask one worker to stop.
 UPDATE hw_workers SET stopping = 1 WHERE database = ? AND id = ? RETURNING id;
 
--- name: jobs_are_ready
--- Whether a claim could get anything from a queue now.
-SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND lane = 0 AND state = 'pending')
-    OR EXISTS (SELECT 1 FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at <= ?2)
-    OR EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND state IN ('scheduled', 'failed') AND run_at <= ?2);
+-- name: jobs_outlook
+-- When the next worker's lease ends, when the next schedule is due, and the last queue that was made.
+SELECT (SELECT min(lease_until) FROM hw_workers),
+       (SELECT min(next_at) FROM hw_job_schedules WHERE next_at IS NOT NULL),
+       (SELECT coalesce(max(id), 0) FROM hw_job_queues);
+
+-- name: queue_outlook
+-- Whether a job without limits may run in a queue, when the next one comes due, and when a lane is worth a look.
+SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND lane = 0 AND state = 'pending'),
+       (SELECT min(run_at) FROM hw_jobs WHERE queue_id = ?1 AND state IN ('scheduled', 'failed')),
+       (SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at IS NOT NULL);
 
 -- name: take_retries_back
 -- The clock was set back to ?1 by ?2: jobs that wait for another attempt wait no longer than they were to.

@@ -1,0 +1,131 @@
+"""What lies between a worker and its runner: the line in which calls wait, and the slate that says which one runs.
+
+The line is a socket of whole messages. The kernel gives each to exactly one reader, so a call has either been taken by
+the runner or can be taken back by the worker, at once and without asking; nobody has to listen while a call runs. The
+slate is a page of memory that both see: it outlives a runner that is killed, and so tells which call was to blame.
+"""
+
+import mmap
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from headwater.model.job import JobNumber
+from headwater.worker.frames import Run
+
+# More than this goes as a file in memory: hundreds of messages of this size fit into the socket.
+MESSAGE_BYTES_MAX = 4_096
+_READ_BYTES = 2 * MESSAGE_BYTES_MAX
+_FILES_SPACE = socket.CMSG_SPACE(struct.calcsize("i"))
+_PAGE_BYTES = mmap.PAGESIZE
+_NOBODY = JobNumber(0)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Run).decode
+_entry = struct.Struct("<qd")
+
+
+class CallLine:
+    """One end of the line; the worker has both."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    def fileno(self) -> int:
+        """The descriptor that a runner inherits."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Let go of this end."""
+        self._socket.close()
+
+    def put(self, run: Run) -> bool:
+        """Put a call at the end of the line; False when there is no room now."""
+        body = _encode(run)
+        try:
+            if len(body) <= MESSAGE_BYTES_MAX:
+                self._socket.send(body, socket.MSG_DONTWAIT)
+            else:
+                self._put_file(body)
+        except BlockingIOError:
+            return False
+        return True
+
+    def take(self, *, wait: bool = False) -> Run | None:
+        """The next call, which is nobody else's then; None when there is none; having waited, when none will come."""
+        flags = 0 if wait else socket.MSG_DONTWAIT
+        try:
+            body, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _FILES_SPACE, flags)
+        except BlockingIOError:
+            return None
+        if ancillary:
+            body = _read_file(ancillary[0][2])
+        return _decode(body) if body else None
+
+    def take_all(self) -> Iterator[Run]:
+        """Everything that still waits in the line."""
+        while (run := self.take()) is not None:
+            yield run
+
+    def _put_file(self, body: bytes) -> None:
+        file = os.memfd_create("headwater-call")
+        try:
+            with open(file, "wb", closefd=False) as writing:
+                writing.write(body)
+            socket.send_fds(self._socket, [b"file"], [file], socket.MSG_DONTWAIT)
+        finally:
+            os.close(file)
+
+
+def _read_file(descriptors: bytes) -> bytes:
+    (file,) = struct.unpack_from("i", descriptors)
+    with open(file, "rb") as reading:
+        reading.seek(0)
+        return reading.read()
+
+
+def make_line() -> tuple[CallLine, CallLine]:
+    """The worker's end and the runner's."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return CallLine(ends[0]), CallLine(ends[1])
+
+
+def join_line(descriptor: int) -> CallLine:
+    """The runner's end, as it was inherited."""
+    return CallLine(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=descriptor))
+
+
+class Slate:
+    """Which plain call runs, and since when on the monotonic clock."""
+
+    def __init__(self, file: int) -> None:
+        self._page = mmap.mmap(file, _PAGE_BYTES)
+
+    def begin(self, number: JobNumber, now: float) -> None:
+        """A call runs from now on."""
+        _entry.pack_into(self._page, 0, number, now)
+
+    def end(self) -> None:
+        """None runs any more."""
+        _entry.pack_into(self._page, 0, _NOBODY, 0.0)
+
+    def read(self) -> tuple[JobNumber, float]:
+        """The call that runs, 0 for none. The other side may write meanwhile: two equal looks are a true one."""
+        seen = _entry.unpack_from(self._page)
+        while (again := _entry.unpack_from(self._page)) != seen:
+            seen = again
+        return JobNumber(seen[0]), seen[1]
+
+    def close(self) -> None:
+        """Let go of the page."""
+        self._page.close()
+
+
+def make_slate() -> int:
+    """A new page of memory, as a descriptor that a runner inherits."""
+    file = os.memfd_create("headwater-slate")
+    os.ftruncate(file, _PAGE_BYTES)
+    return file

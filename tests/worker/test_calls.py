@@ -1,0 +1,191 @@
+"""What lies between a worker and its runner: the line, the slate, and what becomes of calls on their way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from headwater import NewJob
+from headwater.log.job_operations import Claim, ClaimedJob, Report
+from headwater.model.job import JobNumber, Outcome
+from headwater.services.job_functions import RunAbout
+from headwater.worker.calls import MESSAGE_BYTES_MAX, CallLine, Slate, make_line, make_slate
+from headwater.worker.frames import FrameReader, Progress, Run, decode_to_worker, encode_frame
+from headwater.worker.function import Functions
+from tests.waiting import expect_soon_async
+from tests.worker import functions
+from tests.worker.bench import FUNCTIONS, Bench
+
+SECONDS = 30.0
+
+
+def call(number: int, arguments: bytes = b"[[],{}]") -> Run:
+    about = RunAbout(id=f"job{number}", queue="default", type="add", token=1, attempt=1, attempts_max=4)
+    return Run(JobNumber(number), about, arguments, 0.0)
+
+
+@pytest.fixture
+def line() -> Iterator[tuple[CallLine, CallLine]]:
+    ends = make_line()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def test_each_call_is_taken_once_by_whoever_takes_it(line: tuple[CallLine, CallLine]) -> None:
+    workers, runners = line
+    assert all(workers.put(call(number)) for number in range(5))
+    assert runners.take() == call(0)
+    assert [run.number for run in runners.take_all()] == [1, 2, 3, 4]
+    assert runners.take() is None
+
+
+@pytest.mark.parametrize("size", [0, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX + 1, 5_000_000])
+def test_a_call_of_any_size_goes_through_the_line(line: tuple[CallLine, CallLine], size: int) -> None:
+    workers, runners = line
+    assert workers.put(call(1, b"x" * size))
+    assert runners.take(wait=True) == call(1, b"x" * size)
+
+
+def test_a_full_line_says_so_and_has_room_again_when_a_call_is_taken(line: tuple[CallLine, CallLine]) -> None:
+    workers, runners = line
+    count = 0
+    while workers.put(call(count)):
+        count += 1
+    for number in range(count):
+        assert runners.take() == call(number)
+    assert workers.put(call(count))
+
+
+def test_a_runner_that_waits_learns_that_its_worker_is_gone(line: tuple[CallLine, CallLine]) -> None:
+    workers, runners = line
+    workers.close()
+    assert runners.take(wait=True) is None
+
+
+def test_both_sides_read_the_same_slate() -> None:
+    file = make_slate()
+    ours, theirs = Slate(file), Slate(file)
+    assert ours.read()[0] == 0
+    theirs.begin(JobNumber(7), 12.5)
+    assert ours.read() == (7, 12.5)
+    theirs.end()
+    assert ours.read()[0] == 0
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1_000_000])
+def test_frames_are_found_however_the_bytes_are_cut(piece: int) -> None:
+    sent = [Progress(JobNumber(number), "x" * number) for number in range(200)]
+    stream = b"".join(map(encode_frame, sent))
+    reader = FrameReader()
+    got = []
+    for start in range(0, len(stream), piece):
+        got += [decode_to_worker(frame) for frame in reader.feed(stream[start : start + piece])]
+    assert got == sent
+
+
+class Calls:
+    """A runner of its own, and what it reported."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.runner = Functions(FUNCTIONS, (), 1, 0.3)
+        self.runner.on_report = self._take
+        self.reports: dict[str, Report] = {}
+        self._names: dict[int, str] = {}
+
+    def _take(self, report: Report) -> None:
+        self.reports[self._names[report.number]] = report
+
+    async def run(self, jobs: Sequence[NewJob]) -> list[ClaimedJob]:
+        """Claim new jobs and send them."""
+        await self._bench.hw.jobs.add_many(jobs)
+        claimed: list[ClaimedJob] = (await self._bench.hw.jobs_service.run(Claim(worker="w", limit=len(jobs)))).jobs
+        self._names |= {job.number: job.id for job in claimed}
+        for job in claimed:
+            self.runner.run(job)
+        return claimed
+
+    async def ended(self, *names: str) -> list[Outcome]:
+        """What calls came to."""
+
+        async def are_told() -> bool:
+            return self.reports.keys() >= set(names)
+
+        await expect_soon_async(are_told)
+        return [self.reports[name].outcome for name in names]
+
+
+@pytest.fixture
+async def calls(bench: Bench) -> AsyncIterator[Calls]:
+    made = Calls(bench)
+    yield made
+    made.runner.close()
+    await asyncio.wait_for(made.runner.closed(), SECONDS)
+
+
+async def begun(calls: Calls) -> None:
+    async def runs() -> bool:
+        return calls.runner.count > calls.runner.waiting()
+
+    await expect_soon_async(runs)
+
+
+def gated(gate: Path) -> NewJob:
+    return functions.wait_for_file.using(id="gated").job(str(gate))
+
+
+async def test_what_was_done_is_told_while_the_next_call_runs(calls: Calls, bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    await calls.run([functions.add.using(id="first").job(1), gated(gate)])
+    assert await calls.ended("first") == [Outcome.COMPLETED]
+    assert "gated" not in calls.reports
+    gate.touch()
+    assert await calls.ended("gated") == [Outcome.COMPLETED]
+
+
+async def test_a_call_that_is_stopped_before_it_began_leaves_its_neighbours_alone(calls: Calls, bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    names = ("before", "stopped", "behind")
+    jobs = await calls.run([gated(gate), *(functions.add.using(id=name).job(1) for name in names)])
+    await begun(calls)
+    process = calls.runner.process
+    calls.runner.stop(next(job.number for job in jobs if job.id == "stopped"), "cancelled")
+    assert await calls.ended("stopped") == [Outcome.CANCELLED]
+    gate.touch()
+    assert await calls.ended("gated", "before", "behind") == [Outcome.COMPLETED] * 3
+    assert calls.runner.process == process
+
+
+async def test_what_has_not_begun_is_taken_back_at_once(calls: Calls, bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    await calls.run([gated(gate), *(functions.add.using(id=f"job{number}").job(1) for number in range(5))])
+    await begun(calls)
+    assert [job.id for job in await calls.runner.recall()] == [f"job{number}" for number in range(5)]
+    assert calls.runner.count == 1
+    gate.touch()
+    assert await calls.ended("gated") == [Outcome.COMPLETED]
+
+
+async def test_more_calls_than_the_line_holds_are_all_run(calls: Calls) -> None:
+    names = [f"job{number}" for number in range(1_000)]
+    await calls.run([functions.add.using(id=name).job(1) for name in names])
+    assert set(await calls.ended(*names)) == {Outcome.COMPLETED}
+
+
+async def test_async_calls_that_wait_for_their_turn_are_taken_back_too(calls: Calls, bench: Bench) -> None:
+    folder = bench.folder / "met"
+    folder.mkdir()
+    await calls.run([functions.meet.using(id=f"job{number}").job(str(folder), 2) for number in range(4)])
+    await begun(calls)
+    assert {job.id for job in await calls.runner.recall()} == {"job1", "job2", "job3"}
+
+
+async def test_a_job_with_large_arguments_is_run(bench: Bench) -> None:
+    text = "a" * 100_000
+    job = await bench.hw.jobs.add(functions.shout.job(text))
+    await bench.drain()
+    assert await job.result(5) == text.upper()
