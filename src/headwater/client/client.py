@@ -31,7 +31,8 @@ class Client(Database):
         pool = Pool(address, connections_max=connections_max, connect_seconds=timing.connect_seconds)
         self.server: Bounds | None = None
         # The server knows the database by the token; here it has no other name.
-        super().__init__(RemoteQueues(Exchange(address, check_token(token), pool, timing)), DATABASE_DEFAULT)
+        queues = RemoteQueues(Exchange(address, check_token(token), pool, timing))
+        super().__init__(queues, DATABASE_DEFAULT, queues.jobs)
 
     async def __aenter__(self) -> Self:
         await self.start()
