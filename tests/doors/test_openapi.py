@@ -74,7 +74,7 @@ async def add_jobs(hw: headwater.Headwater) -> None:
     """A function that failed once, one that gave a result, a command that waits for it, a schedule and a worker."""
     await hw.jobs.add(id="0", type="shop:mail", max_retries=3)
     await hw.jobs.add(id="later", command="true", depends_on=("0",))
-    await hw.jobs.limit("shop:mail", rate=5.0)
+    await hw.jobs.limit("shop:other", rate=5.0)
     await hw.jobs.configure("max-retries", 9)
     await hw.jobs.schedule("0", headwater.NewJob(command="true", priority=3), every=60)
     about = WorkerAbout(host="here", pid=1, queues=("default",))
