@@ -119,7 +119,8 @@ def open_headwater(
 def connect(url: str, *, token: str = "", **options: Any) -> "Client":
     """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
 
-    `options` may name tls (an `ssl.SSLContext`), connections_max, connect_seconds, answer_seconds, retry_seconds.
+    `options` may name tls (a file of certificates to trust, or an `ssl.SSLContext`), connections_max, connect_seconds,
+    answer_seconds, retry_seconds.
 
     >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
     ...     await hw.queue("orders").push({"id": 7})

@@ -1,7 +1,5 @@
 """`serve` with several processes, with a certificate, behind a proxy, with a log of requests."""
 
-import datetime
-import ipaddress
 import json
 import os
 import signal
@@ -12,10 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.certificates import Certificate, make_certificate
 from tests.cli.program import Program, end
 from tests.cli.test_serve import ask, serving
 from tests.waiting import expect_soon
@@ -100,32 +96,12 @@ def test_processes_that_cannot_start_say_why(program: Program) -> None:
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate of this machine, signed by itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(names, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    shown, kept = tmp_path / "server.pem", tmp_path / "server.key"
-    shown.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    kept.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return shown, kept
+def certificate(tmp_path: Path) -> Certificate:
+    """A certificate of this machine."""
+    return make_certificate(tmp_path)
 
 
-def test_a_server_with_a_certificate_speaks_https(program: Program, certificate: tuple[Path, Path]) -> None:
+def test_a_server_with_a_certificate_speaks_https(program: Program, certificate: Certificate) -> None:
     shown, kept = certificate
     with serving(program, "--certificate", str(shown), "--certificate-key", str(kept)) as (process, url):
         assert url.startswith("https://")

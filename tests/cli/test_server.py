@@ -2,12 +2,15 @@
 
 import asyncio
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Ended, Program
+from tests.cli.program import Ended, Program, end
+from tests.cli.queuectl import Queuectl
+from tests.cli.test_serve import serving
 from tests.doors.live_door import LiveDoor, on_the_edge
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -67,6 +70,58 @@ def test_every_command_says_the_same_on_a_server_as_on_a_store(program: Program,
         on_a_store = alike(program.run(*command))
         on_a_server = alike(program.run(*command, "--server", door.url))
         assert on_a_server == on_a_store, command
+
+
+# Jobs over HTTP are functions, and who submits them says so with a token.
+JOB_COMMANDS = [
+    ["enqueue", '{"id": "a", "type": "shop:mail", "kwargs": {"to": "ada"}}', '{"id": "b", "type": "shop:mail"}'],
+    ["enqueue", '{"id": "c", "type": "shop:mail", "unique_key": "k"}', "--json"],
+    ["enqueue", '{"id": "a", "type": "shop:mail"}'],
+    ["enqueue", '{"no": "job"}'],
+    ["status"],
+    ["status", "--json"],
+    ["list"],
+    ["list", "--state", "pending", "--json"],
+    ["show", "a"],
+    ["show", "a", "--json"],
+    ["show", "missing"],
+    ["wait", "a", "--timeout", "0.01s"],
+    ["logs", "a"],
+    ["cancel", "a"],
+    ["cancel", "missing"],
+    ["wait", "a"],
+    ["retry", "a", "--json"],
+    ["pause", "default"],
+    ["resume", "default"],
+    ["limit", "shop:mail", "--concurrency", "3"],
+    ["config", "set", "max-retries", "5"],
+    ["config", "get", "max-retries"],
+    ["config", "list", "--json"],
+    ["schedule", "list"],
+    ["dlq", "list"],
+    ["dlq", "retry", "--all"],
+    ["stats", "--json"],
+    ["worker", "list"],
+    ["worker", "stop"],
+    ["cleanup", "--older-than", "0s", "--state", "cancelled"],
+]
+
+
+def test_every_command_of_jobs_says_the_same_on_a_server_as_on_a_store(tmp_path: Path) -> None:
+    queuectl = Queuectl(tmp_path)
+    with serving(Program(tmp_path), "--store", "served.db", "--auth", "token") as (process, url):
+        made = Program(tmp_path).run(
+            "token", "create", "ada", "--scope", "admin", "--scope", "jobs:submit", "--store", "served.db", "--json"
+        )
+        (tmp_path / "token").write_text(made.document()["token"])
+        for command in JOB_COMMANDS:
+            on_a_store = alike(queuectl.run(*command))
+            on_a_server = alike(queuectl.run(*command, "--server", url, "--token-file", "token"))
+            assert on_a_server == on_a_store, command
+        refused = queuectl.run("enqueue", '{"command": "true"}', "--server", url, "--token-file", "token", "--json")
+        assert refused.error()["code"] == "not_allowed"
+        assert queuectl.run("worker", "start", "--server", url).code == 2
+        assert end(process, signal.SIGTERM).code == 0
 
 
 def test_dead_letters_are_shown_and_put_back(program: Program, door: LiveDoor) -> None:

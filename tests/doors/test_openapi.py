@@ -71,15 +71,23 @@ def fill(client: httpx.Client) -> None:
 
 
 async def add_jobs(hw: headwater.Headwater) -> None:
-    """A function that failed once, one that waits for it, a command, a schedule and a worker."""
+    """A function that failed once, one that gave a result, a command that waits for it, a schedule and a worker."""
     await hw.jobs.add(id="0", type="shop:mail", max_retries=3)
     await hw.jobs.add(id="later", command="true", depends_on=("0",))
+    await hw.jobs.limit("shop:other", rate=5.0)
+    await hw.jobs.configure("max-retries", 9)
     await hw.jobs.schedule("0", headwater.NewJob(command="true", priority=3), every=60)
     about = WorkerAbout(host="here", pid=1, queues=("default",))
     await hw.jobs_service.run(Heartbeat(worker="w", about=about))
-    (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
-    report = Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error="broken", output="out")
-    await hw.jobs_service.run(Settle(worker="w", reports=[report]))
+    for outcome in (Outcome.FAILED, Outcome.COMPLETED):
+        (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
+        result = '{"sent":true}' if outcome is Outcome.COMPLETED else None
+        report = Report(
+            number=job.number, token=job.token, outcome=outcome, error="broken", output="out", result=result
+        )
+        await hw.jobs_service.run(Settle(worker="w", reports=[report]))
+        if outcome is Outcome.FAILED:
+            await hw.jobs.add(id="done", type="shop:mail")
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +142,8 @@ ASKED = {
     "/v1/dead-letters": "?queue=0",
     "/v1/traces": "?partition_id=1&transaction_id=t0",
     "/v1/segments": "?queue=0",
+    **{f"/v1/jobs/{name}": "?id=later" for name in ("show", "wait", "dependencies")},
+    "/v1/jobs/attempts": "?id=0",
     "/api/v1/dlq": "?queue=0",
     "/api/v1/messages": "?queue=0",
     "/api/v1/consumer-groups/lagging": "?minLagSeconds=0",

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.output import print_json, print_line, print_table
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import settings_of
 
 Name = Annotated[str, typer.Argument(help="The setting.", metavar="NAME", show_default=False)]
@@ -36,7 +36,7 @@ def set_config(
     number = check_job_setting(name, value, for_queue=bool(queue))
 
     async def change() -> None:
-        async with opened(settings, create=True) as hw:
+        async with reached(settings, create=True) as hw:
             await hw.jobs.configure(name, number, queue=queue)
 
     run_async(change())
@@ -55,7 +55,7 @@ def unset_config(ctx: typer.Context, name: Name, queue: OfQueue = "") -> None:
     settings = settings_of(ctx)
 
     async def change() -> float:
-        async with opened(settings, create=True) as hw:
+        async with reached(settings, create=True) as hw:
             await hw.jobs.configure(name, None, queue=queue)
             return (await hw.jobs.config(queue))[name]
 
@@ -103,5 +103,5 @@ def list_config(ctx: typer.Context, queue: OfQueue = "") -> None:
 
 
 async def _read(ctx: typer.Context, queue: str) -> dict[str, int | float]:
-    async with opened(settings_of(ctx), create=True) as hw:
+    async with reached(settings_of(ctx), create=True) as hw:
         return await hw.jobs.config(queue)

@@ -16,11 +16,11 @@ from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.job_views import Queue, print_jobs, show_job
 from headwater.cli.jobs import print_changed
 from headwater.cli.output import confirm, note, plural, print_json
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
-    from headwater.app import Headwater
+    from headwater.services.database import Database
 
 SomeIds = Annotated[list[str] | None, typer.Argument(help="Jobs by id.", metavar="ID...", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="All dead jobs, or all of the queue.")]
@@ -41,7 +41,7 @@ def list_dead(
     settings = settings_of(ctx)
 
     async def found() -> None:
-        async with opened(settings) as hw:
+        async with reached(settings) as hw:
             print_jobs(settings, await hw.jobs.list(state="dead", queue=queue, limit=limit), limit)
 
     run_async(found())
@@ -58,7 +58,7 @@ def show_dead(
     settings = settings_of(ctx)
 
     async def found() -> None:
-        async with opened(settings) as hw:
+        async with reached(settings) as hw:
             await _need_dead(hw, [job_id])
             await show_job(hw, settings, job_id)
 
@@ -73,11 +73,11 @@ def retry_dead(ctx: typer.Context, ids: SomeIds = None, queue: Queue = "", every
       queuectl dlq retry --all --queue mail
     """
 
-    async def some(hw: "Headwater", names: list[str]) -> list[str]:
+    async def some(hw: "Database", names: list[str]) -> list[str]:
         await _need_dead(hw, names)
         return list(await hw.jobs.retry(*names))
 
-    async def bite(hw: "Headwater") -> list[str]:
+    async def bite(hw: "Database") -> list[str]:
         return list(await hw.jobs.retry_dead(queue=queue, limit=BITE))
 
     _each(ctx, ids, everything, "armed again", some, bite)
@@ -98,11 +98,11 @@ def purge_dead(
     """
     confirm(f"Drop {plural(len(ids), 'dead job') if ids else 'all dead jobs'} for good?", yes=yes)
 
-    async def some(hw: "Headwater", names: list[str]) -> list[str]:
+    async def some(hw: "Database", names: list[str]) -> list[str]:
         await _need_dead(hw, names)
         return list(await hw.jobs.drop(*names))
 
-    async def bite(hw: "Headwater") -> list[str]:
+    async def bite(hw: "Database") -> list[str]:
         found = await hw.jobs.list(state="dead", queue=queue, limit=BITE)
         return list(await hw.jobs.drop(*(job.id for job in found))) if found else []
 
@@ -114,8 +114,8 @@ def _each(
     ids: list[str] | None,
     everything: bool,
     done: str,
-    some: "Callable[[Headwater, list[str]], Awaitable[list[str]]]",
-    bite: "Callable[[Headwater], Awaitable[list[str]]]",
+    some: "Callable[[Database, list[str]], Awaitable[list[str]]]",
+    bite: "Callable[[Database], Awaitable[list[str]]]",
 ) -> None:
     settings = settings_of(ctx)
     if bool(ids) == everything:
@@ -126,10 +126,10 @@ def _each(
 async def _collect(
     settings: Settings,
     ids: list[str],
-    some: "Callable[[Headwater, list[str]], Awaitable[list[str]]]",
-    bite: "Callable[[Headwater], Awaitable[list[str]]]",
+    some: "Callable[[Database, list[str]], Awaitable[list[str]]]",
+    bite: "Callable[[Database], Awaitable[list[str]]]",
 ) -> list[str]:
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         if ids:
             return await some(hw, ids)
         found: list[str] = []
@@ -149,7 +149,7 @@ def _tell(settings: Settings, ids: list[str], done: str) -> None:
     raise typer.Exit(ExitCode.NOTHING)
 
 
-async def _need_dead(hw: "Headwater", ids: list[str]) -> None:
+async def _need_dead(hw: "Database", ids: list[str]) -> None:
     from headwater.errors import JobMissing
 
     for name in ids:

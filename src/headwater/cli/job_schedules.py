@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.output import iso_time, note, print_json, print_line, print_table
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import settings_of
 
 Name = Annotated[str, typer.Argument(help="The schedule.", metavar="NAME", show_default=False)]
@@ -39,7 +39,7 @@ def add_schedule(
     seconds = parse_duration(every) if every else 0.0
 
     async def add() -> int:
-        async with opened(settings, create=True) as hw:
+        async with reached(settings, create=True) as hw:
             return await hw.jobs.schedule(name, template, cron=cron, every=seconds, timezone=timezone)
 
     next_at = run_async(add())
@@ -60,7 +60,7 @@ def list_schedules(ctx: typer.Context) -> None:
     settings = settings_of(ctx)
 
     async def read() -> list[dict[str, object]]:
-        async with opened(settings) as hw:
+        async with reached(settings) as hw:
             return [dict(schedule_document(schedule)) for schedule in await hw.jobs.schedules()]
 
     found = run_async(read())
@@ -107,7 +107,7 @@ def _change(ctx: typer.Context, verb: str, name: str, done: str) -> None:
     settings = settings_of(ctx)
 
     async def change() -> None:
-        async with opened(settings) as hw:
+        async with reached(settings) as hw:
             await getattr(hw.jobs, verb)(name)
 
     run_async(change())

@@ -16,12 +16,12 @@ from headwater.cli.output import (
     show_bytes,
     show_seconds,
 )
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import changes, watch
 
 if TYPE_CHECKING:
-    from headwater.app import Headwater
+    from headwater.services.database import Database
     from headwater.stores.contract import JobAttempt, JobStatus
 
 JobId = Annotated[str, typer.Argument(help="The job.", metavar="ID", show_default=False)]
@@ -43,7 +43,7 @@ def status(ctx: typer.Context, watching: Watch = False) -> None:
     run_async(watch(settings, _show_status, watching=watching))
 
 
-async def _show_status(hw: "Headwater", settings: Settings) -> None:
+async def _show_status(hw: "Database", settings: Settings) -> None:
     from headwater.services.job_documents import queue_document
 
     queues = [dict(queue_document(queue)) for queue in await hw.jobs.queues()]
@@ -74,7 +74,7 @@ def list_jobs(
     """
     settings = settings_of(ctx)
 
-    async def show_list(hw: "Headwater", settings: Settings) -> None:
+    async def show_list(hw: "Database", settings: Settings) -> None:
         jobs = await hw.jobs.list(state=state, queue=queue, type=type_, batch=batch, limit=limit)
         print_jobs(settings, jobs, limit)
 
@@ -123,13 +123,13 @@ def show(ctx: typer.Context, job_id: JobId, watching: Watch = False) -> None:
       queuectl show job1 --json
     """
 
-    async def show_one(hw: "Headwater", settings: Settings) -> None:
+    async def show_one(hw: "Database", settings: Settings) -> None:
         await show_job(hw, settings, job_id)
 
     run_async(watch(settings_of(ctx), show_one, watching=watching))
 
 
-async def show_job(hw: "Headwater", settings: Settings, job_id: str) -> None:
+async def show_job(hw: "Database", settings: Settings, job_id: str) -> None:
     """Everything that is known of a job."""
     from headwater.services.job_documents import attempt_document, job_document
 
@@ -209,7 +209,7 @@ def stats(
 async def _stats(settings: Settings, hours: float, each: bool) -> None:
     from headwater.services.job_documents import minute_document
 
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         found = [dict(minute_document(minute)) for minute in await hw.jobs.minutes(hours)]
     names = ("enqueued", "completed", "failed", "dead", "run_seconds")
     if not each:
@@ -258,7 +258,7 @@ def wait(
 async def _wait(settings: Settings, ids: list[str], seconds: float | None) -> dict[str, str | None]:
     import asyncio
 
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
 
         async def one(name: str) -> str | None:
             try:
@@ -290,7 +290,7 @@ async def _logs(settings: Settings, job_id: str, follow: bool, number: int) -> N
 
     shown = 0
     token = 0
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         async for _ in changes(hw):
             job = await hw.jobs.show(job_id)
             found = [one for one in await hw.jobs.attempts(job_id) if number in (0, one.attempt)]

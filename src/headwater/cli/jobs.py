@@ -17,7 +17,7 @@ from headwater.cli.exits import Misuse
 from headwater.cli.job_views import JobIds, Queue
 from headwater.cli.output import plural, print_json, print_line
 from headwater.cli.pushing import open_input
-from headwater.cli.session import opened, run_async
+from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.errors import HeadwaterError, InvalidInput
 
@@ -87,7 +87,7 @@ def _read(file: Path | None) -> "list[NewJob]":
 
 
 async def _enqueue(settings: Settings, jobs: "list[NewJob]") -> Any:
-    async with opened(settings, create=True) as hw:
+    async with reached(settings, create=True) as hw:
         return await hw.jobs.add_many(jobs)
 
 
@@ -116,7 +116,7 @@ def _change(ctx: typer.Context, verb: str, done: str, ids: list[str]) -> None:
     settings = settings_of(ctx)
 
     async def change() -> list[str]:
-        async with opened(settings) as hw:
+        async with reached(settings) as hw:
             return list(await getattr(hw.jobs, verb)(*ids))
 
     print_changed(settings, run_async(change()), done)
@@ -148,7 +148,7 @@ def cleanup(
     seconds = parse_duration(older_than)
 
     async def clean() -> int:
-        async with opened(settings) as hw:
+        async with reached(settings) as hw:
             return await hw.jobs.cleanup(older_than=seconds, state=state, queue=queue)
 
     count = run_async(clean())
@@ -184,7 +184,7 @@ def _pause(ctx: typer.Context, queue: str, *, paused: bool) -> None:
     settings = settings_of(ctx)
 
     async def change() -> None:
-        async with opened(settings, create=True) as hw:
+        async with reached(settings, create=True) as hw:
             await (hw.jobs.pause(queue) if paused else hw.jobs.resume(queue))
 
     run_async(change())
@@ -214,7 +214,7 @@ def limit(
     settings = settings_of(ctx)
 
     async def change() -> int:
-        async with opened(settings, create=True) as hw:
+        async with reached(settings, create=True) as hw:
             per_seconds = parse_duration(per)
             return await hw.jobs.limit(
                 type_, queue=queue, rate=rate, per=per_seconds, burst=burst, concurrency=concurrency

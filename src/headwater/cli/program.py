@@ -137,60 +137,60 @@ def _tokens() -> typer.Typer:
 
 def build_jobs() -> typer.Typer:
     """The commands of `queuectl`, which are also those of `headwater jobs`."""
-    app = _group(help=_unwrapped(jobs.__doc__ or ""))
-    _add(app, "enqueue", jobs.enqueue, MESSAGES_OF_JOBS)
-    _add(app, "status", job_views.status, LOOKING)
-    _add(app, "list", job_views.list_jobs, LOOKING)
-    _add(app, "show", job_views.show, LOOKING)
-    _add(app, "logs", job_views.logs, LOOKING)
-    _add(app, "wait", job_views.wait, LOOKING)
-    _add(app, "stats", job_views.stats, LOOKING)
-    _add(app, "cancel", jobs.cancel, MESSAGES_OF_JOBS)
-    _add(app, "retry", jobs.retry, MESSAGES_OF_JOBS)
+    app = _group(RemoteGroup, help=_unwrapped(jobs.__doc__ or ""))
+    _add(app, "enqueue", jobs.enqueue, MESSAGES_OF_JOBS, RemoteCommand)
+    _add(app, "status", job_views.status, LOOKING, RemoteCommand)
+    _add(app, "list", job_views.list_jobs, LOOKING, RemoteCommand)
+    _add(app, "show", job_views.show, LOOKING, RemoteCommand)
+    _add(app, "logs", job_views.logs, LOOKING, RemoteCommand)
+    _add(app, "wait", job_views.wait, LOOKING, RemoteCommand)
+    _add(app, "stats", job_views.stats, LOOKING, RemoteCommand)
+    _add(app, "cancel", jobs.cancel, MESSAGES_OF_JOBS, RemoteCommand)
+    _add(app, "retry", jobs.retry, MESSAGES_OF_JOBS, RemoteCommand)
     app.add_typer(_dead_jobs(), name="dlq", rich_help_panel=MESSAGES_OF_JOBS)
     app.add_typer(_workers(), name="worker", rich_help_panel=OPERATING)
     app.add_typer(_schedules(), name="schedule", rich_help_panel=OPERATING)
     app.add_typer(_config(), name="config", rich_help_panel=OPERATING)
-    _add(app, "limit", jobs.limit, OPERATING)
-    _add(app, "pause", jobs.pause, OPERATING)
-    _add(app, "resume", jobs.resume, OPERATING)
-    _add(app, "cleanup", jobs.cleanup, OPERATING)
+    _add(app, "limit", jobs.limit, OPERATING, RemoteCommand)
+    _add(app, "pause", jobs.pause, OPERATING, RemoteCommand)
+    _add(app, "resume", jobs.resume, OPERATING, RemoteCommand)
+    _add(app, "cleanup", jobs.cleanup, OPERATING, RemoteCommand)
     return app
 
 
 def _dead_jobs() -> typer.Typer:
-    app = _group(help=_unwrapped(job_dead.__doc__ or ""))
-    _add(app, "list", job_dead.list_dead)
-    _add(app, "show", job_dead.show_dead)
-    _add(app, "retry", job_dead.retry_dead)
-    _add(app, "purge", job_dead.purge_dead)
+    app = _group(RemoteGroup, help=_unwrapped(job_dead.__doc__ or ""))
+    _add(app, "list", job_dead.list_dead, command=RemoteCommand)
+    _add(app, "show", job_dead.show_dead, command=RemoteCommand)
+    _add(app, "retry", job_dead.retry_dead, command=RemoteCommand)
+    _add(app, "purge", job_dead.purge_dead, command=RemoteCommand)
     return app
 
 
 def _workers() -> typer.Typer:
-    app = _group(help=_unwrapped(workers.__doc__ or ""))
+    app = _group(RemoteGroup, help=_unwrapped(workers.__doc__ or ""))
     _add(app, "start", workers.start_workers)
-    _add(app, "stop", workers.stop_workers)
-    _add(app, "list", workers.list_workers)
+    _add(app, "stop", workers.stop_workers, command=RemoteCommand)
+    _add(app, "list", workers.list_workers, command=RemoteCommand)
     return app
 
 
 def _schedules() -> typer.Typer:
-    app = _group(help=_unwrapped(job_schedules.__doc__ or ""))
-    _add(app, "add", job_schedules.add_schedule)
-    _add(app, "list", job_schedules.list_schedules)
-    _add(app, "pause", job_schedules.pause_schedule)
-    _add(app, "resume", job_schedules.resume_schedule)
-    _add(app, "remove", job_schedules.remove_schedule)
+    app = _group(RemoteGroup, help=_unwrapped(job_schedules.__doc__ or ""))
+    _add(app, "add", job_schedules.add_schedule, command=RemoteCommand)
+    _add(app, "list", job_schedules.list_schedules, command=RemoteCommand)
+    _add(app, "pause", job_schedules.pause_schedule, command=RemoteCommand)
+    _add(app, "resume", job_schedules.resume_schedule, command=RemoteCommand)
+    _add(app, "remove", job_schedules.remove_schedule, command=RemoteCommand)
     return app
 
 
 def _config() -> typer.Typer:
-    app = _group(help=_unwrapped(job_config.__doc__ or ""))
-    _add(app, "set", job_config.set_config)
-    _add(app, "get", job_config.get_config)
-    _add(app, "unset", job_config.unset_config)
-    _add(app, "list", job_config.list_config)
+    app = _group(RemoteGroup, help=_unwrapped(job_config.__doc__ or ""))
+    _add(app, "set", job_config.set_config, command=RemoteCommand)
+    _add(app, "get", job_config.get_config, command=RemoteCommand)
+    _add(app, "unset", job_config.unset_config, command=RemoteCommand)
+    _add(app, "list", job_config.list_config, command=RemoteCommand)
     return app
 
 

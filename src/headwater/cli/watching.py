@@ -1,25 +1,26 @@
-"""Showing something again whenever jobs change: woken by the log, at most twice a second."""
+"""Showing something again whenever jobs change: woken by the log, at most twice a second; from a server each second."""
 
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from headwater.cli.session import opened
+from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from headwater.app import Headwater
     from headwater.log.operations import Touch
+    from headwater.services.database import Database
 
 PAUSE_SECONDS = 0.5
+SERVER_PAUSE_SECONDS = 1.0
 
-Showing = Callable[["Headwater", Settings], Awaitable[None]]
+Showing = Callable[["Database", Settings], Awaitable[None]]
 
 
 async def watch(settings: Settings, show: Showing, *, watching: bool) -> None:
     """Show it once, or again with every change until Ctrl-C; a terminal is cleared first."""
-    async with opened(settings) as hw:
+    async with reached(settings) as hw:
         if not watching:
             await show(hw, settings)
             return
@@ -30,10 +31,15 @@ async def watch(settings: Settings, show: Showing, *, watching: bool) -> None:
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def changes(hw: "Headwater") -> AsyncIterator[None]:
+async def changes(hw: "Database") -> AsyncIterator[None]:
     """Now, and then whenever jobs of the database have changed."""
+    from headwater.app import Headwater
     from headwater.model.job import JOBS_QUEUE
 
+    if not isinstance(hw, Headwater):
+        while True:
+            yield
+            await asyncio.sleep(SERVER_PAUSE_SECONDS)
     news = asyncio.Event()
 
     def touched(touches: "Sequence[Touch]") -> None:

@@ -16,12 +16,12 @@ import typer
 from headwater.cli.exits import ExitCode
 from headwater.cli.job_views import Watch
 from headwater.cli.output import iso_time, note, plural, print_json, print_line, print_table
-from headwater.cli.session import opened, run_async, run_fast
+from headwater.cli.session import opened, reached, run_async, run_fast
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
 
 if TYPE_CHECKING:
-    from headwater.app import Headwater
+    from headwater.services.database import Database
 
 Queues = Annotated[
     list[str] | None,
@@ -161,7 +161,7 @@ def list_workers(ctx: typer.Context, watching: Watch = False) -> None:
     run_async(watch(settings_of(ctx), _show_workers, watching=watching))
 
 
-async def _show_workers(hw: "Headwater", settings: Settings) -> None:
+async def _show_workers(hw: "Database", settings: Settings) -> None:
     from headwater.services.job_documents import worker_document
 
     workers = await hw.jobs.workers()
@@ -200,7 +200,7 @@ def stop_workers(
     settings = settings_of(ctx)
 
     async def stop() -> list[str]:
-        async with opened(settings) as hw:
+        async with reached(settings) as hw:
             return list(await hw.jobs.stop_workers(*(ids or ())))
 
     found = run_async(stop())

@@ -4,7 +4,7 @@ import ssl
 from types import TracebackType
 from typing import Self
 
-from headwater.client.address import check_token, parse_address
+from headwater.client.address import check_token, parse_address, trust
 from headwater.client.exchange import Exchange, Timing
 from headwater.client.pool import Pool
 from headwater.client.remote import RemoteQueues
@@ -31,7 +31,8 @@ class Client(Database):
         pool = Pool(address, connections_max=connections_max, connect_seconds=timing.connect_seconds)
         self.server: Bounds | None = None
         # The server knows the database by the token; here it has no other name.
-        super().__init__(RemoteQueues(Exchange(address, check_token(token), pool, timing)), DATABASE_DEFAULT)
+        queues = RemoteQueues(Exchange(address, check_token(token), pool, timing))
+        super().__init__(queues, DATABASE_DEFAULT, queues.jobs)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -78,13 +79,15 @@ def connect(
     url: str,
     *,
     token: str = "",
-    tls: ssl.SSLContext | None = None,
+    tls: ssl.SSLContext | str | None = None,
     connections_max: int = CONNECTIONS_MAX,
     **patience: float,
 ) -> Client:
     """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
 
-    `patience` may name connect_seconds, answer_seconds and retry_seconds.
+    `tls` is whom to trust with addresses that begin with https://: a file of certificates (PEM), or an
+    `ssl.SSLContext`; nothing is whom the system trusts. `patience` may name connect_seconds, answer_seconds and
+    retry_seconds.
 
     >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
     ...     await hw.queue("orders").push({"id": 7})
@@ -97,4 +100,4 @@ def connect(
             raise ConfigError(f"{name} must be 0 to {SECONDS_MAX:,} seconds; got {seconds!r:.80}")
     if type(connections_max) is not int or connections_max < 1:
         raise ConfigError(f"connections_max must be 1 or more; got {connections_max!r:.80}")
-    return Client(url, token=token, tls=tls, timing=Timing(**patience), connections_max=connections_max)
+    return Client(url, token=token, tls=trust(tls), timing=Timing(**patience), connections_max=connections_max)

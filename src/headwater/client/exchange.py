@@ -244,3 +244,12 @@ def encode(value: Any) -> bytes:
 
 
 _encoder = msgspec.json.Encoder()
+_decoders: dict[Any, Any] = {}
+
+
+def decoder_of(kind: type[Result]) -> "msgspec.json.Decoder[Result]":
+    """Reads answers of a kind."""
+    decoder: msgspec.json.Decoder[Result] | None = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder

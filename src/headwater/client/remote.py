@@ -4,18 +4,20 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from headwater.client.connection import Answer as HttpAnswer
-from headwater.client.exchange import Exchange, encode
+from headwater.client.exchange import Exchange, decoder_of, encode
+from headwater.client.jobs import RemoteJobs
 from headwater.clock import SystemClock, Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, ServerUnreadable
 from headwater.log.committer import Answer
+from headwater.log.job_operations import JOB_RESULT_TYPES, Enqueue
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
@@ -70,6 +72,9 @@ _paths: dict[type[Operation], str] = {
 }
 
 
+_result_types = {**RESULT_TYPES, **JOB_RESULT_TYPES}
+
+
 class ServerClock:
     """The server's time, as far as its last answer told."""
 
@@ -93,11 +98,14 @@ class RemoteQueues(Verbs):
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._keys = (f"{prefix}{number}" for prefix in (secrets.token_hex(8) + ".",) for number in itertools.count())
+        self._keys: Iterator[str] = (
+            f"{prefix}{number}" for prefix in (secrets.token_hex(8) + ".",) for number in itertools.count()
+        )
         self._forgotten: set[asyncio.Task[None]] = set()
         self.clock = ServerClock()
         self.config = Config()
         self.store: RemoteQuestions = RemoteQuestions(exchange)
+        self.jobs = RemoteJobs(exchange, self._keys, self)
 
     async def greet(self) -> Bounds:
         """Ask the server what it takes; from now on the checks here go by that."""
@@ -214,7 +222,7 @@ class RemoteQueues(Verbs):
         }
         answer = await self._post("/v1/transaction", body, _Transacted)
         steps = zip(answer.results, transaction.operations, strict=True)
-        return Transacted([decoder_of(RESULT_TYPES[type(step)]).decode(result) for result, step in steps])
+        return Transacted([decoder_of(_result_types[type(step)]).decode(result) for result, step in steps])
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""
@@ -280,17 +288,6 @@ class _Transacted(msgspec.Struct, frozen=True):
     results: list[msgspec.Raw]
 
 
-_decoders: dict[Any, Any] = {}
-
-
-def decoder_of(kind: type[Result]) -> "msgspec.json.Decoder[Result]":
-    """Reads answers of a kind."""
-    decoder: msgspec.json.Decoder[Result] | None = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
-    return decoder
-
-
 def _fields(operation: Operation) -> dict[str, Any]:
     """An operation as the wire has it: all but the database, which is the server's to say."""
     fields = msgspec.structs.asdict(operation)
@@ -305,8 +302,10 @@ def _lane_push(push: Push) -> dict[str, Any]:
 def _step(operation: Operation) -> dict[str, Any]:
     if isinstance(operation, Push):
         return {"kind": "push", **_lane_push(operation)}
+    if isinstance(operation, Enqueue):
+        return {"kind": "jobs", "jobs": operation.jobs}
     if not isinstance(operation, Ack):
-        raise TypeError(f"a transaction over HTTP takes pushes and reports; got {type(operation).__name__}")
+        raise TypeError(f"a transaction over HTTP takes pushes, reports and jobs; got {type(operation).__name__}")
     fields = _fields(operation)
     del fields["key"]
     return {"kind": "report", **fields}

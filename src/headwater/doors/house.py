@@ -2,13 +2,16 @@
 
 from headwater.doors import health, metrics
 from headwater.doors.jobs import routes as jobs
+from headwater.doors.native import job_routes
 from headwater.doors.native import routes as native
 from headwater.doors.openapi import with_openapi
 from headwater.doors.queen import routes as queen
 from headwater.doors.routes import Router
 from headwater.doors.site import Site
 
-ROUTES = with_openapi((*health.ROUTES, *metrics.ROUTES, *native.ROUTES, *queen.ROUTES, *jobs.ROUTES))
+ROUTES = with_openapi(
+    (*health.ROUTES, *metrics.ROUTES, *native.ROUTES, *job_routes.ROUTES, *queen.ROUTES, *jobs.ROUTES)
+)
 
 
 def make_door(site: Site) -> Router:

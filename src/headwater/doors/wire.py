@@ -173,14 +173,19 @@ def error_response(error: HeadwaterError, request_id: str = "") -> Response:
 
 # ── reading what was sent ──
 
+# In PHP an empty object and an empty list are one thing, and go over the wire as a list.
+_nothing = frozenset((b"", b"[]"))
+
 
 def decode_body(body: bytes, decoder: "msgspec.json.Decoder[Value]") -> Value:
     """The body as a value; what is not that raises and says where. An empty body is an empty object."""
+    if body in _nothing:
+        body = b"{}"
     try:
         # Parts that are kept as bytes are not decoded, so their letters are looked at here.
         if not body.isascii():
             body.decode()
-        return decoder.decode(body or b"{}")
+        return decoder.decode(body)
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:

@@ -8,7 +8,8 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup, Pop, Push
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
-from headwater.services.jobs import Jobs, JobService
+from headwater.services.job_verbs import JobVerbs
+from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.queue import Queue, pop_options
 from headwater.services.transaction import Together
@@ -19,7 +20,7 @@ from headwater.stores.contract import GroupStatus, QueueStatus
 class Database:
     """The queues and jobs of one tenant."""
 
-    def __init__(self, queues: Verbs, name: str, jobs: JobService | None = None) -> None:
+    def __init__(self, queues: Verbs, name: str, jobs: JobVerbs | None = None) -> None:
         self.queues_service = queues
         self.name = check_name("database", name)
         self._jobs = None if jobs is None else Jobs(jobs, self.name)

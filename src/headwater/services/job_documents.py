@@ -131,8 +131,8 @@ class ShownJob(ShownWork):
     worker: str | None
     token: int
     batch: str | None
-    progress: msgspec.Raw | None
-    result: msgspec.Raw | None
+    progress: Any
+    result: Any
     error: str | None
 
 

@@ -40,6 +40,7 @@ from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
 from headwater.model.names import check_name
 from headwater.services.checks import check_limit, check_list, check_optional_name
 from headwater.services.job_checks import SECONDS_MAX, check_job, check_range, with_options
+from headwater.services.job_verbs import JobVerbs
 from headwater.services.job_waits import JobWaits
 from headwater.stores.contract import (
     JobAttempt,
@@ -108,7 +109,7 @@ class JobHandle:
 class Jobs:
     """The jobs of one database."""
 
-    def __init__(self, service: JobService, database: str) -> None:
+    def __init__(self, service: JobVerbs, database: str) -> None:
         self.service = service
         self.database = database
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.clock import Timestamp
 from headwater.config import Durability
+from headwater.log.job_operations import NewJob
 from headwater.log.operations import Batch, Pushed
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, PartitionId
@@ -138,10 +139,22 @@ class TransactedReport(Struct, frozen=True, tag_field="kind", tag="report", forb
     errors: dict[int, ErrorText] | None = None
 
 
-class TransactionRequest(Asked, frozen=True, kw_only=True):
-    """Pushes and reports that take effect together or not at all, if all `leases` are alive."""
+class HandedJob(NewJob, frozen=True, kw_only=True):
+    """A job that is handed in; the arguments of a function stay out where there are none."""
 
-    operations: Annotated[list[TransactedPush | TransactedReport], Meta(max_length=SEVERAL_MAX)] = []
+    arguments: Raw | UnsetType = UNSET  # type: ignore[assignment]
+
+
+class TransactedJobs(Struct, frozen=True, tag_field="kind", tag="jobs", forbid_unknown_fields=True):
+    """Jobs that are added if everything else holds."""
+
+    jobs: Annotated[list[HandedJob], Meta(min_length=1)]
+
+
+class TransactionRequest(Asked, frozen=True, kw_only=True):
+    """Pushes, reports and jobs that take effect together or not at all, if all `leases` are alive."""
+
+    operations: Annotated[list[TransactedPush | TransactedReport | TransactedJobs], Meta(max_length=SEVERAL_MAX)] = []
     leases: Annotated[list[Lease], Meta(max_length=SEVERAL_MAX)] = []
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from headwater.doors.holds import are_pops_held_off, check_pushes_taken
+from headwater.doors.native.jobs import enqueue_of
 from headwater.doors.site import Site, check_scope, check_use, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge
@@ -24,6 +25,7 @@ from headwater.services.requests import (
     PushRequest,
     Report,
     ReportRequest,
+    TransactedJobs,
     TransactedPush,
     TransactedReport,
     TransactionRequest,
@@ -191,6 +193,9 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
             await check_pushes_taken(site, request)
             check_scope(request, Scope.PUBLISH)
             operations.append(push_of(site, request, asked))
+        elif isinstance(asked, TransactedJobs):
+            check_scope(request, Scope.SUBMIT_JOBS)
+            operations.append(enqueue_of(site, request, asked.jobs))
         else:
             operations.append(await report_of(site, request, asked))
     for lease in body.leases:

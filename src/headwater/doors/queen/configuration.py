@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headwater.doors.queen.shapes import ConfigureAnswer, ConfigureBody, DeleteAnswer
+from headwater.doors.queen.shapes import ConfigureAnswer, ConfigureBody, DeleteAnswer, Options
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -39,8 +39,11 @@ _options = {
     "maxSize": Option("size_max"),
     "encryptionEnabled": Option("encrypted"),
 }
-# Known to queen-mq, and of no effect here: nothing waits in a buffer, and retention is told by the options above.
-_of_no_effect = {"ttl", "maxQueueSize", "retentionEnabled", "maxWaitTimeSeconds", "maxPartitions"}
+# How long a message may wait: one that has waited for longer is dropped, which is what retention does.
+_longest_wait = "maxWaitTimeSeconds"
+# Known to queen-mq, and of no effect by themselves: nothing waits in a buffer, and retention is told by other options.
+_of_no_effect = {"ttl", "maxQueueSize", "retentionEnabled", _longest_wait, "maxPartitions"}
+_plain = (bool, int, float, str)
 _ours = {name: Option(name) for name in OPTION_NAMES}
 
 
@@ -65,9 +68,14 @@ async def configure(site: Site, request: Request, body: ConfigureBody) -> Respon
             queue=queue,
             namespace=configured.namespace,
             task=configured.task,
-            options=show_options(configured.options),
+            options={**show_options(configured.options), **_of_no_effect_in(body.options)},
         )
     )
+
+
+def _of_no_effect_in(asked: dict[str, Any]) -> Options:
+    """What was said and has no effect is said back, because clients look for it."""
+    return {name: value for name, value in asked.items() if name in _of_no_effect and isinstance(value, _plain)}
 
 
 def options_of(asked: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +92,17 @@ def options_of(asked: dict[str, Any]) -> dict[str, Any]:
                 raise InvalidOption(f"queue option {name} must be a number; got {value!r:.80}")
             value = value / option.scale
         found[option.name] = value
-    return found
+    return _with_longest_wait(found, asked.get(_longest_wait))
+
+
+def _with_longest_wait(found: dict[str, Any], seconds: Any) -> dict[str, Any]:
+    """The options with a retention that keeps nothing waiting for longer than this; 0 and nothing are no bound."""
+    if not seconds:
+        return found
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidOption(f"queue option {_longest_wait} must be a number; got {seconds!r:.80}")
+    kept = found.get("retention_seconds") or seconds
+    return {**found, "retention_seconds": min(kept, seconds) if isinstance(kept, int | float) else kept}
 
 
 def show_options(options: QueueOptions) -> dict[str, Any]:

@@ -241,6 +241,41 @@ async def show_analytics(site: Site, request: Request) -> Response:
     return json_response(views.Analytics(counters=site.counters(), rates=site.rates(), timestamp=now))
 
 
+async def show_lags(site: Site, request: Request) -> Response:
+    """How far behind each group is now."""
+    now = show_time(site.clock.now())
+    return json_response(
+        views.Series(
+            [
+                {"timestamp": now, "queue": group.queue, "consumerGroup": group.group}
+                | {"lag": group.lag, "secondsBehind": _show_group(site, group).seconds_behind}
+                for group in await _groups(site, request)
+            ]
+        )
+    )
+
+
+async def show_operations(site: Site, request: Request) -> Response:
+    """What this server did per second since it was asked last."""
+    return json_response(views.Series([{"timestamp": show_time(site.clock.now()), **site.rates()}]))
+
+
+async def show_parked(site: Site, request: Request) -> Response:
+    """How many pops wait at this server now."""
+    count = site.queues.intentions.count
+    return json_response(views.Series([{"timestamp": show_time(site.clock.now()), "waitingPops": count}]))
+
+
+async def show_sizes(site: Site, request: Request) -> Response:
+    """How many messages each queue keeps now."""
+    now = show_time(site.clock.now())
+    queues = await _queues(site, request)
+    kept: list[dict[str, str | int | float]] = [
+        {"timestamp": now, "queue": queue.queue, "messages": queue.records} for queue in queues
+    ]
+    return json_response(views.Series(kept))
+
+
 async def show_store(site: Site, request: Request) -> Response:
     """What the store says of itself; under the path at which queen-mq shows its database."""
     traits = site.store.traits

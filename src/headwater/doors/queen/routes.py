@@ -350,6 +350,22 @@ RESOURCES = (
         gives=views.Analytics,
     ),
     get(
+        "/api/v1/analytics/queue-lag",
+        resources.show_lags,
+        "How far behind groups are",
+        Scope.METRICS,
+        gives=views.Series,
+    ),
+    get("/api/v1/analytics/queue-ops", resources.show_operations, "Rates", Scope.METRICS, gives=views.Series),
+    get(
+        "/api/v1/analytics/queue-parked-replicas",
+        resources.show_parked,
+        "Pops that wait",
+        Scope.METRICS,
+        gives=views.Series,
+    ),
+    get("/api/v1/analytics/retention", resources.show_sizes, "What queues keep", Scope.METRICS, gives=views.Series),
+    get(
         "/api/v1/analytics/postgres-stats",
         resources.show_store,
         "What the store says of itself",

@@ -36,10 +36,11 @@ class PushItem(Struct, frozen=True, rename="camel", gc=False):
 class PushBody(Struct, frozen=True, rename="camel"):
     """Messages for any queues and partitions. Each partition takes its own all at once or not at all.
 
-    `bufferMs` and `bufferMax` are accepted: commits are shared by everybody who waits anyway.
+    `bufferMs` and `bufferMax` are accepted: commits are shared by everybody who waits anyway. No messages at all are no
+    mistake: programs that push what is left over in the end have often nothing left.
     """
 
-    items: Annotated[list[PushItem], Meta(min_length=1)]
+    items: list[PushItem]
     buffer_ms: float | None = None
     buffer_max: int | None = None
     durability: str | None = None

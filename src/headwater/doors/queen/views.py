@@ -161,6 +161,12 @@ class Status(Analytics, frozen=True, rename="camel", kw_only=True):
     waiting_pops: int
 
 
+class Series(Struct, frozen=True):
+    """What there is to be seen now, as a series of one moment: history is for Prometheus to keep."""
+
+    series: list[dict[str, str | int | float]]
+
+
 class StoreView(Struct, frozen=True, rename="camel"):
     """What the store says of itself."""
 

@@ -1,0 +1,233 @@
+"""`/v1/jobs/…`: the operations of jobs as they are. Who may do what is as under `/api/v1/jobs`: functions, no commands.
+
+What a job was given as its environment is not shown: it may hold secrets.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from headwater.doors.jobs.handlers import check_schedule, check_theirs, jobs_of, visible
+from headwater.doors.site import Site, check_use
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import InvalidOption, NotAllowed
+from headwater.log.job_operations import (
+    Cancel,
+    Changed,
+    ChangeSchedule,
+    DropJobs,
+    Enqueue,
+    Limited,
+    NewJob,
+    PauseJobs,
+    Rearm,
+    Scheduled,
+    StopWorkers,
+)
+from headwater.model.job import FINISHED, SHELL
+from headwater.model.names import check_name
+from headwater.model.principal import Scope, require_all
+from headwater.services import job_requests as asked
+from headwater.services.checks import check_limit, check_optional_name, check_text, check_timestamp
+from headwater.services.requests import HandedJob
+from headwater.stores.contract import JobStatus
+
+# ── changing ──
+
+
+async def add(site: Site, request: Request, body: asked.AddJobsRequest) -> Response:
+    """Add functions as jobs, all of them or none."""
+    if not body.jobs:
+        raise InvalidOption("name at least one job")
+    operation = enqueue_of(site, request, body.jobs, check_text("key", body.key))
+    return json_response(await site.jobs.run(operation), status=201)
+
+
+def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], key: str = "") -> Enqueue:
+    """Jobs that may come over HTTP, as their operation."""
+    checked = jobs_of(site, request).check_all([submitted(request, job) for job in jobs])
+    return Enqueue(database=request.principal.database, key=key, jobs=checked)
+
+
+def submitted(request: Request, handed: HandedJob) -> NewJob:
+    """A job that may come over HTTP: a function in a queue of theirs."""
+    job = asked.new_job(handed)
+    if job.type == SHELL or job.command or job.argv or job.env or job.cwd:
+        raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, with its arguments")
+    check_use(request, check_name("queue", job.queue))
+    return job
+
+
+async def cancel(site: Site, request: Request, body: asked.ChooseJobsRequest) -> Response:
+    """Cancel jobs that have not ended."""
+    return json_response(await site.jobs.run(Cancel(**await _choice(site, request, body))))
+
+
+async def retry(site: Site, request: Request, body: asked.ChooseJobsRequest) -> Response:
+    """Give jobs all their attempts again."""
+    return json_response(await site.jobs.run(Rearm(**await _choice(site, request, body))))
+
+
+async def drop(site: Site, request: Request, body: asked.ChooseJobsRequest) -> Response:
+    """Forget jobs that have ended."""
+    before = None if body.before is None else check_timestamp(body.before)
+    return json_response(await site.jobs.run(DropJobs(**await _choice(site, request, body), before=before)))
+
+
+async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -> dict[str, Any]:
+    """The fields of an operation on these jobs, which are theirs: by id, or by state."""
+    if bool(body.ids) == (body.state is not None):
+        raise InvalidOption("choose jobs either by their ids or by their state")
+    check_optional_name("queue", body.queue)
+    check_optional_name("job type", body.type)
+    if body.ids:
+        await check_theirs(site, request, [check_name("job", name) for name in body.ids])
+    elif body.queue:
+        check_use(request, body.queue)
+    else:
+        require_all(request.principal, Scope.ADMIN)
+    return {
+        "database": request.principal.database,
+        "key": check_text("key", body.key),
+        "ids": tuple(dict.fromkeys(body.ids)),
+        "state": body.state,
+        "queue": body.queue,
+        "type": body.type,
+        "limit": check_limit(body.limit),
+    }
+
+
+async def pause(site: Site, request: Request, body: asked.PauseJobsRequest) -> Response:
+    """Hand out no more jobs of a queue, or hand them out again."""
+    check_use(request, check_name("queue", body.queue))
+    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    return json_response(await site.jobs.run(PauseJobs(queue=body.queue, paused=body.paused, **about)))
+
+
+async def limit(site: Site, request: Request, body: asked.LimitRequest) -> Response:
+    """Limit one type of job in one queue."""
+    check_use(request, check_name("queue", body.queue))
+    limits = {"rate": body.rate, "per": body.seconds}
+    jobs = jobs_of(site, request)
+    count = await jobs.limit(body.type, queue=body.queue, burst=body.burst, concurrency=body.concurrency, **limits)
+    return json_response(Limited(count))
+
+
+async def configure(site: Site, request: Request, body: asked.SettingRequest) -> Response:
+    """Remember a setting, or forget it."""
+    require_all(request.principal, Scope.ADMIN)
+    await jobs_of(site, request).configure(body.name, body.value, queue=body.queue)
+    return json_response(Changed([]))
+
+
+async def schedule(site: Site, request: Request, body: asked.ScheduleRequest) -> Response:
+    """Add a schedule, or change it."""
+    template = submitted(request, body.job)
+    await check_schedule(site, request, check_name("schedule", body.name), new=True)
+    times = {"cron": body.cron, "timezone": body.timezone}
+    next_at = await jobs_of(site, request).schedule(body.name, template, every=body.every_seconds, **times)
+    return json_response(Scheduled(next_at))
+
+
+async def change_schedule(site: Site, request: Request, body: asked.ChangeScheduleRequest) -> Response:
+    """Let a schedule rest or go on, or remove it."""
+    await check_schedule(site, request, check_name("schedule", body.name))
+    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    operation = ChangeSchedule(name=body.name, paused=body.paused, remove=body.remove, **about)
+    return json_response(await site.jobs.run(operation))
+
+
+async def stop_workers(site: Site, request: Request, body: asked.StopWorkersRequest) -> Response:
+    """Ask workers to finish and end."""
+    require_all(request.principal, Scope.ADMIN)
+    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    return json_response(await site.jobs.run(StopWorkers(workers=body.workers, **about)))
+
+
+# ── looking ──
+
+
+async def find(site: Site, request: Request, query: asked.FindJobsQuery) -> Response:
+    """Jobs by state, queue, type and batch."""
+    found = await jobs_of(site, request).list(
+        state=query.state, queue=query.queue, type=query.type, batch=query.batch, limit=query.limit
+    )
+    return json_response([discreet(job) for job in found if request.principal.may_use(job.queue)])
+
+
+async def show(site: Site, request: Request, query: asked.JobQuery) -> Response:
+    """One job."""
+    return json_response(discreet(await visible(site, request, query.id)))
+
+
+async def wait(site: Site, request: Request, query: asked.WaitForJobQuery) -> Response:
+    """The job once it has ended, or as it stands when the time is over."""
+    job = await visible(site, request, query.id)
+    if not 0 <= query.seconds <= site.config.wait_seconds_max:
+        raise InvalidOption(f"seconds must be 0 to {site.config.wait_seconds_max:g}; got {query.seconds!r}")
+    if job.state not in FINISHED and query.seconds:
+        request.park()
+        with suppress(TimeoutError):
+            await jobs_of(site, request).wait(query.id, query.seconds)
+        job = await visible(site, request, query.id)
+    return json_response(discreet(job))
+
+
+def discreet(job: JobStatus) -> JobStatus:
+    """A job without its environment."""
+    return replace(job, work=replace(job.work, env={})) if job.work.env else job
+
+
+async def attempts(site: Site, request: Request, query: asked.JobQuery) -> Response:
+    """A job's attempts."""
+    await visible(site, request, query.id)
+    return json_response(await jobs_of(site, request).attempts(query.id))
+
+
+async def dependencies(site: Site, request: Request, query: asked.JobQuery) -> Response:
+    """The jobs that a job depends on."""
+    await visible(site, request, query.id)
+    return json_response(await jobs_of(site, request).dependencies(query.id))
+
+
+async def queues(site: Site, request: Request) -> Response:
+    """Job queues with how many jobs are in which state."""
+    found = await jobs_of(site, request).queues()
+    return json_response([queue for queue in found if request.principal.may_use(queue.queue)])
+
+
+async def minutes(site: Site, request: Request, query: asked.MinutesQuery) -> Response:
+    """What was done in each minute."""
+    found = await site.store.job_minutes(request.principal.database, check_timestamp(query.since))
+    return json_response([minute for minute in found if request.principal.may_use(minute.queue)])
+
+
+async def limits(site: Site, request: Request) -> Response:
+    """The limits of types."""
+    found = await jobs_of(site, request).limits()
+    return json_response([one for one in found if request.principal.may_use(one.queue)])
+
+
+async def config(site: Site, request: Request) -> Response:
+    """The settings that were set."""
+    found = await site.store.job_config(request.principal.database)
+    theirs = request.principal.may_use
+    said = [
+        asked.JobSetting(queue, name, value) for (queue, name), value in found.items() if not queue or theirs(queue)
+    ]
+    return json_response(said)
+
+
+async def schedules(site: Site, request: Request) -> Response:
+    """The schedules."""
+    found = await jobs_of(site, request).schedules()
+    shown = [replace(one, job=replace(one.job, env={})) for one in found if request.principal.may_use(one.job.queue)]
+    return json_response(shown)
+
+
+async def workers(site: Site, request: Request) -> Response:
+    """The workers."""
+    require_all(request.principal, Scope.ADMIN)
+    return json_response(await jobs_of(site, request).workers())
