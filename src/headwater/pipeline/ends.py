@@ -8,7 +8,6 @@ dense, so a gap is seen, counted and told.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,14 +76,6 @@ class Step(NamedTuple):
     @property
     def through(self) -> int:
         return self.spans[-1].through
-
-
-def anywhere(address: str) -> str:
-    """The address of a store as other processes find it: tasks run in the folder that Spark was started in."""
-    scheme = "sqlite:///" if address.startswith("sqlite:///") else ""
-    if "://" in address and not scheme:
-        return address
-    return scheme + os.path.abspath(address.removeprefix(scheme))
 
 
 def choose_queues(log: Handle, database: str, wanted: Sequence[str]) -> list[str]:

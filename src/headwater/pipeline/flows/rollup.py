@@ -41,8 +41,9 @@ from headwater.model.rollup import (
     in_resolution,
 )
 from headwater.pipeline.chart import check_chart, write_chart
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, anywhere, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, plan, read_step
 from headwater.pipeline.handle import Handle
+from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 from headwater.stores.contract import GroupStatus, Position
