@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
 from pyarrow import json as arrow_json
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, VariantVal
@@ -182,7 +181,7 @@ class Rows:
         return [
             [record.transaction_id or None for record in records],
             [record.type or None for record in records],
-            compute.coalesce(own, written_at),
+            own.fill_null(written_at),
             [None if record.headers is None else list(record.headers.items()) for record in records],
         ]
 
