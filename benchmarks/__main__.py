@@ -22,13 +22,15 @@ from benchmarks.timing import Sample
 
 RESULTS = Path(__file__).parent / "results"
 PLAIN_WIDTH = 140  # of the tables in a file or a pipe
+# What a suite may say of itself by these names.
+ROUNDS = 3
 SPARE_SECONDS = 90.0  # above the budget of a measure: starting, filling the queue, stopping
 
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("suite", choices=SUITES)
-    parser.add_argument("--rounds", type=int, help="how often each measure is taken (3, or 1 if quick)")
+    parser.add_argument("--rounds", type=int, help="how often each measure is taken (the suite says; 1 if quick)")
     parser.add_argument("--seconds", type=float, help="how long a measure runs (2, or 0.5 if quick)")
     parser.add_argument("--only", action="append", metavar="QUESTION", help="ask only this question; may be repeated")
     parser.add_argument("--peers", metavar="A,B", help="only the sides whose names begin so, e.g. headwater,raw,redis")
@@ -40,7 +42,9 @@ def read_options() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, help="folder of the result files; a partial run writes none without it")
     options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.quick else 3)
+    suite = load_suite(options.suite)
+    options.rounds = options.rounds or (1 if options.quick else getattr(suite, "ROUNDS", ROUNDS))
+    options.spare_seconds = getattr(suite, "SPARE_SECONDS", SPARE_SECONDS)
     options.seconds = options.seconds or (0.5 if options.quick else 2.0)
     return options
 
@@ -106,7 +110,7 @@ class Run:
         os.sync()  # what the measure before has left to write is not this one's burden
         with tempfile.TemporaryDirectory(prefix="headwater-bench-", dir=options.folder) as folder:
             task = measure.Task(options.suite, question, label, options.quick, options.seconds, folder)
-            return measure.run(task, options.seconds + SPARE_SECONDS)
+            return measure.run(task, options.seconds + options.spare_seconds)
 
 
 def turned(labels: list[str], number: int) -> list[str]:

@@ -12,7 +12,9 @@ from headwater.errors import InvalidPayload, TooLarge
 from headwater.model.record import (
     Record,
     check_json,
+    check_texts,
     decode_payload,
+    encode_bare,
     encode_payload,
     encode_records,
     split_records,
@@ -74,6 +76,41 @@ def test_json_that_is_not_ready_is_refused(text: bytes) -> None:
         encode_payload(msgspec.Raw(text), 100)
     with pytest.raises(InvalidPayload):
         check_json(text)
+
+
+@given(st.lists(values.map(msgspec.json.encode), max_size=5))
+def test_texts_that_are_payloads_are_taken_together(texts: list[bytes]) -> None:
+    check_texts(texts, 10_000)
+    check_texts([b" " + text + b"\n" for text in texts], 10_000)
+    if texts:
+        assert [bytes(record.data) for record in split_records(b"[" + encode_bare(texts) + b"]")] == texts
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [b"1,2"],
+        [b"[1", b"2]"],
+        [b"[1", b"2]", b"3,4"],
+        [b'"a', b'b"'],
+        [b'"a', b'b"', b"1,2"],
+        [b"1", b""],
+        [b""],
+        [b"1", b"]["],
+        [b'"\xff"'],
+        [b'"\xc3', b'\xa4"'],
+        [b"[" * 101 + b"]" * 101],
+        [b"[" * 5_000 + b"]" * 5_000],
+        [b'"\\ud800"'],
+    ],
+    ids=range(13),
+)
+def test_one_text_that_is_no_payload_is_found_among_others(texts: list[bytes]) -> None:
+    """Joined with commas, some of them are JSON."""
+    with pytest.raises(InvalidPayload):
+        check_texts([b"1", *texts, b"{}"], 100_000)
+    with pytest.raises(TooLarge):
+        check_texts([b"1", b'"too long"'], 5)
 
 
 @pytest.mark.parametrize("payload", [object(), {1, object()}, "\ud800", 1j, {"a": object()}], ids=range(5))

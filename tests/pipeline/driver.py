@@ -2,8 +2,9 @@
 
     python -m tests.pipeline.driver MASTER STORE FOLDER [PLACE BATCH]
 
-PLACE is `write` (a task is at work), `before` or `after` (the commit of the sink); `worker` kills a Python worker once
-and not the driver. The sink runs in processes that Spark starts: what to do they find in the environment.
+PLACE is `write` (a task is at work), `before` or `after` (the commit of the sink); `worker` kills not the driver but a
+Python worker, once, and in the batch after it the executor, a Java process, that a task runs on. The sink runs in
+processes that Spark starts: what to do they find in the environment.
 """
 
 import os
@@ -33,9 +34,10 @@ class DyingSink(StreamSink):
         context = TaskContext.get()
         assert context is not None
         batch = int(context.getLocalProperty(BATCH_ID) or -1)
-        if is_time("worker", batch) and not (Path(os.environ[FOLDER]) / "killed").exists():
-            (Path(os.environ[FOLDER]) / "killed").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if is_time("worker", batch):
+            kill_once("worker", os.getpid())
+        if is_time("worker", batch - 1):
+            kill_once("executor", parent_of(os.getppid()))
         if is_time("write", batch):
             next(iterator, None)
             kill_driver()
@@ -58,6 +60,19 @@ class DyingDataSource(HeadwaterDataSource):
 
 def is_time(place: str, batch: int) -> bool:
     return os.environ.get(PLACE) == place and int(os.environ[BATCH]) == batch
+
+
+def parent_of(process: int) -> int:
+    """A worker is a child of a daemon of Python, and that one of the executor."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def kill_once(name: str, process: int) -> None:
+    mark = Path(os.environ[FOLDER]) / f"killed-{name}"
+    if not mark.exists():
+        mark.touch()
+        os.kill(process, signal.SIGKILL)
+        signal.pause()
 
 
 def kill_driver() -> None:

@@ -91,9 +91,10 @@ def test_a_driver_that_is_killed_copies_everything_once(
 
 
 @pytest.mark.timeout(1_200)
-def test_a_cluster_replaces_a_worker_that_is_killed_and_copies_nothing_twice(store: Store, tmp_path: Path) -> None:
-    """Two executors, each a Java process of its own, read and write the same store."""
+def test_a_cluster_replaces_what_is_killed_and_copies_nothing_twice(store: Store, tmp_path: Path) -> None:
+    """Two executors, each a Java process of its own, read and write the same store; a worker and an executor die."""
     push_some(store, random.Random(1))
     finish(store, tmp_path, "worker", "1", master="local-cluster[2,1,1024]")
-    assert (tmp_path / "killed").exists()
+    assert {path.name for path in tmp_path.glob("killed-*")} == {"killed-worker", "killed-executor"}
+    assert batches_done(tmp_path) > 3
     assert copies(store) == oracle(store)

@@ -52,6 +52,22 @@ def test_the_order_within_a_partition_is_the_order_of_the_rows(spark: SparkSessi
     assert [value for _, _, value in store.records("numbers")] == list(range(12_000))
 
 
+def test_rows_of_many_partitions_keep_their_order_within_each(spark: SparkSession, store: Store) -> None:
+    lanes = ["a", "b", None, ""]
+    rows = spark.createDataFrame(
+        [(str(number), lanes[number % 4], "one" if number % 3 else None) for number in range(200)],
+        "value STRING, partition STRING, queue STRING",
+    ).coalesce(1)
+    rows.write.format("headwater").mode("append").options(store=store.address, queue="rest", partition="b").save()
+    for queue, kept in (("one", range(200)), ("rest", range(0, 200, 3))):
+        mine = [number for number in kept if (number % 3 > 0) == (queue == "one")]
+        found: dict[str, list[int]] = {"a": [], "b": []}
+        for partition, _, value in store.records(queue):
+            found[partition].append(value)
+        assert found["a"] == [number for number in mine if number % 4 == 0]
+        assert found["b"] == [number for number in mine if number % 4 != 0]
+
+
 def test_a_table_with_an_idempotency_key_is_pushed_once(spark: SparkSession, store: Store) -> None:
     for _ in range(2):
         writer = spark.range(3).selectExpr("string(id) AS value").coalesce(1).write.format("headwater").mode("append")

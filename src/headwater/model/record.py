@@ -35,6 +35,7 @@ _texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _brackets = re.compile(rb"[\[\]{}]")
 _encoder = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
+_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _record_list = msgspec.json.Decoder(list[Record])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
@@ -59,6 +60,23 @@ def encode_payloads(payloads: Sequence[Any], bytes_max: int) -> list[msgspec.Raw
         for text in texts:
             _check_bounds(text, bytes_max)
     return list(map(msgspec.Raw, texts))
+
+
+def check_texts(texts: Sequence[bytes], bytes_max: int) -> None:
+    """Raises when one of the texts is no payload; a batch that is right as a whole is not looked at one by one."""
+    joined = b"[" + b",".join(texts) + b"]"
+    try:
+        joined.decode()
+        lengths = list(map(len, _raw_list.decode(joined)))
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
+        lengths = []
+    # Cut at the same places, they are the same texts: none has a comma of its own or the end of another.
+    if lengths != list(map(len, texts)):
+        for text in texts:
+            encode_payload(msgspec.Raw(text), bytes_max)
+    elif max(lengths, default=0) > min(bytes_max, SHALLOW_BYTES_MAX):
+        for text in texts:
+            _check_bounds(text, bytes_max)
 
 
 def check_ready_json(payload: msgspec.Raw, bytes_max: int) -> None:
@@ -114,6 +132,11 @@ def decode_payload(data: msgspec.Raw) -> Any:
 def encode_records(records: Sequence[Record]) -> bytes:
     """The body of a segment: a JSON array of records."""
     return _encoder.encode(records)
+
+
+def encode_bare(payloads: Sequence[bytes]) -> bytes:
+    """Payloads as records that say nothing of themselves, with commas between them, as in the body of a segment."""
+    return b'{"data":' + b'},{"data":'.join(payloads) + b"}"
 
 
 def split_records(body: bytes) -> list[Record]:

@@ -6,8 +6,10 @@ Segments are cheaper: Spark splits and types them in its own process (`reading.p
 
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import json as arrow_json
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,6 +19,16 @@ from headwater.errors import InvalidOption, InvalidPayload, StoreDamaged
 from headwater.model.record import Record, split_records
 from headwater.pipeline.options import FAILFAST, ReadOptions
 from headwater.pipeline.selection import Selection
+from headwater.pipeline.typed import (
+    ENVELOPE,
+    Fitting,
+    Typer,
+    envelope_column,
+    list_column,
+    payload_column,
+    split_envelopes,
+    typer_for,
+)
 from headwater.stores.log_reader import Body
 
 LOG_COLUMNS = (
@@ -27,26 +39,51 @@ SEGMENT_COLUMNS = (
     "queue STRING, partition STRING, first_offset BIGINT, count BIGINT, lsn BIGINT, written_at TIMESTAMP, "
     "records STRING"
 )
+# With a schema: typed payloads where all of a segment fit, else the text of its records; and what records say of
+# themselves, if any does.
+TYPED_COLUMNS = (
+    "envelopes ARRAY<STRUCT<transaction_id STRING, type STRING, timestamp BIGINT, headers MAP<STRING, STRING>>>, "
+    "payloads ARRAY<STRUCT<{schema}>>"
+)
 SHOWN_BYTES_MAX = 80
 
 
 def columns(options: ReadOptions) -> str:
     """The columns of a read, as Spark writes a schema."""
     if options.shape == "segments":
-        return SEGMENT_COLUMNS
+        typed = f", {TYPED_COLUMNS.format(schema=options.schema)}" if options.schema else ""
+        return SEGMENT_COLUMNS + typed
     value = f"STRUCT<{options.schema}>" if options.schema else options.value_type.upper()
     return f"{LOG_COLUMNS}, value {value}"
 
 
 def check_schema(options: ReadOptions, schema: StructType) -> None:
     """Raises when `.schema(…)` asked for other columns than there are."""
-    expected = [part.split()[0] for part in SEGMENT_COLUMNS.split(", ")]
-    if options.shape == "records":
+    if options.shape == "segments":
+        expected = [part.split()[0] for part in SEGMENT_COLUMNS.split(", ")]
+        expected += ["envelopes", "payloads"] if options.schema else []
+    else:
         expected = ["queue", "partition", "offset", "lsn", "transaction_id", "type", "timestamp", "headers", "value"]
     if schema.fieldNames() != expected:
         raise InvalidOption(
             f"the columns are {', '.join(expected)}; to type the payload use .option('schema', …), not .schema(…)"
         )
+
+
+class Part(NamedTuple):
+    """A segment, and which of its records are wanted, by their place in it."""
+
+    body: Body
+    chosen: Sequence[int]
+    all: list[Any]
+
+    def records(self) -> list[Any]:
+        """Those that are wanted."""
+        return self.all if len(self.chosen) == len(self.all) else [self.all[index] for index in self.chosen]
+
+    def offsets(self) -> "np.ndarray[Any, Any]":
+        """Their places in the partition."""
+        return np.asarray(self.chosen, np.int64) + self.body.first_offset
 
 
 class Rows:
@@ -56,6 +93,12 @@ class Rows:
         self._options = options
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._selection = selection
+        self._typer = self._find_typer() if options.schema else None
+
+    def _find_typer(self) -> Typer | None:
+        if self._options.shape == "segments":
+            return typer_for(self._schema.field("payloads").type.value_type)
+        return typer_for(self._schema.field("value").type)
 
     def batch(self, bodies: Iterable[Body]) -> pa.RecordBatch | None:
         """The rows of some segments; None when none is wanted."""
@@ -69,43 +112,78 @@ class Rows:
         return self._segments(wanted) if self._options.shape == "segments" else self._records(wanted)
 
     def _segments(self, bodies: list[Body]) -> pa.RecordBatch:
+        columns = [
+            [body.lane.queue for body in bodies],
+            [body.lane.partition for body in bodies],
+            [body.first_offset for body in bodies],
+            [body.count for body in bodies],
+            [body.lsn for body in bodies],
+            [body.written_at for body in bodies],
+        ]
+        if not self._options.schema:
+            return self._arrow([*columns, _texts([body.records for body in bodies])])
+        return self._arrow([*columns, *self._typed_segments(bodies)])
+
+    def _typed_segments(self, bodies: list[Body]) -> list[pa.Array]:
+        """Segments whose payloads fit are typed here; of the others Spark gets the text, and types it by its rules."""
+        fits = [self._fit(body) for body in bodies]
+        texts = [body.records if fit is None else None for body, fit in zip(bodies, fits, strict=True)]
+        said = [
+            split_envelopes(body.records) if fit is None else None if fit.bare else fit.records
+            for body, fit in zip(bodies, fits, strict=True)
+        ]
+        payloads = [None if fit is None else [record.data for record in fit.records] for fit in fits]
+        return [
+            _texts(texts),
+            list_column(said, self._schema.field("envelopes").type, envelope_column),
+            list_column(payloads, self._schema.field("payloads").type, payload_column),
+        ]
+
+    def _fit(self, body: Body) -> Fitting | None:
+        fit = self._typer.decode(body.records) if self._typer else None
+        if fit is not None:
+            _check_count(body, fit.records)
+        return fit
+
+    def _records(self, bodies: list[Body]) -> pa.RecordBatch | None:
+        fits = [self._fit(body) for body in bodies]
+        fitting = [fit for fit in fits if fit is not None]
+        whole = len(fitting) == len(bodies)
+        split = [fit.records for fit in fitting] if whole else list(map(_split, bodies))
+        parts = [Part(body, self._chosen(body, found), found) for body, found in zip(bodies, split, strict=True)]
+        records = list(chain.from_iterable(part.records() for part in parts))
+        if not records:
+            return None
+        bare = whole and all(fit.bare for fit in fitting)
+        segment = np.repeat(np.arange(len(parts)), [len(part.chosen) for part in parts])
+        written_at = self._each("timestamp", [part.body.written_at for part in parts], segment)
         return self._arrow(
             [
-                [body.lane.queue for body in bodies],
-                [body.lane.partition for body in bodies],
-                [body.first_offset for body in bodies],
-                [body.count for body in bodies],
-                [body.lsn for body in bodies],
-                [body.written_at for body in bodies],
-                _texts([body.records for body in bodies]),
+                self._each("queue", [part.body.lane.queue for part in parts], segment),
+                self._each("partition", [part.body.lane.partition for part in parts], segment),
+                np.concatenate([part.offsets() for part in parts]),
+                self._each("lsn", [part.body.lsn for part in parts], segment),
+                *self._said(records, written_at, bare),
+                self._typed_here(records) if whole else self._values(parts),
             ]
         )
 
-    def _records(self, bodies: list[Body]) -> pa.RecordBatch | None:
-        places: list[tuple[Body, int]] = []
-        records: list[Record] = []
-        for body in bodies:
-            found = split_records(body.records)
-            if len(found) != body.count:
-                raise StoreDamaged(f"segment {body.lsn} has {len(found)} records; its row says {body.count}")
-            chosen = self._chosen(body, found)
-            places += [(body, index) for index in chosen]
-            records += found if len(chosen) == len(found) else [found[index] for index in chosen]
-        if not records:
-            return None
-        return self._arrow(
-            [
-                [body.lane.queue for body, _ in places],
-                [body.lane.partition for body, _ in places],
-                [body.first_offset + index for body, index in places],
-                [body.lsn for body, _ in places],
-                [record.transaction_id or None for record in records],
-                [record.type or None for record in records],
-                [record.timestamp or place[0].written_at for place, record in zip(places, records, strict=True)],
-                [None if record.headers is None else list(record.headers.items()) for record in records],
-                self._values([bytes(record.data) for record in records], places),
-            ]
-        )
+    def _each(self, name: str, values: list[Any], segment: "np.ndarray[Any, Any]") -> pa.Array:
+        """What holds for a whole segment, once for each of its records."""
+        return pa.array(values, self._schema.field(name).type).take(pa.array(segment))
+
+    def _said(self, records: list[Any], written_at: pa.Array, bare: bool) -> list[Any]:
+        """What records say of themselves: transaction ids, types, times and headers."""
+        if bare:
+            nothing = {name: pa.nulls(len(records), self._schema.field(name).type) for name in ENVELOPE}
+            return [nothing["transaction_id"], nothing["type"], written_at, nothing["headers"]]
+        own = pa.array([record.timestamp or None for record in records], written_at.type)
+        return [
+            [record.transaction_id or None for record in records],
+            [record.type or None for record in records],
+            own.fill_null(written_at),
+            [None if record.headers is None else list(record.headers.items()) for record in records],
+        ]
 
     def _chosen(self, body: Body, records: list[Record]) -> Sequence[int]:
         """Which records of a segment are wanted, by their place in it."""
@@ -116,9 +194,13 @@ class Rows:
             return range(low, max(high, low))
         return [index for index in range(low, high) if time.holds(records[index].timestamp or body.written_at)]
 
-    def _values(self, payloads: list[bytes], places: list[tuple[Body, int]]) -> pa.Array:
+    def _typed_here(self, records: list[Any]) -> pa.Array:
+        return payload_column([record.data for record in records], self._schema.field("value").type)
+
+    def _values(self, parts: "list[Part]") -> pa.Array:
+        payloads = [bytes(record.data) for part in parts for record in part.records()]
         if self._options.schema:
-            return self._typed(payloads, places)
+            return self._typed(payloads, [(part.body, index) for part in parts for index in part.chosen])
         if self._options.value_type == "variant":
             return _variants(payloads, self._schema.field("value").type)
         return _texts(payloads)
@@ -179,7 +261,18 @@ def _readable(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _texts(texts: list[bytes]) -> pa.Array:
+def _split(body: Body) -> list[Record]:
+    found = split_records(body.records)
+    _check_count(body, found)
+    return found
+
+
+def _check_count(body: Body, records: list[Any]) -> None:
+    if len(records) != body.count:
+        raise StoreDamaged(f"segment {body.lsn} has {len(records)} records; its row says {body.count}")
+
+
+def _texts(texts: "list[bytes] | list[bytes | None]") -> pa.Array:
     """JSON is UTF-8, and the log checked it when it was pushed: nothing is decoded."""
     return pa.array(texts, pa.binary()).view(pa.string())
 

@@ -8,7 +8,6 @@ dense, so a gap is seen, counted and told.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from headwater.errors import QueueMissing, SourceUnfit
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn
 from headwater.model.record import Record, split_records
+from headwater.pipeline.asking import ask
 from headwater.pipeline.handle import Handle
 from headwater.stores.open import open_reader
 
@@ -77,14 +77,6 @@ class Step(NamedTuple):
     @property
     def through(self) -> int:
         return self.spans[-1].through
-
-
-def anywhere(address: str) -> str:
-    """The address of a store as other processes find it: tasks run in the folder that Spark was started in."""
-    scheme = "sqlite:///" if address.startswith("sqlite:///") else ""
-    if "://" in address and not scheme:
-        return address
-    return scheme + os.path.abspath(address.removeprefix(scheme))
 
 
 def choose_queues(log: Handle, database: str, wanted: Sequence[str]) -> list[str]:
@@ -223,13 +215,13 @@ def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pya
     reader = open_reader(place.store, load_config())
     after = Lsn(span.after)
     with asyncio.Runner() as runner:
-        runner.run(reader.open())
+        ask(runner, reader.open())
         try:
-            while found := runner.run(reader.bodies(after, Lsn(span.through), BYTES_PER_LOOK, place.database, queues)):
+            while found := ask(runner, reader.bodies(after, Lsn(span.through), BYTES_PER_LOOK, place.database, queues)):
                 after = found[-1].lsn
                 yield make_batch(found)
         finally:
-            runner.run(reader.close())
+            ask(runner, reader.close())
 
 
 def make_batch(bodies: "Sequence[Body]") -> "pyarrow.RecordBatch":

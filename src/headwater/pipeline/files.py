@@ -104,7 +104,8 @@ def _lines(lines: DataFrame) -> DataFrame:
 
 
 def _csv(spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None) -> DataFrame:
-    names = spark.read.options(**CSV_OPTIONS).csv(place).columns
+    options = {**CSV_OPTIONS, "multiLine": str(_breaks_within_quotes(spark, place)).lower()}
+    names = spark.read.options(**options).csv(place).columns
     wanted = schema or spark_types.StructType(
         [spark_types.StructField(name, spark_types.StringType()) for name in names]
     )
@@ -112,7 +113,7 @@ def _csv(spark: SparkSession, place: str, path: Path, schema: spark_types.Struct
     texts = spark_types.StructType(
         [spark_types.StructField(name, spark_types.StringType()) for name in [*names, BROKEN]]
     )
-    reader = spark.read.schema(texts).options(**CSV_OPTIONS, columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE")
+    reader = spark.read.schema(texts).options(**options, columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE")
     fields = [(field, f.col(f"`{field.name}`")) for field in wanted.fields]
     casts = {field.name: text.try_cast(field.dataType) for field, text in fields}
     unfit = [_unfit(field, text) for field, text in fields]
@@ -122,6 +123,15 @@ def _csv(spark: SparkSession, place: str, path: Path, schema: spark_types.Struct
         f.make_valid_utf8(f.coalesce(f.col(BROKEN), payload)).alias("value"),
         f.coalesce(broken, *unfit).alias("reason"),
     )
+
+
+def _breaks_within_quotes(spark: SparkSession, place: str) -> bool:
+    """Whether a text in quotes goes over several lines: then a line has an odd number of quotes.
+
+    Only such a file is read as a whole by one task; all others are cut at their lines.
+    """
+    quotes = f.length("value") - f.length(f.replace("value", f.lit('"')))
+    return not spark.read.text(place).where(quotes % 2 == 1).isEmpty()
 
 
 def _unfit(field: spark_types.StructField, text: Column) -> Column:

@@ -13,6 +13,7 @@ from headwater.clock import Clock, SystemClock
 from headwater.config import Durability, load_config
 from headwater.log.committer import Committer
 from headwater.log.operations import Operation
+from headwater.pipeline.asking import ask
 from headwater.stores.open import open_store
 
 Result = TypeVar("Result")
@@ -39,7 +40,7 @@ class Handle:
         """Open the store; itself, ready to be asked."""
         self._runner = asyncio.Runner()
         try:
-            self._runner.run(self._open())
+            ask(self._runner, self._open())
         except BaseException:
             self._runner.close()
             raise
@@ -48,7 +49,7 @@ class Handle:
     def close(self) -> None:
         """Finish what was taken, then let go."""
         try:
-            self._runner.run(self._close())
+            ask(self._runner, self._close())
         finally:
             self._runner.close()
 
@@ -58,11 +59,11 @@ class Handle:
 
     def ask(self, question: Coroutine[Any, Any, Result]) -> Result:
         """The answer to a question: `log.ask(log.store.queues("main"))`."""
-        return self._runner.run(question)
+        return ask(self._runner, question)
 
     def commit(self, operations: Sequence[Operation]) -> list[Any]:
         """Commit operations together and wait until they survive power loss; what each came to."""
-        return self._runner.run(self._commit(operations))
+        return ask(self._runner, self._commit(operations))
 
     async def _open(self) -> None:
         await self.store.open()

@@ -9,6 +9,7 @@ from typing import Self
 from headwater.config import load_config
 from headwater.errors import DataLost
 from headwater.model.names import Lsn
+from headwater.pipeline.asking import ask
 from headwater.pipeline.options import Place, ReadOptions
 from headwater.pipeline.planning import Offset
 from headwater.stores.log_reader import Body, Stretch
@@ -30,7 +31,7 @@ class Look:
 
     def __enter__(self) -> Self:
         try:
-            self._runner.run(self._reader.open())
+            ask(self._runner, self._reader.open())
         except BaseException:
             self._runner.close()
             raise
@@ -39,36 +40,36 @@ class Look:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._runner.run(self._reader.close())
+        ask(self._runner, self._reader.close())
         self._runner.close()
 
     def queues(self) -> tuple[str, ...]:
         """The queues to read."""
-        return self._options.choose(self._runner.run(self._reader.queue_names(self._options.database)))
+        return self._options.choose(ask(self._runner, self._reader.queue_names(self._options.database)))
 
     def find(self, place: Place) -> Offset:
         """The offset before the first segment from this place on; what was dropped before is no loss to who begins."""
-        oldest, last = self._runner.run(self._reader.span())
-        number = self._runner.run(self._reader.drops(Lsn(0), 0, self._options.database, ())).number
+        oldest, last = ask(self._runner, self._reader.span())
+        number = ask(self._runner, self._reader.drops(Lsn(0), 0, self._options.database, ())).number
         if place.lsn is not None:
             return Offset(Lsn(max(place.lsn - 1, 0)), 0)
         if place.time is not None:
-            return Offset(self._runner.run(self._reader.lsn_at(place.time)), number)
+            return Offset(ask(self._runner, self._reader.lsn_at(place.time)), number)
         return Offset(last if place.name == "latest" else oldest, number)
 
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
-        return self._runner.run(self._reader.span())[1]
+        return ask(self._runner, self._reader.span())[1]
 
     def newest(self, after: Lsn, through: Lsn, queues: tuple[str, ...]) -> Lsn | None:
         """The newest segment of the queues in a stretch of the log."""
-        return self._runner.run(self._reader.newest(after, through, self._options.database, queues))
+        return ask(self._runner, self._reader.newest(after, through, self._options.database, queues))
 
     def outline(self, after: Lsn, through: Lsn, queues: tuple[str, ...]) -> Iterator[Stretch]:
         """The segments of the queues in a stretch of the log, a bounded number a look."""
         while True:
-            found = self._runner.run(
-                self._reader.outline(after, through, LOOK_SEGMENTS, self._options.database, queues)
+            found = ask(
+                self._runner, self._reader.outline(after, through, LOOK_SEGMENTS, self._options.database, queues)
             )
             yield from found
             if len(found) < LOOK_SEGMENTS:
@@ -77,19 +78,19 @@ class Look:
 
     def bodies(self, after: Lsn, through: Lsn, queues: tuple[str, ...]) -> Iterator[list[Body]]:
         """The segments of the queues with their records, some megabytes a look."""
-        while found := self._runner.run(
-            self._reader.bodies(after, through, LOOK_BYTES, self._options.database, queues)
+        while found := ask(
+            self._runner, self._reader.bodies(after, through, LOOK_BYTES, self._options.database, queues)
         ):
             yield found
             after = found[-1].lsn
 
     def drops(self) -> int:
         """How often anything was dropped from the store."""
-        return self._runner.run(self._reader.drops(Lsn(0), 0, self._options.database, ())).number
+        return ask(self._runner, self._reader.drops(Lsn(0), 0, self._options.database, ())).number
 
     def check_loss(self, start: Offset, queues: tuple[str, ...]) -> None:
         """Raises, or says in the log, when retention took records behind `start` since that offset was made."""
-        drops = self._runner.run(self._reader.drops(start.lsn, start.drops, self._options.database, queues))
+        drops = ask(self._runner, self._reader.drops(start.lsn, start.drops, self._options.database, queues))
         if not drops.lost:
             return
         message = (

@@ -1,9 +1,10 @@
 """What people write in `.option(…)`, checked at once and passed on as values.
 
 Names are those of Spark's Kafka source where it has them. Spark hands all options over in lower case, so an error
-names them as they are documented.
+names them as they are documented. They are checked on the driver, so a path is one from there.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -88,6 +89,14 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(**_parse(given, _WRITE))
 
 
+def anywhere(address: str) -> str:
+    """The address of a store as other processes find it: executors run in folders of their own."""
+    scheme = "sqlite:///" if address.startswith("sqlite:///") else ""
+    if "://" in address and not scheme:
+        return address
+    return scheme + os.path.abspath(address.removeprefix(scheme))
+
+
 def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, Any]:
     by_lower_case = {name.lower(): name for name in known}
     unknown = sorted(name for name in given if name not in by_lower_case and name not in _OF_SPARK)
@@ -114,6 +123,10 @@ class _Option(msgspec.Struct, frozen=True):
 
 def _text(name: str, text: str) -> str:
     return text
+
+
+def _store(name: str, text: str) -> str:
+    return anywhere(text) if text else text
 
 
 def _queue(name: str, text: str) -> tuple[str, ...]:
@@ -168,8 +181,8 @@ def _place(name: str, text: str) -> Place:
 
 
 _READ = {
-    "store": _Option("store", _text),
-    "path": _Option("store", _text),
+    "store": _Option("store", _store),
+    "path": _Option("store", _store),
     "database": _Option("database", _one_name),
     "queue": _Option("queues", _queue),
     "queues": _Option("queues", _queues),
@@ -187,8 +200,8 @@ _READ = {
 }
 
 _WRITE = {
-    "store": _Option("store", _text),
-    "path": _Option("store", _text),
+    "store": _Option("store", _store),
+    "path": _Option("store", _store),
     "database": _Option("database", _one_name),
     "queue": _Option("queue", _one_name),
     "partition": _Option("partition", _one_name),

@@ -22,8 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import InvalidOption, SourceUnfit
 from headwater.model.names import check_name
-from headwater.pipeline.ends import anywhere
 from headwater.pipeline.handle import Handle
+from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Tell, keep_quiet, rate
 from headwater.pipeline.reading import read_stream
 from headwater.pipeline.sink import SINK_COLUMNS

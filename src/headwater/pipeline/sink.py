@@ -11,20 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StringType, StructType, VariantType, VariantVal
+from pyspark.sql.types import StructType, VariantType
 
-from headwater.config import load_config
-from headwater.errors import AlreadyReached, InvalidInput, InvalidOption, PipelineError
+from headwater.errors import AlreadyReached, InvalidOption, PipelineError
 from headwater.log.operations import Push, Reach, Transaction
-from headwater.model.names import SYSTEM_PREFIX, check_name
-from headwater.model.record import Record, encode_payload, encode_records, split_records
+from headwater.model.record import Record, split_records
+from headwater.pipeline.encoding import Chunk, Encoder
 from headwater.pipeline.options import WriteOptions
 from headwater.pipeline.writing import run_once
-from headwater.services.checks import check_headers, check_text, check_timestamp
 
 SINK_COLUMNS = {
     "value": "string",
@@ -38,18 +35,8 @@ SINK_COLUMNS = {
 }
 # A row that was read may be written as it is: where it was before says nothing about where it goes.
 IGNORED_COLUMNS = ("offset", "lsn")
-CHUNK_RECORDS = 5_000
 
 QUERY_ID = "sql.streaming.queryId"
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Records of one partition, encoded."""
-
-    queue: str
-    partition: str
-    records: bytes
 
 
 @dataclass(frozen=True)
@@ -79,82 +66,6 @@ def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) ->
             raise InvalidOption(f"column {field.name} must be {known[field.name]}; got {kind}")
     if "queue" not in schema.fieldNames() and not options.queue:
         raise InvalidOption("a write needs a queue: the option queue, or a column queue")
-
-
-class Encoder:
-    """Rows of one task as chunks of records, in their order."""
-
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._options = options
-        self._names = [name for name in schema.fieldNames() if name not in IGNORED_COLUMNS]
-        self._variant = not isinstance(schema["value"].dataType, StringType)
-        self._bytes_max = load_config().record_bytes_max
-        self._lanes: dict[tuple[str, str], list[Record]] = {}
-        self._chunks: list[Chunk] = []
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of a batch."""
-        columns = {name: self._column(name, batch.column(name)) for name in self._names}
-        values = columns.pop("value")
-        if not columns:
-            self._extend(self._options.queue, self._options.partition, map(self._plain, values))
-            return
-        for index, value in enumerate(values):
-            self._add_row(value, {name: column[index] for name, column in columns.items()})
-
-    def chunks(self) -> tuple[Chunk, ...]:
-        """Everything that was taken."""
-        for lane in list(self._lanes):
-            self._flush(lane)
-        return tuple(self._chunks)
-
-    def _column(self, name: str, column: pa.Array) -> list[Any]:
-        if name == "timestamp":
-            return list(column.cast(pa.int64()).to_pylist())
-        if name == "value" and not self._variant:
-            return list(column.cast(pa.binary()).to_pylist())
-        return list(column.to_pylist())
-
-    def _plain(self, value: bytes | dict[str, bytes] | None) -> Record:
-        return Record(self._payload(value))
-
-    def _payload(self, value: Any) -> msgspec.Raw:
-        if value is None:
-            return msgspec.Raw(b"null")
-        if self._variant:
-            value = VariantVal(value["value"], value["metadata"]).toJson().encode()
-        return encode_payload(msgspec.Raw(value), self._bytes_max)
-
-    def _add_row(self, value: Any, row: dict[str, Any]) -> None:
-        headers = row.get("headers")
-        record = Record(
-            data=self._payload(value),
-            transaction_id=check_text("transaction_id", row.get("transaction_id") or ""),
-            trace_id=check_text("trace_id", row.get("trace_id") or ""),
-            type=check_text("type", row.get("type") or ""),
-            headers=check_headers(dict(headers)) if headers else None,
-            timestamp=check_timestamp(row.get("timestamp") or 0),
-        )
-        self._extend(row.get("queue") or self._options.queue, row.get("partition") or self._options.partition, [record])
-
-    def _extend(self, queue: str, partition: str, records: Any) -> None:
-        lane = (queue, partition)
-        if lane not in self._lanes:
-            check_name("queue", queue)
-            check_name("partition", partition)
-            if queue.startswith(SYSTEM_PREFIX):
-                raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
-            self._lanes[lane] = []
-        waiting = self._lanes[lane]
-        waiting.extend(records)
-        if len(waiting) >= CHUNK_RECORDS:
-            self._flush(lane)
-
-    def _flush(self, lane: tuple[str, str]) -> None:
-        records = self._lanes[lane]
-        if records:
-            self._chunks.append(Chunk(*lane, encode_records(records)))
-            records.clear()
 
 
 def pushes(database: str, messages: "list[Written | None]") -> list[Push]:

@@ -115,6 +115,24 @@ def test_rows_that_were_set_aside_can_be_loaded_with_a_better_schema(spark: Spar
     assert sorted(map(str, payloads(folder)["Default"])) == sorted(map(str, lines))
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_texts_in_quotes_may_go_over_several_lines(spark: SparkSession, folder: Path, newline: str) -> None:
+    texts = ["plain", f"two{newline}lines", f'"{newline}{newline}",', "", 'ends with a quote"', f"{newline}begins"]
+    with (folder / "a.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator=newline)
+        writer.writerow(["id", "text"])
+        writer.writerows([number, text] for number, text in enumerate(texts))
+        file.write(f'6,"three",columns{newline}seven,"not{newline}a number"{newline}8,last{newline}')
+    facts = load_into(spark, folder, folder / "a.csv", schema="id BIGINT, text STRING").facts
+    assert (facts["rows in"], facts["rows out"], facts["quarantined"]) == (9, 7, 2)
+    loaded = [(row["id"], row["text"] or "") for row in payloads(folder)["Default"]]
+    assert loaded == [*enumerate(text.replace("\r\n", "\n") for text in texts), (8, "last")]
+    assert [row["reason"] for row in set_aside(folder)] == [
+        "the row does not have 2 columns",
+        "id: seven is no bigint",
+    ]
+
+
 def test_too_many_bad_rows_refuse_the_whole_file(spark: SparkSession, folder: Path) -> None:
     path = write_lines(folder / "a.ndjson", *["bad"] * 20, {"id": 1})
     with pytest.raises(SourceUnfit, match=r"20 rows may not pass.*nothing of it was loaded"):

@@ -14,10 +14,11 @@ from headwater.log.operations import Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.pipeline import loading
-from headwater.pipeline.ends import Planner, Span, anywhere
+from headwater.pipeline.ends import Planner, Span
 from headwater.pipeline.judging import Rules, make_judge, parse_schema
 from headwater.pipeline.loading import Target, operations, runs_of, without
 from headwater.pipeline.manifest import Entry, new_manifest, read_manifest, verify, write_manifest
+from headwater.pipeline.options import anywhere
 
 TARGET = Target("hw.db", "main", "orders")
 

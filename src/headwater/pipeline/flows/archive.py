@@ -23,7 +23,6 @@ from headwater.pipeline.ends import (
     RECORDS_PER_STEP,
     Place,
     Step,
-    anywhere,
     check_plain,
     choose_queues,
     partitions_of,
@@ -45,6 +44,7 @@ from headwater.pipeline.manifest import (
     verify,
     write_manifest,
 )
+from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from headwater.errors import FlowError, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, anywhere, check_plain, choose_queues, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, check_plain, choose_queues, plan, read_step
 from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
@@ -36,6 +36,7 @@ from headwater.pipeline.manifest import (
     read_manifest,
     write_manifest,
 )
+from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 

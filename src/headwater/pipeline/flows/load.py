@@ -17,12 +17,12 @@ from pyspark.sql import functions as f
 
 from headwater.errors import FlowError, SourceUnfit
 from headwater.model.names import PARTITION_DEFAULT, check_name
-from headwater.pipeline.ends import anywhere
 from headwater.pipeline.files import cut_alike, find_files, format_of, read_file
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.loading import Target, load_rows
 from headwater.pipeline.manifest import digest, replace_file
+from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 

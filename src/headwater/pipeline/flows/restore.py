@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headwater.errors import FlowError, QueueMissing, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP, anywhere, partitions_of
+from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.loading import Tally, Target, load_rows
 from headwater.pipeline.manifest import Entry, Manifest, need_manifest, verify
+from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 

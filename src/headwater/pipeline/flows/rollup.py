@@ -40,9 +40,11 @@ from headwater.model.rollup import (
     add_up,
     in_resolution,
 )
+from headwater.pipeline.asking import ask
 from headwater.pipeline.chart import check_chart, write_chart
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, anywhere, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, plan, read_step
 from headwater.pipeline.handle import Handle
+from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 from headwater.stores.contract import GroupStatus, Position
@@ -326,9 +328,9 @@ def _outline(place: Place, queue: str, span: Span) -> "Iterator[pyarrow.RecordBa
     reader = open_reader(place.store, load_config())
     after, through = Lsn(span.after), Lsn(span.through)
     with asyncio.Runner() as runner:
-        runner.run(reader.open())
+        ask(runner, reader.open())
         try:
-            while found := runner.run(reader.outline(after, through, STRETCHES_PER_LOOK, place.database, [queue])):
+            while found := ask(runner, reader.outline(after, through, STRETCHES_PER_LOOK, place.database, [queue])):
                 after = found[-1].lsn
                 columns = {
                     "queue": [queue] * len(found),
@@ -340,7 +342,7 @@ def _outline(place: Place, queue: str, span: Span) -> "Iterator[pyarrow.RecordBa
                 }
                 yield pyarrow.RecordBatch.from_pydict(columns)
         finally:
-            runner.run(reader.close())
+            ask(runner, reader.close())
 
 
 def _positions(moves: Iterable[Move]) -> dict[str, dict[str, dict[int, int]]]:

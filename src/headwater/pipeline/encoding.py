@@ -1,0 +1,127 @@
+"""Rows of one task as records, by queue and partition: checked and encoded a batch at a time, on the executors."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructType, VariantVal
+
+from headwater.config import load_config
+from headwater.errors import InvalidInput
+from headwater.model.names import SYSTEM_PREFIX, check_name
+from headwater.model.record import Record, check_texts, encode_bare, encode_records
+from headwater.pipeline.options import WriteOptions
+from headwater.services.checks import check_headers, check_text, check_timestamp
+
+# What a record says of itself; most say nothing, and then a batch of them is encoded as a whole.
+ENVELOPE = ("transaction_id", "trace_id", "type", "headers", "timestamp")
+
+Lane = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Records of one partition, encoded."""
+
+    queue: str
+    partition: str
+    records: bytes
+
+
+class Encoder:
+    """Rows of one task as chunks of records, in their order."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        self._variant = not isinstance(schema["value"].dataType, StringType)
+        self._bytes_max = load_config().record_bytes_max
+        self._lanes: dict[Lane, list[bytes]] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of a batch."""
+        if not batch.num_rows:
+            return
+        payloads = self._payloads(batch.column("value"))
+        said = {name: column for name in ENVELOPE if (column := _column(batch, name)) is not None}
+        if said:
+            records = list(map(_record, payloads, *(_values(said.get(name), name, len(payloads)) for name in ENVELOPE)))
+        for lane, rows in self._split(batch):
+            pieces = self._lane(lane)
+            if said:
+                pieces.append(encode_records([records[row] for row in rows])[1:-1])
+            else:
+                pieces.append(encode_bare([payloads[row] for row in rows]))
+
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Everything that was taken."""
+        return tuple(Chunk(*lane, b"[" + b",".join(pieces) + b"]") for lane, pieces in self._lanes.items())
+
+    def _payloads(self, column: pa.Array) -> list[bytes]:
+        if self._variant:
+            values = [
+                None if value is None else VariantVal(value["value"], value["metadata"]).toJson().encode()
+                for value in column.to_pylist()
+            ]
+        else:
+            values = column.cast(pa.binary()).to_pylist()
+        payloads = [b"null" if value is None else value for value in values]
+        check_texts(payloads, self._bytes_max)
+        return payloads
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[Lane, Any]]:
+        """The rows of each partition, in their order."""
+        queue, queues = _codes(_column(batch, "queue"), self._options.queue, batch.num_rows)
+        partition, partitions = _codes(_column(batch, "partition"), self._options.partition, batch.num_rows)
+        lane = queue * len(partitions) + partition
+        order = np.argsort(lane, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(lane[order])) + 1):
+            first = rows[0]
+            yield (queues[queue[first]], partitions[partition[first]]), rows.tolist()
+
+    def _lane(self, lane: Lane) -> list[bytes]:
+        if lane not in self._lanes:
+            check_name("queue", lane[0])
+            check_name("partition", lane[1])
+            if lane[0].startswith(SYSTEM_PREFIX):
+                raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+            self._lanes[lane] = []
+        return self._lanes[lane]
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """A column of a batch; None when there is none, or nothing in it."""
+    index = batch.schema.get_field_index(name)
+    column = None if index < 0 else batch.column(index)
+    return None if column is None or column.null_count == len(column) else column
+
+
+def _codes(column: pa.Array | None, default: str, count: int) -> "tuple[np.ndarray[Any, Any], list[str]]":
+    """A number for each row, and the name that each number stands for."""
+    if column is None:
+        return np.zeros(count, np.int64), [default]
+    encoded = column.dictionary_encode(null_encoding="encode")
+    names = [name or default for name in encoded.dictionary.to_pylist()]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], np.int64)[encoded.indices.to_numpy()], list(numbers)
+
+
+def _values(column: pa.Array | None, name: str, count: int) -> list[Any]:
+    if column is None:
+        return [None] * count
+    return list((column.cast(pa.int64()) if name == "timestamp" else column).to_pylist())
+
+
+def _record(
+    payload: bytes, transaction_id: str | None, trace_id: str | None, kind: str | None, headers: Any, timestamp: Any
+) -> Record:
+    return Record(
+        data=msgspec.Raw(payload),
+        transaction_id=check_text("transaction_id", transaction_id) if transaction_id else "",
+        trace_id=check_text("trace_id", trace_id) if trace_id else "",
+        type=check_text("type", kind) if kind else "",
+        headers=check_headers(dict(headers)) if headers else None,
+        timestamp=check_timestamp(timestamp) if timestamp else 0,
+    )
