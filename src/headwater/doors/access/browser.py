@@ -8,7 +8,7 @@ the browser says where a request comes from. Programs (curl, the SDKs) say nothi
 An origin that was allowed is answered by name, never by `*`.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -29,11 +29,13 @@ def for_our_pages(handler: Handler, origins: Collection[str] = ()) -> Handler:
     """The same door, closed to pages of other origins than this server's own and `origins`."""
     allowed = frozenset(origins)
 
-    async def answer(request: Request) -> Response:
+    def answer(request: Request) -> Awaitable[Response]:
         headers = request.headers
-        origin = headers.get("origin")
-        if origin is None and "sec-fetch-site" not in headers:
-            return await handler(request)
+        is_program = "origin" not in headers and "sec-fetch-site" not in headers
+        return handler(request) if is_program else answer_page(request)
+
+    async def answer_page(request: Request) -> Response:
+        origin = request.headers.get("origin")
         problem = judge_page(request, allowed)
         if problem is not None:
             return refuse(request, *problem)
