@@ -10,12 +10,14 @@ import pytest
 import headwater
 import headwater.sync
 from headwater import NewJob
-from headwater.app import open_door
+from headwater.app import make_router
 from headwater.client.client import Client
+from headwater.doors.access.guard import guarded
 from headwater.doors.access.settings import load_access
 from headwater.doors.edge.server import Edge
 from headwater.errors import (
     HeadwaterError,
+    InvalidInput,
     InvalidOption,
     JobExists,
     JobMissing,
@@ -24,10 +26,14 @@ from headwater.errors import (
     NotAllowed,
 )
 from headwater.log.job_operations import Claim, Heartbeat, Report, Settle, WorkerAbout
+from headwater.model.command_template import CommandTemplate, Parameter
 from headwater.model.job import JobState, Outcome
 from tests.client.conftest import FACES, Face
 from tests.client.proxy import CutAnswers, Proxy
 
+RESIZE = CommandTemplate(
+    argv=("/usr/bin/resize", "--width={width}"), parameters={"width": Parameter(type="integer")}, env={"MODE": "quick"}
+)
 CALL = NewJob(type="shop:mail", arguments=headwater.Raw(b'[[1],{"to":"ada"}]'))
 
 
@@ -39,12 +45,13 @@ async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
 
 @pytest.fixture
 async def url(hw: headwater.Headwater) -> AsyncIterator[str]:
-    async with open_door(hw, load_access(auth="token")) as door:
-        edge = Edge(door)
-        await edge.start("127.0.0.1", 0)
-        yield f"http://127.0.0.1:{edge.port}"
-        edge.abort()
-        await edge.stop()
+    router = make_router(hw)
+    router.site.commands = {"resize": RESIZE}
+    edge = Edge(guarded(router, load_access(auth="token"), hw.store, hw.tail, hw.clock))
+    await edge.start("127.0.0.1", 0)
+    yield f"http://127.0.0.1:{edge.port}"
+    edge.abort()
+    await edge.stop()
 
 
 async def connected(hw: headwater.Headwater, url: str, *scopes: str, **about: Any) -> Client:
@@ -211,6 +218,24 @@ async def test_commands_come_over_http_in_no_way(hw: headwater.Headwater, url: s
             await together.commit()
     assert await hw.jobs.list() == []
     assert await hw.jobs.schedules() == []
+
+
+async def test_a_command_that_the_operator_allows_by_name_comes_with_its_values(
+    hw: headwater.Headwater, url: str
+) -> None:
+    async with await connected(hw, url, "jobs:submit") as client:
+        await client.jobs.add(id="a", type="command:resize", arguments=headwater.Raw(b'[[],{"width":80}]'))
+        for wrong in (b'[[],{"width":"80; reboot"}]', b"[[80],{}]", b'{"width":80}'):
+            with pytest.raises(InvalidInput):
+                await client.jobs.add(type="command:resize", arguments=headwater.Raw(wrong))
+        with pytest.raises(NotAllowed, match="operator"):
+            await client.jobs.add(type="command:reboot")
+    (job,) = await hw.jobs.list()
+    assert (job.type, job.work.argv, job.work.env) == (
+        "shell",
+        ("/usr/bin/resize", "--width=80"),
+        {"MODE": "quick"},
+    )
 
 
 async def test_who_may_not_submit_adds_nothing_and_who_may_only_submit_changes_nothing(

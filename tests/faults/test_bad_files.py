@@ -19,7 +19,6 @@ import pytest
 
 import headwater
 from headwater.errors import StoreDamaged, StoreError, StoreFailed, StoreForeign, StoreMissing, StoreNewer
-from headwater.stores.sqlite import place
 from headwater.stores.sqlite.migrate import migrations
 
 ROOT = Path(__file__).parents[2]
@@ -222,40 +221,6 @@ def test_a_file_of_a_newer_version_is_left_alone_and_both_versions_are_named(
 
 
 # ── damaged ──
-
-
-def test_a_file_that_another_process_makes_at_this_very_moment_is_not_taken_for_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other one has made the file and has not written to it yet, just after we saw that there was none."""
-    path, look = tmp_path / "store.db", Path.stat
-
-    def look_and_lose_the_race(self: Path, **options: Any) -> os.stat_result:
-        try:
-            return look(self, **options)
-        except FileNotFoundError:
-            path.touch()
-            raise
-
-    monkeypatch.setattr(Path, "stat", look_and_lose_the_race)
-    asyncio.run(open_and_close(path))
-    assert path.read_bytes().startswith(b"SQLite format 3")
-
-
-def test_a_look_that_falls_into_the_moving_of_a_log_is_taken_again(
-    tmp_path: Path, stocked: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first page says already how long the file will be, and the rest is still on its way."""
-    whole, path = stocked.read_bytes(), tmp_path / "store.db"
-    path.write_bytes(whole[: len(whole) // 2])
-    looks: list[int] = []
-
-    def the_rest_arrives() -> None:
-        looks.append(path.write_bytes(whole))
-
-    monkeypatch.setattr(place, "pause", the_rest_arrives)
-    asyncio.run(open_and_close(path))
-    assert looks == [len(whole)]
 
 
 @pytest.mark.parametrize("kept", [0.01, 0.3, 0.5, 0.9, 0.999])

@@ -1,6 +1,7 @@
 """Servers as processes, and clients that push and consume through whichever of them answers, noting all they see."""
 
 import json
+import os
 import random
 import signal
 import socket
@@ -31,6 +32,9 @@ class Server:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._port = free_port()
+        # As where it is installed, a server that starts again does not compile itself again.
+        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(store.parent / "bytecode")}
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.url = f"http://127.0.0.1:{self._port}"
         self.start()
 
@@ -38,7 +42,7 @@ class Server:
         """Start it, and wait until it says that it is ready."""
         command = (sys.executable, "-m", "headwater.cli", "--store", str(self._store), "serve")
         self._process = subprocess.Popen(
-            [*command, "--port", str(self._port), "--json"], stdout=subprocess.PIPE, text=True
+            [*command, "--port", str(self._port), "--json"], stdout=subprocess.PIPE, text=True, env=self._environment
         )
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline())["event"] == "ready"

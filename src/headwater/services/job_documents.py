@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import InvalidInput, InvalidOption
+from headwater.errors import InvalidInput, InvalidOption, InvalidPayload
 from headwater.log.job_operations import NewJob
 from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState
 from headwater.services.checks import check_time
@@ -91,6 +91,38 @@ def job_of(document: JobDocument) -> NewJob:
         concurrency_key=document.concurrency_key,
         concurrency_limit=document.concurrency_limit,
         batch=document.batch,
+    )
+
+
+def document_of(job: NewJob) -> JobDocument:
+    """The document that asks for a job that is no command; the other way round than `job_of`."""
+    try:
+        args, kwargs = msgspec.json.decode(job.arguments, type=tuple[list[Any], dict[str, Any]] | None) or ([], {})
+    except msgspec.MsgspecError as error:
+        raise InvalidPayload(f"the arguments of a function are a list of two, args and kwargs: {error}") from error
+    return JobDocument(
+        id=job.id,
+        queue=job.queue,
+        type=job.type,
+        args=args,
+        kwargs=kwargs,
+        priority=job.priority,
+        run_at=None if job.run_at is None else datetime.fromtimestamp(job.run_at / SECOND, UTC).isoformat(),
+        delay=job.delay_seconds,
+        timeout=job.timeout_seconds,
+        max_retries=job.max_retries,
+        backoff_base=job.backoff_base,
+        backoff_max=job.backoff_max_seconds,
+        backoff_jitter=job.backoff_jitter,
+        result_ttl=job.result_seconds,
+        depends_on=job.depends_on,
+        depends_when=job.depends_when,
+        unique_key=job.unique_key,
+        unique_seconds=job.unique_seconds,
+        unique_mode=job.unique_mode,
+        concurrency_key=job.concurrency_key,
+        concurrency_limit=job.concurrency_limit,
+        batch=job.batch,
     )
 
 

@@ -198,11 +198,10 @@ def test_the_options_of_a_queue_are_said_back_also_those_that_have_no_effect(cli
         "maxWaitTimeSeconds": 600,
     }
     answer = client.post("/api/v1/configure", json={"queue": "orders", "options": options}).json()
-    assert {name: answer["options"][name] for name in options if name != "retentionSeconds"} == {
-        name: value for name, value in options.items() if name != "retentionSeconds"
-    }
+    assert {name: answer["options"][name] for name in options} == options
     # What has waited for longer than it may is dropped, so nothing is kept for longer.
-    assert answer["options"]["retentionSeconds"] == 600
+    kept = client.get("/api/v1/resources/queues/orders").json()["options"]
+    assert (kept["retentionSeconds"], kept["retention_seconds"]) == (600, 600)
     wrong = client.post("/api/v1/configure", json={"queue": "orders", "options": {"maxWaitTimeSeconds": "soon"}})
     assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_option")
 
@@ -216,6 +215,15 @@ def test_a_dead_letter_has_what_the_clients_read(client: httpx.Client) -> None:
     (letter,) = answer["messages"]
     assert answer["total"] == 1
     assert (letter["errorMessage"], letter["retryCount"], letter["data"]) == ("broken", 0, {"id": "a"})
+
+
+def test_a_stream_that_was_registered_otherwise_is_told_in_words_that_clients_know(client: httpx.Client) -> None:
+    client.post("/api/v1/configure", json={"queue": "orders"})
+    query = {"name": "totals", "source_queue": "orders", "sink_queue": "", "config_hash": "one", "reset": False}
+    assert client.post("/streams/v1/queries", json=query).status_code == 200
+    other = client.post("/streams/v1/queries", json={**query, "config_hash": "two"})
+    assert other.status_code == 409
+    assert "config_hash mismatch" in other.json()["error"]
 
 
 def test_an_error_is_where_the_clients_look_for_it(client: httpx.Client) -> None:

@@ -1,4 +1,4 @@
-"""`/v1/jobs/…`: the operations of jobs as they are. Who may do what is as under `/api/v1/jobs`: functions, no commands.
+"""`/v1/jobs/…`: the operations of jobs as they are. Who may do what is as under `/api/v1/jobs`.
 
 What a job was given as its environment is not shown: it may hold secrets.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headwater.doors.jobs.handlers import check_schedule, check_theirs, jobs_of, visible
+from headwater.doors.jobs.handlers import COMMAND_PREFIX, check_schedule, check_theirs, commanded, jobs_of, visible
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, NotAllowed
@@ -31,6 +31,7 @@ from headwater.model.names import check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services import job_requests as asked
 from headwater.services.checks import check_limit, check_optional_name, check_text, check_timestamp
+from headwater.services.job_documents import document_of
 from headwater.services.requests import HandedJob
 from headwater.stores.contract import JobStatus
 
@@ -47,15 +48,17 @@ async def add(site: Site, request: Request, body: asked.AddJobsRequest) -> Respo
 
 def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], key: str = "") -> Enqueue:
     """Jobs that may come over HTTP, as their operation."""
-    checked = jobs_of(site, request).check_all([submitted(request, job) for job in jobs])
+    checked = jobs_of(site, request).check_all([submitted(site, request, job) for job in jobs])
     return Enqueue(database=request.principal.database, key=key, jobs=checked)
 
 
-def submitted(request: Request, handed: HandedJob) -> NewJob:
-    """A job that may come over HTTP: a function in a queue of theirs."""
+def submitted(site: Site, request: Request, handed: HandedJob) -> NewJob:
+    """A job that may come over HTTP: a function, or a command that the operator allows, in a queue of theirs."""
     job = asked.new_job(handed)
     if job.type == SHELL or job.command or job.argv or job.env or job.cwd:
         raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, with its arguments")
+    if job.type.startswith(COMMAND_PREFIX):
+        return commanded(site, request, document_of(job))
     check_use(request, check_name("queue", job.queue))
     return job
 
@@ -124,7 +127,7 @@ async def configure(site: Site, request: Request, body: asked.SettingRequest) ->
 
 async def schedule(site: Site, request: Request, body: asked.ScheduleRequest) -> Response:
     """Add a schedule, or change it."""
-    template = submitted(request, body.job)
+    template = submitted(site, request, body.job)
     await check_schedule(site, request, check_name("schedule", body.name), new=True)
     times = {"cron": body.cron, "timezone": body.timezone}
     next_at = await jobs_of(site, request).schedule(body.name, template, every=body.every_seconds, **times)

@@ -68,14 +68,15 @@ async def configure(site: Site, request: Request, body: ConfigureBody) -> Respon
             queue=queue,
             namespace=configured.namespace,
             task=configured.task,
-            options={**show_options(configured.options), **_of_no_effect_in(body.options)},
+            options={**show_options(configured.options), **_said(body.options)},
         )
     )
 
 
-def _of_no_effect_in(asked: dict[str, Any]) -> Options:
-    """What was said and has no effect is said back, because clients look for it."""
-    return {name: value for name, value in asked.items() if name in _of_no_effect and isinstance(value, _plain)}
+def _said(asked: dict[str, Any]) -> Options:
+    """What was said and is not kept in these words is said back, because clients look for it."""
+    names = _of_no_effect | ({"retentionSeconds"} if asked.get(_longest_wait) else set())
+    return {name: value for name, value in asked.items() if name in names and isinstance(value, _plain)}
 
 
 def options_of(asked: dict[str, Any]) -> dict[str, Any]:

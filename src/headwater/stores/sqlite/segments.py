@@ -295,13 +295,16 @@ class Segments:
 
     def _body(self, lsn: Lsn) -> tuple[bytes, int]:
         row = self._connection.execute(sql.segment_body, (lsn,)).fetchone()
+        if row is None:
+            raise StoreDamaged(f"segment {lsn} is damaged: an index names it, and it is not there")
         body = open_body(self._codec, lsn, *row)
         return body, len(body)
 
 
 def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: int, first: int, kept: bytes) -> bytes:
     """A segment's body, checked against the sum that was taken when it was written."""
-    if crc32(kept) != checksum:
+    # In a damaged row a number or a text may stand where bytes were written, and the other way round.
+    if type(kept) is not bytes or type(kind) is not int or crc32(kept) != checksum:
         raise StoreDamaged(f"segment {lsn} is damaged: its checksum does not match")
     return codec.unpack(kind, kept, _place(partition_id, first))
 

@@ -26,7 +26,7 @@ class Streams:
         number, config_hash = row[0], row[3]
         if config_hash != operation.config_hash and not operation.reset:
             raise StreamMismatch(
-                f"stream {operation.name!r} was registered with config_hash {config_hash!r}, not with "
+                f"config_hash mismatch: stream {operation.name!r} was registered with {config_hash!r}, not with "
                 f"{operation.config_hash!r}; register it with reset, or under another name"
             )
         if operation.reset:
