@@ -129,7 +129,7 @@ class Jobs:
 
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
-        for statement in (sql.take_retries_back, sql.take_workers_back, sql.take_lanes_back):
+        for statement in (sql.take_delays_back, sql.take_workers_back, sql.take_lanes_back):
             self._connection.execute(statement, (now, by))
         self._schedules.clock_set_back(now)
         self._lanes.forget()
