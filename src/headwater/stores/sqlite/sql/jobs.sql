@@ -83,7 +83,7 @@ ORDER BY priority DESC, number LIMIT ?;
 UPDATE hw_jobs SET state = 'processing', worker = ?1, token = token + 1, attempts = attempts + 1, started_at = ?2,
     changed_at = ?2, progress = NULL
 WHERE number IN (SELECT value FROM json_each(?3))
-RETURNING number, id, queue_id, lane, type, token, attempts, attempts_max, work, depends, coalesce(error, '');
+RETURNING number, id, queue_id, type, token, attempts, attempts_max, work, depends, coalesce(error, '');
 
 -- name: make_pending
 -- These jobs may run now.
