@@ -92,13 +92,17 @@ def _power(base: float, exponent: int, limit: float) -> float:
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a job does: a command for the shell, a program with its arguments, or a function with its arguments."""
+    """What a job does: a command for the shell, a program with its arguments, or a function with its arguments.
+
+    `run_at` is the time that somebody gave for it: that stays what it is when the clock is set.
+    """
 
     command: str = ""
     argv: tuple[str, ...] = ()
     arguments: msgspec.Raw = msgspec.Raw(b"null")
     env: dict[str, str] = {}
     cwd: str = ""
+    run_at: Timestamp | None = None
     timeout_seconds: float = 0.0
     result_seconds: float = 0.0
     backoff: Backoff = Backoff()

@@ -48,7 +48,7 @@ ERROR_PAUSE_SECONDS = 0.5
 NOTE_PAUSE_SECONDS = 0.2
 GATHER_SECONDS = 0.025
 BUSY_SECONDS = 0.05
-LATE_SECONDS = (0.0, 0.001, 0.002)
+LATE_SECONDS = (0.0, 0.001, 0.002, 0.005)
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,7 +266,7 @@ class Worker:
         if self._held() >= self._options.concurrency:
             self._defer(BUSY_SECONDS)
         elif self._held():
-            self._defer(LATE_SECONDS[-1])
+            self._defer(LATE_SECONDS[2])
         else:
             self._defer(LATE_SECONDS[min(self._vain_wakes, len(LATE_SECONDS) - 1)])
 

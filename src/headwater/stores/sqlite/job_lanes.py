@@ -5,6 +5,7 @@ are found by index, blocked ones are not met at all.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +22,15 @@ LANES_PER_CLAIM = 64
 NO_LANE = 0
 
 Head = tuple[int, int, int]  # minus priority, number, lane
+
+
+class QueueLook(NamedTuple):
+    """A queue during one claim: whether jobs without a limit wait, when others come due, when a lane is ready."""
+
+    queue: JobQueue
+    pending: int
+    due: int | None
+    lane: int | None
 
 
 class _Look(msgspec.Struct):
@@ -105,12 +115,15 @@ class JobLanes:
 
     # ── claiming ──
 
-    def choose(self, queues: list[JobQueue], limit: int, now: Timestamp) -> list[int]:
+    def choose(self, queues: list["QueueLook"], limit: int, now: Timestamp) -> list[int]:
         """The numbers of the jobs that come next, the most urgent first; their lanes are charged."""
         free: list[Head] = []
         looks: dict[int, _Look] = {}
-        for queue in queues:
-            free += self._heads(queue, NO_LANE, limit)
+        for queue, pending, _, lane in queues:
+            if pending:
+                free += self._heads(queue, NO_LANE, limit)
+            if lane is None or lane > now:
+                continue
             rows = self._connection.execute(sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM)).fetchall()
             for row in rows:
                 looks[row[0]] = self._look(queue, JobLane(*row), limit, now)

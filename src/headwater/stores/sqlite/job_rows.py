@@ -58,7 +58,7 @@ _NO_ARGUMENTS = Work().arguments
 
 # A function with none of these set differs from others of its queue in its arguments only.
 _own = attrgetter(
-    *("command", "argv", "env", "cwd", "timeout_seconds", "result_seconds"),
+    *("command", "argv", "env", "cwd", "run_at", "timeout_seconds", "result_seconds"),
     *("backoff_base", "backoff_max_seconds", "backoff_jitter"),
 )
 _nothing_own = _own(NewJob())
@@ -94,6 +94,7 @@ def _encode_work(job: NewJob, queue: JobQueue) -> str:
             arguments=job.arguments,
             env=job.env,
             cwd=job.cwd,
+            run_at=job.run_at,
             timeout_seconds=_or(job.timeout_seconds, queue.defaults.timeout),
             result_seconds=_or(job.result_seconds, queue.defaults.result_ttl),
             backoff=_backoff(job, queue.backoff),

@@ -1,6 +1,5 @@
 """Workers under the write lock: their leases, what they are given, what they note while they run it."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -8,7 +7,6 @@ import msgspec
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import JobMissing
 from headwater.log.job_operations import Changed, ClaimedJob, Note, StopWorkers, WorkerAbout
-from headwater.model.job import JobNumber
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
 from headwater.stores.sqlite.job_queues import JobQueues
@@ -63,35 +61,22 @@ class JobWorkers:
         return worker
 
     def lease(self, numbers: list[int], worker: str, now: Timestamp) -> list[ClaimedJob]:
-        """Give these jobs to a worker, in this order."""
+        """Give these jobs to a worker, in this order. They are of one database."""
         rows = self._connection.execute(sql.lease_jobs, (worker, now, as_json(numbers))).fetchall()
-        for queue_id, count in Counter(row[2] for row in rows).items():
+        leased: dict[int, ClaimedJob] = {}
+        changes: list[JobChange] = []
+        counts: dict[int, int] = {}
+        for number, name, queue_id, kind, token, attempts, attempts_max, work, depends, error in rows:
+            queue = self._queues.by_id(queue_id).name
+            counts[queue_id] = counts.get(queue_id, 0) + 1
+            changes.append(JobChange(name, queue, kind, "processing", attempts, worker))
+            results = self._results(number) if depends else None
+            about = (name, queue, kind, token, attempts, attempts_max)
+            leased[number] = ClaimedJob(number, *about, decode_work(work), results, error)
+        for queue_id, count in counts.items():
             self._books.moved(self._queues.by_id(queue_id), "pending", "processing", count)
-        found = {row[0]: row for row in rows}
-        return [self._leased(worker, *found[number]) for number in numbers]
-
-    def _leased(
-        self,
-        worker: str,
-        number: int,
-        name: str,
-        queue_id: int,
-        lane: int,
-        kind: str,
-        token: int,
-        attempts: int,
-        attempts_max: int,
-        work: str,
-        depends: int,
-        error: str,
-    ) -> ClaimedJob:
-        queue = self._queues.by_id(queue_id)
-        self._books.tell(queue.database, JobChange(name, queue.name, kind, "processing", attempts, worker))
-        results = self._results(number) if depends else None
-        done = decode_work(work)
-        return ClaimedJob(
-            JobNumber(number), name, queue.name, kind, token, attempts, attempts_max, done, results, error
-        )
+        self._books.tell_all(self._queues.by_id(rows[0][2]).database, changes)
+        return [leased[number] for number in numbers]
 
     def _results(self, number: int) -> dict[str, msgspec.Raw]:
         rows = self._connection.execute(sql.dependency_results, (number,)).fetchall()

@@ -53,7 +53,7 @@ from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
 from headwater.stores.sqlite.job_dependents import JobDependents
 from headwater.stores.sqlite.job_intake import JobIntake
-from headwater.stores.sqlite.job_lanes import JobLanes
+from headwater.stores.sqlite.job_lanes import JobLanes, QueueLook
 from headwater.stores.sqlite.job_queues import JobQueues
 from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, decode_work, numbers_of
 from headwater.stores.sqlite.job_schedules import JobSchedules
@@ -129,7 +129,7 @@ class Jobs:
 
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
-        for statement in (sql.take_retries_back, sql.take_workers_back, sql.take_lanes_back):
+        for statement in (sql.take_delays_back, sql.take_workers_back, sql.take_lanes_back):
             self._connection.execute(statement, (now, by))
         self._schedules.clock_set_back(now)
         self._lanes.forget()
@@ -139,37 +139,42 @@ class Jobs:
         outlook = self._outlook()
         times = [outlook.lease_end, outlook.schedule]
         for queue in self.queues.of(database, names):
-            times += () if queue.paused else self._queue_outlook(queue.id, now)
-        found = min((time for time in times if time is not None), default=None)
-        return None if found is None else Timestamp(max(found, now))
+            if not queue.paused:
+                pending, due, lane = self._queue_outlook(queue.id)
+                times += (now if pending else None, due, lane)
+        return _earliest(times, now)
 
     # ── workers ask ──
 
     def claim(self, operation: Claim, now: Timestamp) -> Claimed:
         """Lease the next jobs to a worker."""
-        self._do_what_is_due(now)
+        outlook = self._do_what_is_due(now)
         lease = self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now)
         if lease.stopping:
             return Claimed(stopping=True, alive=lease.alive)
-        queues = []
-        for queue in self.queues.of(operation.database, operation.queues):
-            if not queue.paused:
-                self._promote(queue.id, now)
-                queues.append(queue)
-        numbers = self._lanes.choose(queues, operation.limit, now)
+        queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
+        looks = [QueueLook(queue, *self._promoted(queue.id, now)) for queue in queues]
+        numbers = self._lanes.choose(looks, operation.limit, now)
         jobs = self._workers.lease(numbers, operation.worker, now) if numbers else []
         if len(jobs) == operation.limit:
             return Claimed(jobs, alive=lease.alive)
-        ready_at = self.ready_at(operation.database, operation.queues, now)
+        if any(look.lane is not None and look.lane <= now for look in looks):
+            ready_at = self.ready_at(operation.database, operation.queues, now)
+        else:
+            # All that had no limit was taken: what was read before still holds.
+            times = [outlook.lease_end, outlook.schedule, *(time for look in looks for time in (look.due, look.lane))]
+            ready_at = _earliest(times, now)
         return Claimed(jobs, ready_at, alive=lease.alive)
 
-    def _do_what_is_due(self, now: Timestamp) -> None:
-        """Take back what lost workers held, and enqueue what schedules say."""
+    def _do_what_is_due(self, now: Timestamp) -> "_Outlook":
+        """Take back what lost workers held, and enqueue what schedules say; what else there is to come."""
         outlook = self._outlook()
         if outlook.lease_end is not None and outlook.lease_end <= now:
             self._rescue(now)
-        if outlook.schedule is not None and outlook.schedule <= now:
-            self._schedules.fire(now)
+        elif outlook.schedule is None or outlook.schedule > now:
+            return outlook
+        self._schedules.fire(now)
+        return self._outlook()
 
     def _outlook(self) -> "_Outlook":
         """When something comes due that nobody will announce; other processes may have made queues."""
@@ -177,10 +182,18 @@ class Jobs:
         self.queues.catch_up(outlook.queues)
         return outlook
 
-    def _queue_outlook(self, queue_id: int, now: Timestamp) -> Sequence[int | None]:
-        """When a claim may get something from a queue: now, or at times that nobody will announce."""
-        pending, due, lane = self._connection.execute(sql.queue_outlook, (queue_id,)).fetchone()
-        return now if pending else None, due, lane
+    def _queue_outlook(self, queue_id: int) -> tuple[int, int | None, int | None]:
+        """Whether a claim gets something from a queue without a look at limits, and when else it may."""
+        found: tuple[int, int | None, int | None] = self._connection.execute(sql.queue_outlook, (queue_id,)).fetchone()
+        return found
+
+    def _promoted(self, queue_id: int, now: Timestamp) -> tuple[int, int | None, int | None]:
+        """The same, once jobs whose time has come are pending."""
+        found = self._queue_outlook(queue_id)
+        if found[1] is None or found[1] > now:
+            return found
+        self._promote(queue_id, now)
+        return self._queue_outlook(queue_id)
 
     def settle(self, operation: Settle, now: Timestamp) -> Settled:
         """Take a worker's reports; one on a job that it holds no more changes nothing."""
@@ -411,6 +424,12 @@ class Jobs:
         limited = self._lanes.limit(operation, now)
         self.books.control(operation.database, "configured", operation.type)
         return limited
+
+
+def _earliest(times: Sequence[int | None], now: Timestamp) -> Timestamp | None:
+    """The first of these times, not before now."""
+    found = min((time for time in times if time is not None), default=None)
+    return None if found is None else Timestamp(max(found, now))
 
 
 def _judge(row: JobRow, report: Report, now: Timestamp) -> Verdict:

@@ -83,7 +83,7 @@ ORDER BY priority DESC, number LIMIT ?;
 UPDATE hw_jobs SET state = 'processing', worker = ?1, token = token + 1, attempts = attempts + 1, started_at = ?2,
     changed_at = ?2, progress = NULL
 WHERE number IN (SELECT value FROM json_each(?3))
-RETURNING number, id, queue_id, lane, type, token, attempts, attempts_max, work, depends, coalesce(error, '');
+RETURNING number, id, queue_id, type, token, attempts, attempts_max, work, depends, coalesce(error, '');
 
 -- name: make_pending
 -- These jobs may run now.
@@ -234,9 +234,10 @@ SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND lane = 0 AND state 
        (SELECT min(run_at) FROM hw_jobs WHERE queue_id = ?1 AND state IN ('scheduled', 'failed')),
        (SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at IS NOT NULL);
 
--- name: take_retries_back
--- The clock was set back to ?1 by ?2: jobs that wait for another attempt wait no longer than they were to.
-UPDATE hw_jobs SET run_at = max(?1, run_at - ?2) WHERE state = 'failed' AND run_at > ?1;
+-- name: take_delays_back
+-- The clock was set back to ?1 by ?2: jobs wait no longer than they were to. A time that was given stays what it is.
+UPDATE hw_jobs SET run_at = max(?1, run_at - ?2)
+WHERE state IN ('scheduled', 'failed', 'waiting') AND run_at > ?1 AND run_at IS NOT work ->> '$.run_at';
 
 -- name: take_workers_back
 -- The same for the leases of workers.
