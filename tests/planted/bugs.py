@@ -54,6 +54,7 @@ JOB_LANES = "headwater/stores/sqlite/job_lanes.py"
 JOB_DEPENDENTS = "headwater/stores/sqlite/job_dependents.py"
 JOB_SCHEDULES = "headwater/stores/sqlite/job_schedules.py"
 JOB_HANDLERS = "headwater/doors/jobs/handlers.py"
+COMMAND_TEMPLATE = "headwater/model/command_template.py"
 WORKER_SHELL = "headwater/worker/shell.py"
 WORKER_FUNCTION = "headwater/worker/function.py"
 
@@ -648,6 +649,20 @@ BUGS = [
             ),
         ),
         (FUNCTIONS,),
+    ),
+    Bug(
+        "option-smuggled",
+        "a parameter of an allowed command is taken for an option",
+        (Edit(COMMAND_TEMPLATE, 'filled.startswith("-")', "False"),),
+        ("tests/model/test_command_template.py", "tests/doors/test_jobs.py"),
+    ),
+    Bug(
+        "given-time-moved",
+        "a job that was to run at noon runs when the clock is set",
+        (Edit("headwater/stores/sqlite/sql/jobs.sql", " AND run_at IS NOT work ->> '$.run_at'", ""),),
+        (
+            "tests/faults/test_jobs.py::test_a_time_that_was_given_stays_when_the_clock_is_set_and_a_delay_moves_with_it",
+        ),
     ),
     Bug(
         "commands-over-http",

@@ -1,6 +1,6 @@
 """Many descriptors that live for milliseconds: watched by one epoll of our own, which the event loop watches.
 
-To add one costs a single call of the kernel; a reader of the event loop costs ten times that.
+To add one costs a single call of the kernel; a reader of the event loop is several, and objects of its own.
 """
 
 import asyncio
