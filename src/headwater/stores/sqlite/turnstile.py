@@ -2,7 +2,8 @@
 
 SQLite's own busy wait starves: of eight processes some get no turn for seconds. A `flock` on a file of its own in front
 of `BEGIN IMMEDIATE` makes them queue. It is manners only: the database's lock stays the truth, and a program that does
-not know the turnstile is waited for like any other.
+not know the turnstile is waited for like any other. A turn that a thread has won for an event loop which does not come
+to take it is given to the next: a program that keeps its loop busy for long holds up itself, and nobody else.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ import threading
 from headwater.errors import StoreBusy
 
 TRIES = 8
+HAND_OVER_SECONDS = 0.1
+LOOK_SECONDS = 1.0
 
 _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
@@ -78,13 +81,48 @@ def _serve(descriptor: int, waiters: "queue.SimpleQueue[_Waiter | None]") -> Non
     while (waiter := waiters.get()) is not None:
         loop, turn = waiter
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            loop.call_soon_threadsafe(_arrive, turn)
+            while not _win(descriptor, loop, turn):
+                pass
         except (OSError, RuntimeError):
             # The store was closed meanwhile: nobody waits for this turn any more.
             return
 
 
-def _arrive(turn: "asyncio.Future[None]") -> None:
-    if not turn.done():
-        turn.set_result(None)
+def _win(descriptor: int, loop: asyncio.AbstractEventLoop, turn: "asyncio.Future[None]") -> bool:
+    """Wait for a turn and hand it over; False when the loop did not come for it, and others were let in."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    offer = _Offer(turn)
+    loop.call_soon_threadsafe(offer.take)
+    if offer.is_taken():
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    while not offer.seen.wait(LOOK_SECONDS):
+        if loop.is_closed():
+            raise RuntimeError("the event loop is closed")
+    return False
+
+
+class _Offer:
+    """A turn on its way from the thread to the loop: taken by the one, or taken back by the other."""
+
+    def __init__(self, turn: "asyncio.Future[None]") -> None:
+        self._turn = turn
+        self._deciding = threading.Lock()
+        self._withdrawn = False
+        # The loop has looked at it.
+        self.seen = threading.Event()
+
+    def take(self) -> None:
+        """On the loop: the turn is ours, unless it was taken back."""
+        with self._deciding:
+            self.seen.set()
+            if not self._withdrawn and not self._turn.done():
+                self._turn.set_result(None)
+
+    def is_taken(self) -> bool:
+        """In the thread: whether the loop has come for it; if not, it is withdrawn."""
+        if self.seen.wait(HAND_OVER_SECONDS):
+            return True
+        with self._deciding:
+            self._withdrawn = not self.seen.is_set()
+        return not self._withdrawn
