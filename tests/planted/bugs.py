@@ -339,7 +339,13 @@ BUGS = [
     Bug(
         "checksum-not-verified",
         "a segment is delivered though its sum does not match",
-        (Edit(SEGMENTS, "    if crc32(kept) != checksum:\n", "    if checksum < 0:\n"),),
+        (
+            Edit(
+                SEGMENTS,
+                "    if type(kept) is not bytes or type(kind) is not int or crc32(kept) != checksum:\n",
+                "    if checksum < 0:\n",
+            ),
+        ),
         (BAD_FILES,),
     ),
     Bug(
