@@ -1,6 +1,7 @@
 """Python functions as jobs."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from headwater import NewJob
 from headwater.errors import Closed, InvalidOption, InvalidPayload, JobUnsuccessful
 from headwater.jobs import JobApp, current_job
-from headwater.log.job_operations import Claim, Report
+from headwater.log.committer import Answer
+from headwater.log.job_operations import Claim, Report, Settle
+from headwater.log.operations import Operation
 from headwater.model.job import JobState
 from headwater.stores.contract import JobStatus
 from headwater.worker.function import Functions
@@ -117,6 +120,29 @@ async def test_progress_is_seen_while_the_function_runs(bench: Bench) -> None:
         await expect_soon_async(is_shown)
         gate.touch()
         assert await job.wait(20) is JobState.COMPLETED
+
+
+async def test_a_worker_that_drains_waits_for_what_its_last_reports_set_free(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = bench.hw.committer.submit
+
+    def submit_late(operation: Operation, *more: Any) -> asyncio.Future[Answer]:
+        if not isinstance(operation, Settle):
+            return submit(operation, *more)
+        late = asyncio.ensure_future(asyncio.sleep(0.2))
+        late.add_done_callback(lambda _: submit(operation, *more).add_done_callback(lambda done: copy(done, answer)))
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        return answer
+
+    def copy(done: asyncio.Future[Answer], answer: asyncio.Future[Answer]) -> None:
+        answer.set_result(done.result())
+
+    monkeypatch.setattr(bench.hw.committer, "submit", submit_late)
+    await bench.hw.jobs.add(functions.add.using(id="part").job(1, right=2))
+    await bench.hw.jobs.add(functions.sum_results.using(id="total", depends_on=("part",)).job())
+    await bench.drain()
+    assert (await bench.hw.jobs.show("total")).state is JobState.COMPLETED
 
 
 async def test_a_job_gets_the_results_of_those_that_it_depended_on(bench: Bench) -> None:

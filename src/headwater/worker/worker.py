@@ -144,7 +144,7 @@ class Worker:
             if self._is_time_to_report() or (wanted and self._look):
                 await self._exchange(wanted)
                 continue
-            if self._options.drain and self._is_idle() and not self._look:
+            if self._options.drain and self._is_idle() and not (self._look or self._settling):
                 return
             await self._wait()
 
@@ -322,7 +322,13 @@ class Worker:
         operation = Settle(database=self._options.database, worker=self._options.id, reports=reports)
         task = asyncio.get_running_loop().create_task(self._settle(operation, self._submit(operation)))
         self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+        task.add_done_callback(self._handed_in)
+
+    def _handed_in(self, task: "asyncio.Task[None]") -> None:
+        """Reports are in. They may have set jobs free that waited for these: only now nothing may be left to do."""
+        self._settling.discard(task)
+        if self._options.drain:
+            self._tell_news()
 
     def _submit(self, operation: Settle) -> asyncio.Future[Answer] | None:
         try:
