@@ -5,7 +5,7 @@ import os
 import subprocess
 import time
 from array import array
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -86,16 +86,16 @@ def spawn(pipe: "Connection[float | str, str]", seconds: float) -> None:
 async def go_round(count: int, name: str, context: Context) -> Sample:
     """One job at a time, from being added to being done, with workers that are idle."""
     async with opened(name, context) as side:
-        with running(side):
+        with running(side), marks(side) as reached:
             await side.add(1)
-            await marks(side, 1)
+            await reached(1)
             await asyncio.sleep(START_SECONDS)
             latencies = array("Q")
             begun = now_ns()
             for number in range(count):
                 before = now_ns()
                 await side.add(1)
-                await marks(side, number + 2)
+                await reached(number + 2)
                 latencies.append(now_ns() - before)
             return summarise(latencies, count, now_ns() - begun)
 
@@ -195,20 +195,29 @@ def running(side: JobSide) -> Iterator[None]:
                 process.wait()
 
 
-async def marks(side: JobSide, count: int) -> None:
-    """Until so many jobs have left their mark. The kernel tells: looking again and again would weigh in."""
+@contextmanager
+def marks(side: JobSide) -> Iterator[Callable[[int], Awaitable[None]]]:
+    """Waits until so many jobs have left their mark. The kernel tells: looking again and again would weigh in.
+
+    One watch for all of them: to end one takes the kernel ten milliseconds and more.
+    """
     path = Path(side.path)
     path.touch(0o600)
     marked = asyncio.Event()
     descriptor = watch(str(path))
     asyncio.get_running_loop().add_reader(descriptor, _marked, descriptor, marked)
+
+    async def reached(count: int) -> None:
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS_MAX):
+                while path.stat().st_size < count:
+                    await marked.wait()
+                    marked.clear()
+        except TimeoutError:
+            raise TimeoutError(f"{count:,} jobs were not done in {DRAIN_SECONDS_MAX:.0f} s") from None
+
     try:
-        async with asyncio.timeout(DRAIN_SECONDS_MAX):
-            while path.stat().st_size < count:
-                await marked.wait()
-                marked.clear()
-    except TimeoutError:
-        raise TimeoutError(f"{count:,} jobs were not done in {DRAIN_SECONDS_MAX:.0f} s") from None
+        yield reached
     finally:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
