@@ -240,6 +240,19 @@ async def test_a_line_is_served_on_when_records_could_not_be_given_back(
     assert (await staying).batches[0].offsets == [4]
 
 
+async def test_pops_that_are_answered_one_after_the_other_are_waited_for(desk: Desk) -> None:
+    waiters = [desk.wait(), desk.wait()]
+    await desk.answer_with_nothing()
+    desk.touch()
+    await desk.turn()
+    first, last = desk._open.pop()
+    last.set_result(Answer(found(4), Durability.SYNCED))
+    await desk.turn()
+    assert not any(waiter.done() for waiter in waiters)
+    first.set_result(Answer(found(3), Durability.SYNCED))
+    assert [(await waiter).batches[0].offsets for waiter in waiters] == [[3], [4]]
+
+
 async def test_what_was_handed_over_in_the_moment_of_leaving_is_given_back(desk: Desk) -> None:
     waiter = desk.wait()
     await desk.turn()

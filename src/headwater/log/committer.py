@@ -126,7 +126,7 @@ class Committer:
     def submit_all(
         self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
     ) -> list[asyncio.Future[Answer]]:
-        """Hand in operations for the same commit: all are taken or none. Each is answered by itself, in their order."""
+        """Hand in operations that go together: all are taken or none. Each is answered by itself."""
         loop = self._loop
         if loop is None or self._closing:
             raise Closed("Headwater is closed")

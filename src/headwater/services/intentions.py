@@ -240,8 +240,28 @@ class Intentions:
             return
         for _, intention in chosen:
             intention.is_asked_for = intention.operation.auto_ack
-        self._under_way.add(answers[-1])
-        answers[-1].add_done_callback(lambda last: self._popped(key, line, chosen, answers))
+        self._await(key, line, chosen, answers)
+
+    def _await(
+        self,
+        key: Key,
+        line: _Line,
+        chosen: list[tuple[int, _Intention]],
+        answers: Sequence[asyncio.Future[Answer]],
+    ) -> None:
+        """Go on when all pops are answered. Most often they are together; some may have to wait for the disk longer."""
+        open_ones = [answer for answer in answers if not answer.done()]
+        if not open_ones:
+            self._popped(key, line, chosen, answers)
+            return
+        last = open_ones[-1]
+        self._under_way.add(last)
+
+        def go_on(_: asyncio.Future[Answer]) -> None:
+            self._under_way.discard(last)
+            self._await(key, line, chosen, answers)
+
+        last.add_done_callback(go_on)
 
     def _popped(
         self,
@@ -250,8 +270,7 @@ class Intentions:
         chosen: list[tuple[int, _Intention]],
         answers: Sequence[asyncio.Future[Answer]],
     ) -> None:
-        """The pops are answered, all of them: they were handed in together."""
-        self._under_way.discard(answers[-1])
+        """Hand over what the pops have got, and go on while there may be more."""
         served = 0
         ready_at: int | None = None
         for (number, intention), answer in zip(chosen, answers, strict=True):
