@@ -676,7 +676,7 @@ BUGS = [
         (
             Edit(
                 JOB_HANDLERS,
-                "    if document.type == SHELL or document.command or document.argv or document.env or document.cwd:\n",
+                "    if job.type == SHELL or job.command or job.argv or job.env or job.cwd:\n",
                 "    if document.env or document.cwd:\n",
             ),
         ),

@@ -54,12 +54,17 @@ def submitted(site: Site, request: Request, document: JobDocument) -> NewJob:
 
     Any other command is for this machine's own shell.
     """
-    if document.type == SHELL or document.command or document.argv or document.env or document.cwd:
-        raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, with args and kwargs")
+    refuse_command(document)
     if document.type.startswith(COMMAND_PREFIX):
         return commanded(site, request, document)
     check_use(request, document.queue or QUEUE_DEFAULT)
     return job_of(document)
+
+
+def refuse_command(job: JobDocument | NewJob) -> None:
+    """Raises when somebody wants to say over HTTP what is run, where, or with which environment."""
+    if job.type == SHELL or job.command or job.argv or job.env or job.cwd:
+        raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, and its arguments")
 
 
 def commanded(site: Site, request: Request, document: JobDocument) -> NewJob:

@@ -9,10 +9,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headwater.doors.jobs.handlers import COMMAND_PREFIX, check_schedule, check_theirs, commanded, jobs_of, visible
+from headwater.doors.jobs.handlers import (
+    COMMAND_PREFIX,
+    check_schedule,
+    check_theirs,
+    commanded,
+    jobs_of,
+    refuse_command,
+    visible,
+)
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import InvalidOption, NotAllowed
+from headwater.errors import InvalidOption
 from headwater.log.job_operations import (
     Cancel,
     Changed,
@@ -26,7 +34,7 @@ from headwater.log.job_operations import (
     Scheduled,
     StopWorkers,
 )
-from headwater.model.job import FINISHED, SHELL
+from headwater.model.job import FINISHED
 from headwater.model.names import check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services import job_requests as asked
@@ -55,8 +63,7 @@ def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], key: str
 def submitted(site: Site, request: Request, handed: HandedJob) -> NewJob:
     """A job that may come over HTTP: a function, or a command that the operator allows, in a queue of theirs."""
     job = asked.new_job(handed)
-    if job.type == SHELL or job.command or job.argv or job.env or job.cwd:
-        raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, with its arguments")
+    refuse_command(job)
     if job.type.startswith(COMMAND_PREFIX):
         return commanded(site, request, document_of(job))
     check_use(request, check_name("queue", job.queue))
