@@ -281,7 +281,51 @@ class Segment(msgspec.Struct, frozen=True):
     records: list[Record]
 
 
-class Store(Protocol):
+class JobQuestions(Protocol):
+    """What can be asked about jobs. A store answers it, and so does a server."""
+
+    async def job(self, database: str, id: str) -> JobStatus | None:
+        """One job, None when there is none of this id."""
+        ...
+
+    async def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
+        """Jobs by queue, state, type or batch: those that ended last first, others as they would run."""
+        ...
+
+    async def job_attempts(self, database: str, id: str) -> list[JobAttempt]:
+        """What is known of a job's attempts, oldest first."""
+        ...
+
+    async def job_dependencies(self, database: str, id: str) -> list[tuple[str, JobState]]:
+        """The jobs that a job depends on, with their states."""
+        ...
+
+    async def job_queues(self, database: str) -> list[JobQueueStatus]:
+        """The job queues of a database with how many jobs are in which state."""
+        ...
+
+    async def job_minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
+        """What was done in each minute since then."""
+        ...
+
+    async def job_config(self, database: str) -> dict[tuple[str, str], Any]:
+        """Settings that were set, by (queue, name); queue '' is the whole database."""
+        ...
+
+    async def job_limits(self, database: str) -> list[JobLimitStatus]:
+        """The limits of types of jobs."""
+        ...
+
+    async def workers(self, database: str) -> list[WorkerStatus]:
+        """The workers of a database."""
+        ...
+
+    async def schedules(self, database: str) -> list[ScheduleStatus]:
+        """The schedules of a database."""
+        ...
+
+
+class Store(JobQuestions, Protocol):
     """One durable log and its state."""
 
     traits: Traits
@@ -434,48 +478,8 @@ class Store(Protocol):
         """
         ...
 
-    async def job(self, database: str, id: str) -> JobStatus | None:
-        """One job, None when there is none of this id."""
-        ...
-
     async def job_states(self, database: str, ids: Sequence[str]) -> dict[str, JobState]:
         """The states of those of the jobs that exist."""
-        ...
-
-    async def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
-        """Jobs by queue, state, type or batch: those that ended last first, others as they would run."""
-        ...
-
-    async def job_attempts(self, database: str, id: str) -> list[JobAttempt]:
-        """What is known of a job's attempts, oldest first."""
-        ...
-
-    async def job_dependencies(self, database: str, id: str) -> list[tuple[str, JobState]]:
-        """The jobs that a job depends on, with their states."""
-        ...
-
-    async def job_queues(self, database: str) -> list[JobQueueStatus]:
-        """The job queues of a database with how many jobs are in which state."""
-        ...
-
-    async def job_minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
-        """What was done in each minute since then."""
-        ...
-
-    async def job_config(self, database: str) -> dict[tuple[str, str], Any]:
-        """Settings that were set, by (queue, name); queue '' is the whole database."""
-        ...
-
-    async def job_limits(self, database: str) -> list[JobLimitStatus]:
-        """The limits of types of jobs."""
-        ...
-
-    async def workers(self, database: str) -> list[WorkerStatus]:
-        """The workers of a database."""
-        ...
-
-    async def schedules(self, database: str) -> list[ScheduleStatus]:
-        """The schedules of a database."""
         ...
 
     async def grown(self) -> None:
