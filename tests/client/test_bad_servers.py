@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -44,10 +44,9 @@ async def serving(behave: Behaviour) -> AsyncIterator[str]:
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await behave(reader, writer)
-        except OSError:
-            # The client was faster to leave.
-            pass
+            # The client may be faster to leave.
+            with suppress(OSError):
+                await behave(reader, writer)
         finally:
             writer.close()
 

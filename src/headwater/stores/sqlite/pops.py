@@ -164,7 +164,7 @@ class Pops:
             return self._cursors.ready(group, now, limit)
         found = self._spare.get(group.id)
         if not found:
-            together = max(self._alike.get(_key(operation), 1), 1) * limit
+            together = self._alike.get(_key(operation), 1) * limit
             found = self._cursors.ready(group, now, min(together, READY_MAX))
             found.reverse()
             self._spare[group.id] = found

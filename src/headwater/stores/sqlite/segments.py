@@ -85,7 +85,7 @@ class Segments:
             return []
         found: list[SegmentRow] = self._connection.execute(sql.segments_since, (known,)).fetchall()
         if len(found) != newest - known or len(self._ends) > ENDS_KNOWN_MAX:
-            # Some were added and dropped again since our last look: their places are known to the partitions only.
+            # Too many are known; or some were added and dropped again since our last look, and only rows know where.
             self._ends.clear()
         for lsn, partition_id, first_offset, count in found:
             self._ends[partition_id] = first_offset + count
