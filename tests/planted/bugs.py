@@ -677,7 +677,7 @@ BUGS = [
             Edit(
                 JOB_HANDLERS,
                 "    if job.type == SHELL or job.command or job.argv or job.env or job.cwd:\n",
-                "    if document.env or document.cwd:\n",
+                "    if job.env or job.cwd:\n",
             ),
         ),
         ("tests/doors/test_jobs.py",),
