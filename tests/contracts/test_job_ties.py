@@ -100,6 +100,20 @@ async def test_a_callback_runs_when_all_have_ended_whatever_they_came_to(board: 
     assert await board.names() == ["all"]
 
 
+async def test_jobs_that_differ_only_in_what_they_wait_for_begin_each_in_their_own_way(board: Board) -> None:
+    await board.add(shell("a", max_retries=0))
+    await board.fail(await board.take())
+    well = shell("well", depends_on=("a",))
+    anyhow = shell("anyhow", depends_on=("a",), depends_when="finished")
+    await board.add(well, anyhow, shell("well-too", depends_on=("a",)))
+    assert [await board.state(name) for name in ("well", "anyhow", "well-too")] == [
+        JobState.WAITING,
+        JobState.PENDING,
+        JobState.WAITING,
+    ]
+    assert await board.names() == ["anyhow"]
+
+
 # ── unique ──
 
 

@@ -58,7 +58,7 @@ class _Alike(msgspec.Struct, frozen=True, gc=False):
     members: list[tuple[int, str, str]]
 
 
-# What decides, besides the jobs that it depends on, how a new job begins.
+# What decides, besides how many jobs it depends on and how many of them are open, how a new job begins.
 _sort = attrgetter(
     *("queue", "type", "priority", "run_at", "delay_seconds", "max_retries", "batch", "unique_key"),
     *("concurrency_key", "concurrency_limit"),
@@ -182,11 +182,12 @@ class JobIntake:
         changes: list[JobChange] = []
         for arrival in arrivals:
             job = arrival.job
-            sort = (*_sort(job), arrival.needs)
+            open_needs = waits.get(arrival.number, 0)
+            sort = (*_sort(job), len(arrival.needs), open_needs)
             group = alike.get(sort)
             if group is None:
                 queue = self._queues.make(database, job.queue)
-                like = self._like(arrival, queue, waits.get(arrival.number, 0), now)
+                like = self._like(arrival, queue, open_needs, now)
                 group = alike[sort] = _Alike(queue, like, like.state._value_, [])
             group.members.append((arrival.number, arrival.id, encode_work(job, group.queue)))
             states.append(group.like.state)
