@@ -1,6 +1,8 @@
 """Commands as jobs: how they are started, what is kept of them, and how they are ended."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,22 @@ def exists(process: int) -> bool:
     except OSError:
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_a_command_that_could_not_be_watched_does_not_run_on_unseen(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes: list[int] = []
+
+    def refuse(process: int) -> int:
+        processes.append(process)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    job = await bench.run(command="sleep 60")
+    assert job.state is JobState.DEAD
+    assert job.error == "/bin/sh cannot be started: Too many open files"
+    assert [exists(process) for process in processes] == [False]
 
 
 async def test_a_command_runs_through_the_shell_and_its_output_is_kept(bench: Bench) -> None:

@@ -71,7 +71,14 @@ class Shell:
         self._own_size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._watcher = watcher
         self._reading = self._spawn()
-        self._descriptor = os.pidfd_open(self.process)
+        try:
+            self._descriptor = os.pidfd_open(self.process)
+        except OSError:
+            # It runs already, and nobody would hear of its end.
+            kill_group(self.process, signal.SIGKILL)
+            os.wait4(self.process, 0)
+            os.close(self._reading)
+            raise
         watcher.add(self._descriptor, self._ended)
         watcher.add(self._reading, self._read)
         seconds = self.job.work.timeout_seconds
