@@ -13,6 +13,7 @@ import pytest
 import headwater
 from headwater.app import open_door
 from headwater.doors.wire import Handler, Request, Response
+from tests.loop_clock import standing_still
 from tests.waiting import expect_soon_async
 
 # Waiting clients and the groups they are in, as a capacity table had them.
@@ -45,11 +46,9 @@ class House:
     async def crowd(self, waiting: "list[asyncio.Task[Response]]") -> None:
         """Until all of them wait."""
 
-        async def all_wait() -> bool:
+        while self.polls.count < len(waiting):
             assert not any(task.done() for task in waiting)
-            return bool(self.polls.count == len(waiting))
-
-        await expect_soon_async(all_wait, 60)
+            await asyncio.sleep(0)
 
     async def push(self, *items: dict[str, Any]) -> None:
         answer = await self.ask("POST", "/api/v1/push", body={"items": list(items)})
@@ -75,8 +74,20 @@ def messages(answers: list[Response]) -> list[Any]:
 
 
 async def test_six_clients_are_all_answered_by_their_own_deadline(house: House) -> None:
-    answers = await asyncio.gather(*(house.wait(f"q{number}", 50 + 10 * number) for number in range(6)))
-    assert [answer.status for answer in answers] == [204] * 6
+    """S4-30: with 30 s to wait each is answered after 30 s, not a moment earlier and not a moment later."""
+    waiting = []
+    with standing_still() as clock:
+        for number in range(6):
+            waiting.append(house.wait(f"q{number}"))
+            await house.crowd(waiting)
+            await clock.advance(1)
+        await clock.advance(30 - 6 - 0.001)
+        for answered in range(6):
+            assert sum(task.done() for task in waiting) == answered
+            await clock.advance(0.001)
+            assert sum(task.done() for task in waiting) == answered + 1
+            await clock.advance(1 - 0.001)
+    assert [task.result().status for task in waiting] == [204] * 6
     assert house.polls.timeouts == 6
 
 

@@ -1,7 +1,6 @@
 """Processes on one file: what one pushes another gets, nothing is lost, nothing comes twice, everybody is served."""
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 
 import headwater
+from headwater.services.intentions import ELSEWHERE_SECONDS
+from headwater.wakeups.inotify import LOOK_AGAIN_SECONDS, REST_SECONDS
 from tests.scenarios.process import Program
 from tests.waiting import expect_soon_async
 
@@ -43,18 +44,19 @@ async def test_a_waiting_consumer_gets_what_another_process_pushes(path: Path, w
         await pusher.end()
 
 
-async def test_what_one_instance_writes_another_receives_within_a_tenth_of_a_second(path: Path) -> None:
-    """The best of many: a busy machine may be slow now and then, a poller would be slow always."""
-    best = 60.0
-    async with headwater.open(str(path), housekeeping=False) as hw, Program("consume", path, count=20) as consumer:
+async def test_what_one_instance_writes_another_receives_without_polling(path: Path) -> None:
+    """S0-49 allows a tenth of a second; how long it takes is measured in `script/bench queues`, side `waking`.
+
+    Nothing here looks at a pace of its own, and all the pauses that may be made on the way come to less than that.
+    """
+    assert sum(LOOK_AGAIN_SECONDS) + REST_SECONDS + ELSEWHERE_SECONDS < 0.1
+    consumer = Program("consume", path, count=20, open={"wakeup": "inotify"})
+    async with headwater.open(str(path), housekeeping=False) as hw, consumer:
         await consumer.hear_ready()
         for number in range(20):
-            begun = time.monotonic()
             await hw.queue("orders").push(number)
             assert (await consumer.hear())["payload"] == number
-            best = min(best, time.monotonic() - begun)
         await consumer.end()
-    assert best <= 0.1
 
 
 async def test_messages_survive_a_process_that_is_killed(path: Path) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from headwater.clock import Timestamp
+from headwater.clock import MILLISECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, Overloaded, StoreDamaged
 from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Pop, Popped
 from headwater.model.cursor import Outcome
-from headwater.services.intentions import POPS_AT_ONCE, POPS_FIRST
+from headwater.services.intentions import ELSEWHERE_SECONDS, POPS_AT_ONCE, POPS_FIRST
+from tests.loop_clock import standing_still
 from tests.services.desk import Desk, found
 
 
@@ -349,10 +350,12 @@ async def test_groups_are_served_apart(desk: Desk) -> None:
 
 async def test_what_becomes_free_later_is_asked_for_then(desk: Desk) -> None:
     waiter = desk.wait()
-    await desk.answer(Popped(ready_at=Timestamp(desk.clock.now() + 5_000)))
-    assert len(desk.calls) == 1
-    await asyncio.sleep(0.02)
-    assert len(desk.calls) == 2
+    with standing_still() as clock:
+        await desk.answer(Popped(ready_at=Timestamp(desk.clock.now() + 5 * MILLISECOND)))
+        await clock.advance(0.004)
+        assert len(desk.calls) == 1
+        await clock.advance(0.002)
+        assert len(desk.calls) == 2
     await desk.answer(found(0))
     assert waiter.done()
 
@@ -363,18 +366,20 @@ async def test_commits_elsewhere_are_looked_at_together(desk: Desk) -> None:
     await desk.answer_with_nothing()
     calls = len(desk.calls)
     desk.ready_groups = [("main", "orders", "ready")]
-    for _ in range(20):
-        desk.intentions.committed_elsewhere()
-    await asyncio.sleep(0.05)
+    with standing_still() as clock:
+        for _ in range(20):
+            desk.intentions.committed_elsewhere()
+        await clock.advance(ELSEWHERE_SECONDS)
     assert desk.questions == 1
     assert [pops[0].group for pops in desk.calls[calls:]] == ["ready"]
 
 
 async def test_nobody_asks_while_nobody_waits(desk: Desk) -> None:
-    desk.touch()
-    desk.intentions.committed_elsewhere()
-    desk.intentions.released("main", "orders")
-    await asyncio.sleep(0.03)
+    with standing_still() as clock:
+        desk.touch()
+        desk.intentions.committed_elsewhere()
+        desk.intentions.released("main", "orders")
+        await clock.advance(2 * ELSEWHERE_SECONDS)
     assert (desk.calls, desk.questions) == ([], 0)
 
 

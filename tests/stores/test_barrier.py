@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,16 +14,17 @@ MANY = FEW_CALLERS + 1
 
 
 class Disk:
-    """A disk that takes as long as a test says."""
+    """A disk that takes as long as a test says, by a clock that stands still meanwhile."""
 
     def __init__(self) -> None:
+        self.now = 0.0
         self.seconds = 0.0
         self.refuses = False
         self.threads: list[threading.Thread] = []
 
     def sync(self, descriptor: int) -> None:
         self.threads.append(threading.current_thread())
-        time.sleep(self.seconds)
+        self.now += self.seconds
         if self.refuses:
             raise OSError(5, "the disk refuses")
 
@@ -40,7 +40,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def barrier(tmp_path: Path, disk: Disk) -> Iterator[FileBarrier]:
     path = tmp_path / "log"
     path.touch()
-    made = FileBarrier(str(path))
+    made = FileBarrier(str(path), clock=lambda: disk.now)
     yield made
     made.close()
 

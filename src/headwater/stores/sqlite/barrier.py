@@ -12,6 +12,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 QUICK_SECONDS = 0.002
@@ -39,10 +40,11 @@ class Barrier(Protocol):
 
 
 class FileBarrier:
-    """The barrier over a real file."""
+    """The barrier over a real file. `clock` tells in seconds how long the disk took."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, clock: Callable[[], float] = time.perf_counter) -> None:
         self._path = path
+        self._clock = clock
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._wanted: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None] = (
             queue.SimpleQueue()
@@ -87,13 +89,13 @@ class FileBarrier:
 
     def _sync(self) -> OSError | None:
         """One `fdatasync`; a slow one makes the next calls go to the thread for a while."""
-        begun = time.perf_counter()
+        begun = self._clock()
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
             self._cautious = SLOW_MEMORY
             return error
-        seconds = time.perf_counter() - begun
+        seconds = self._clock() - begun
         self._cautious = SLOW_MEMORY if seconds > QUICK_SECONDS else max(self._cautious - 1, 0)
         self._usual_seconds += (min(seconds, QUICK_SECONDS) - self._usual_seconds) / AVERAGED_OVER
         return None
