@@ -1,4 +1,4 @@
-"""What all tests share: how long hypothesis may search.
+"""What all tests share: how long hypothesis may search, and where a campaign is written down.
 
 `ci` repeats the same search on every run, so that red means that something changed. `campaign` searches far, and
 elsewhere each time: `HYPOTHESIS_PROFILE=campaign script/test tests/contracts/test_state_machine.py`.
@@ -8,6 +8,8 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.campaign_records import CampaignRecord
 
 settings.register_profile(
     "ci",
@@ -31,3 +33,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Here because pytest reads this file before its arguments. `--campaign`: tests/faults at full numbers."""
     parser.addoption("--campaign", action="store_true", help="break things as often as a release asks for")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what a campaign finds."""
+    if config.getoption("--campaign"):
+        config.pluginmanager.register(CampaignRecord(config.invocation_params.args))

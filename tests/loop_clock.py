@@ -1,7 +1,7 @@
 """The time of an event loop in the hands of a test: it stands still, and passes when the test says so.
 
-Timers go off when their time has come by this clock, however fast or slow the machine is. Only asyncio's own loop can be
-told the time this way, and only what runs on that loop is bound by it: threads and other processes are not.
+Timers go off when their time has come by this clock, however fast or slow the machine is. Only asyncio's own loop can
+be told the time this way, and only what runs on that loop is bound by it: threads and other processes are not.
 """
 
 import asyncio

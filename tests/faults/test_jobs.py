@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,10 @@ def test_a_job_that_kills_its_worker_is_dead_after_exactly_its_attempts(queuectl
 
 @pytest.mark.timeout(0)
 def test_killed_workers_supervisors_and_servers_lose_no_job_and_end_none_twice(
-    queuectl: Queuectl, campaign: bool, capsys: pytest.CaptureFixture[str]
+    queuectl: Queuectl,
+    campaign: bool,
+    capsys: pytest.CaptureFixture[str],
+    record_property: Callable[[str, object], None],
 ) -> None:
     kills = 2_000 if campaign else 8
     dice = random.Random(7)
@@ -117,9 +121,10 @@ def test_killed_workers_supervisors_and_servers_lose_no_job_and_end_none_twice(
         job["id"] for job in queuectl.run("list", "--state", "completed", "--limit", "100000", "--json").documents()
     }
     assert completed <= set(effects)
-    with capsys.disabled():
-        if campaign:
-            print(f"kills {fleet.kills}, completed {len(completed):,} of {count:,}, effects {effects.total():,}")
+    for victim, times in sorted(fleet.kills.items()):
+        record_property(f"kills of a {victim}:", times)
+    record_property("completed once:", f"{len(completed):,} of {count:,}")
+    record_property("effects:", f"{effects.total():,}")
 
 
 def is_settled(queuectl: Queuectl, count: int) -> bool:

