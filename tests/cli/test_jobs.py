@@ -142,6 +142,21 @@ def test_a_schedule_is_added_listed_paused_and_removed(queuectl: Queuectl) -> No
     assert "either cron or every" in queuectl.expect(1, "schedule", "add", "x", '{"command": "a"}').err
 
 
+def test_no_command_shows_the_values_of_an_environment(queuectl: Queuectl) -> None:
+    job = {"command": "exit 3", "env": {"PASSWORD": "c4n4ry"}, "max_retries": 0}
+    queuectl.expect(0, "enqueue", json.dumps({**job, "id": "a"}), json.dumps({**job, "id": "b", "delay": 60}))
+    queuectl.expect(0, "schedule", "add", "nightly", json.dumps(job), "--cron", "@daily")
+    queuectl.expect(0, "worker", "start", "--count", "1", "--drain")
+    for words in ("show a", "list", "logs a", "dlq list", "dlq show a", "schedule list", "status", "stats"):
+        for format in ((), ("--json",)):
+            ended = queuectl.expect(0, *words.split(), *format)
+            assert "c4n4ry" not in ended.out + ended.err, words
+    assert queuectl.expect(0, "show", "a", "--json").document()["env"] == ["PASSWORD"]
+    assert queuectl.expect(0, "schedule", "list", "--json").document()["job"]["env"] == ["PASSWORD"]
+    refused = queuectl.expect(1, "enqueue", '{"command": "a", "env": {"A=B": "c4n4ry"}}')
+    assert "c4n4ry" not in refused.err
+
+
 def test_waiting_gives_up_when_the_time_is_over(queuectl: Queuectl) -> None:
     queuectl.expect(0, "enqueue", GOOD)
     assert queuectl.expect(4, "wait", "job1", "--timeout", "0.05s").out == "job1 has not ended\n"

@@ -230,7 +230,7 @@ async def test_a_command_that_the_operator_allows_by_name_comes_with_its_values(
                 await client.jobs.add(type="command:resize", arguments=headwater.Raw(wrong))
         with pytest.raises(NotAllowed, match="operator"):
             await client.jobs.add(type="command:reboot")
-    (job,) = await hw.jobs.list()
+    (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
     assert (job.type, job.work.argv, job.work.env) == (
         "shell",
         ("/usr/bin/resize", "--width=80"),

@@ -12,7 +12,7 @@ from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.log.job_operations import Claim, Report, Settle
 from headwater.model.command_template import read_templates
-from headwater.model.job import Outcome
+from headwater.model.job import HIDDEN, Outcome
 from headwater.model.principal import Principal, Scope
 from tests.doors.live_door import LiveDoor
 
@@ -109,7 +109,7 @@ async def test_a_command_that_the_operator_allows_by_name_is_filled_and_added(
     job = await hw.jobs.show("r")
     assert (job.type, job.queue) == ("shell", "mail")
     assert job.work.argv == ("/usr/bin/resize", "--width=80", "a b; reboot")
-    assert (job.work.command, job.work.env, job.work.timeout_seconds) == ("", {"MODE": "quick"}, 60)
+    assert (job.work.command, job.work.env, job.work.timeout_seconds) == ("", {"MODE": HIDDEN}, 60)
     schedule = {"job": {**RESIZE, "id": ""}, "cron": "@daily"}
     assert (await visitor.ask("PUT", "/job-schedules/nightly", schedule))[0] == 200
 

@@ -53,6 +53,7 @@ JOB_RULES = "headwater/model/job.py"
 JOB_LANES = "headwater/stores/sqlite/job_lanes.py"
 JOB_DEPENDENTS = "headwater/stores/sqlite/job_dependents.py"
 JOB_SCHEDULES = "headwater/stores/sqlite/job_schedules.py"
+JOB_ANSWERS = "headwater/stores/sqlite/job_answers.py"
 JOB_HANDLERS = "headwater/doors/jobs/handlers.py"
 COMMAND_TEMPLATE = "headwater/model/command_template.py"
 WORKER_SHELL = "headwater/worker/shell.py"
@@ -681,6 +682,18 @@ BUGS = [
             ),
         ),
         ("tests/doors/test_jobs.py",),
+    ),
+    Bug(
+        "environment-of-a-schedule-is-answered",
+        "whoever may look at schedules reads the operator's passwords",
+        (
+            Edit(
+                JOB_ANSWERS,
+                "    template = msgspec.structs.replace(template, env=hidden_values(template.env))\n",
+                "",
+            ),
+        ),
+        ("tests/doors/test_job_secrets.py",),
     ),
     Bug(
         "deadline-races-an-ack-on-the-way",

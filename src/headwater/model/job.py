@@ -108,6 +108,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     backoff: Backoff = Backoff()
 
 
+# Stands where the value of a variable was: values go in, to the command, and never come out again.
+HIDDEN = "(hidden)"
+
+
+def hidden_values(env: dict[str, str]) -> dict[str, str]:
+    """An environment as anybody may see it: its names."""
+    return dict.fromkeys(env, HIDDEN)
+
+
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for a job that says nothing else: the settings of its queue over those of its database."""
 

@@ -8,7 +8,7 @@ import msgspec
 
 from headwater.errors import InvalidOption, TooLarge
 from headwater.log.job_operations import NewJob
-from headwater.model.job import SHELL
+from headwater.model.job import HIDDEN, SHELL
 from headwater.model.names import check_name
 from headwater.services.checks import TIMESTAMP_MAX, check_text, is_text
 
@@ -31,7 +31,7 @@ _seconds = ("delay_seconds", "timeout_seconds", "backoff_max_seconds", "result_s
 def check_job(job: object, bytes_max: int) -> NewJob:
     """A job that may be handed in."""
     if not isinstance(job, NewJob):
-        raise InvalidOption(f"a headwater.NewJob is expected; got {job!r:.80}")
+        raise InvalidOption(f"a headwater.NewJob is expected; got a {type(job).__name__}")
     if job.id:
         check_name("job", job.id)
     check_name("queue", job.queue)
@@ -100,10 +100,17 @@ def _check_ties(job: NewJob) -> None:
 
 def _check_env(env: Any) -> None:
     if not isinstance(env, dict) or len(env) > VARIABLES_MAX:
-        raise InvalidOption(f"env must be at most {VARIABLES_MAX:,} names with texts; got {env!r:.80}")
+        raise InvalidOption(f"env must be at most {VARIABLES_MAX:,} names with texts; got {_size(env)}")
     for name, value in env.items():
         if not is_text(name) or not is_text(value) or not name or "=" in name:
-            raise InvalidOption(f"env must have names without = and texts as values; got {name!r:.80}")
+            raise InvalidOption(f"env must have names without = and texts as values; look at {name!r:.80}")
+        if value == HIDDEN:
+            raise InvalidOption(f"the value of {name!r:.80} in env is not told by any answer: give it anew")
+
+
+def _size(env: Any) -> str:
+    """What came in place of an environment, without what is in it."""
+    return f"{len(env):,} names" if isinstance(env, dict) else f"a {type(env).__name__}"
 
 
 def check_range(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:

@@ -137,11 +137,13 @@ def _time(text: str) -> Timestamp:
 
 
 class ShownWork(TypedDict, total=False):
-    """What a job does: a command, a list of words, or the arguments of a function."""
+    """What a job does: a command, a list of words, or the arguments of a function. Of `env` the names alone."""
 
     command: str
     argv: list[str]
     arguments: msgspec.Raw
+    env: list[str]
+    cwd: str
 
 
 class ShownJob(ShownWork):
@@ -284,7 +286,12 @@ def job_document(job: JobStatus) -> ShownJob:
 def _work(job: JobStatus) -> ShownWork:
     if job.type != SHELL:
         return {"arguments": job.work.arguments}
-    return {"argv": list(job.work.argv)} if job.work.argv else {"command": job.work.command}
+    shown: ShownWork = {"argv": list(job.work.argv)} if job.work.argv else {"command": job.work.command}
+    if job.work.env:
+        shown["env"] = sorted(job.work.env)
+    if job.work.cwd:
+        shown["cwd"] = job.work.cwd
+    return shown
 
 
 def describe_work(job: JobStatus) -> str:
@@ -349,6 +356,8 @@ def schedule_document(schedule: ScheduleStatus) -> ShownSchedule:
     """A schedule for programs."""
     plain = NewJob()
     job = {name: value for name, value in msgspec.structs.asdict(schedule.job).items() if value != getattr(plain, name)}
+    if schedule.job.env:
+        job["env"] = sorted(schedule.job.env)
     return {
         "name": schedule.name,
         "cron": schedule.cron or None,

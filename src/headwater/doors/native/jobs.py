@@ -1,13 +1,11 @@
 """`/v1/jobs/…`: the operations of jobs as they are. Who may do what is as under `/api/v1/jobs`.
 
-What a job was given as its environment is not shown: it may hold secrets.
+Of an environment the names are told and never the values: see `stores/sqlite/job_answers.py`.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
-
-from msgspec.structs import replace
 
 from headwater.doors.jobs.handlers import (
     COMMAND_PREFIX,
@@ -41,7 +39,6 @@ from headwater.services import job_requests as asked
 from headwater.services.checks import check_limit, check_optional_name, check_text, check_timestamp
 from headwater.services.job_documents import document_of
 from headwater.services.requests import HandedJob
-from headwater.stores.contract import JobStatus
 
 # ── changing ──
 
@@ -164,12 +161,12 @@ async def find(site: Site, request: Request, query: asked.FindJobsQuery) -> Resp
     found = await jobs_of(site, request).list(
         state=query.state, queue=query.queue, type=query.type, batch=query.batch, limit=query.limit
     )
-    return json_response([discreet(job) for job in found if request.principal.may_use(job.queue)])
+    return json_response([job for job in found if request.principal.may_use(job.queue)])
 
 
 async def show(site: Site, request: Request, query: asked.JobQuery) -> Response:
     """One job."""
-    return json_response(discreet(await visible(site, request, query.id)))
+    return json_response(await visible(site, request, query.id))
 
 
 async def wait(site: Site, request: Request, query: asked.WaitForJobQuery) -> Response:
@@ -182,12 +179,7 @@ async def wait(site: Site, request: Request, query: asked.WaitForJobQuery) -> Re
         with suppress(TimeoutError):
             await jobs_of(site, request).wait(query.id, query.seconds)
         job = await visible(site, request, query.id)
-    return json_response(discreet(job))
-
-
-def discreet(job: JobStatus) -> JobStatus:
-    """A job without its environment."""
-    return replace(job, work=replace(job.work, env={})) if job.work.env else job
+    return json_response(job)
 
 
 async def attempts(site: Site, request: Request, query: asked.JobQuery) -> Response:
@@ -233,8 +225,7 @@ async def config(site: Site, request: Request) -> Response:
 async def schedules(site: Site, request: Request) -> Response:
     """The schedules."""
     found = await jobs_of(site, request).schedules()
-    shown = [replace(one, job=replace(one.job, env={})) for one in found if request.principal.may_use(one.job.queue)]
-    return json_response(shown)
+    return json_response([one for one in found if request.principal.may_use(one.job.queue)])
 
 
 async def workers(site: Site, request: Request) -> Response:

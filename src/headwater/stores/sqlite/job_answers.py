@@ -1,4 +1,8 @@
-"""Questions about jobs, answered from the reading connection."""
+"""Questions about jobs, answered from the reading connection.
+
+Every answer about jobs and schedules is made here, so this is where the values of their environments stay behind: they
+may be secrets, and only the worker that runs the job gets them, with its claim.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +11,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob, WorkerAbout
-from headwater.model.job import JobState
+from headwater.model.job import JobState, Work, hidden_values
 from headwater.stores.contract import (
     JobAttempt,
     JobFilter,
@@ -108,7 +112,13 @@ class JobAnswers:
 
 
 def _schedule(name: str, cron: str, every: float, zone: str, job: str, paused: int, *times: Any) -> ScheduleStatus:
-    return ScheduleStatus(name, cron, every, zone, msgspec.json.decode(job, type=NewJob), bool(paused), *times)
+    template = msgspec.json.decode(job, type=NewJob)
+    template = msgspec.structs.replace(template, env=hidden_values(template.env))
+    return ScheduleStatus(name, cron, every, zone, template, bool(paused), *times)
+
+
+def _shown(work: Work) -> Work:
+    return msgspec.structs.replace(work, env=hidden_values(work.env)) if work.env else work
 
 
 def _status(
@@ -128,7 +138,7 @@ def _status(
         queue,
         kind,
         JobState(state),
-        decode_work(work),
+        _shown(decode_work(work)),
         None if progress is None else msgspec.Raw(progress.encode()),
         None if result is None else msgspec.Raw(result.encode()),
         *rest,
