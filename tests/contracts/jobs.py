@@ -16,7 +16,7 @@ from headwater.log.job_operations import (
     Settled,
 )
 from headwater.model.job import JobState, Outcome
-from headwater.stores.contract import JobStatus
+from headwater.stores.job_contract import JobStatus
 from tests.contracts.log import Log
 
 WORKER = "worker-1"

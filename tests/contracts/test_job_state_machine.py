@@ -16,7 +16,7 @@ from headwater.config import load_config
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Cancel, ClaimedJob, Depart, DropJobs, Rearm, Rescue
 from headwater.model.job import JOBS_QUEUE, JobState, Outcome, may_follow
-from headwater.stores.contract import JobFilter
+from headwater.stores.job_contract import JobFilter
 from headwater.stores.open import open_store
 from tests.contracts.clock import FakeClock
 from tests.contracts.jobs import Board, shell

@@ -25,7 +25,7 @@ from headwater.log.job_operations import (
 )
 from headwater.log.operations import Transaction
 from headwater.model.job import JOBS_QUEUE, JobState, Outcome
-from headwater.stores.contract import JobFilter
+from headwater.stores.job_contract import JobFilter
 from tests.contracts.conftest import OpenLog
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import LSN_MAX, Log, payloads, push

@@ -14,7 +14,7 @@ import pytest
 from headwater.clock import SECOND, Timestamp
 from headwater.log.job_operations import PutSchedule, Rescue
 from headwater.model.job import JobState, Outcome
-from headwater.stores.contract import ScheduleStatus
+from headwater.stores.job_contract import ScheduleStatus
 from tests.cli.program import Program
 from tests.cli.queuectl import Queuectl
 from tests.contracts.clock import FakeClock

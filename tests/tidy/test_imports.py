@@ -30,7 +30,7 @@ LAYERS = {
     "operations": Layer(
         ("log.operations", "log.job_operations", "log.flow_operations"), ("foundation", "model", "filters")
     ),
-    "stores.contract": Layer(("stores.contract", "stores.log_reader"), VALUES),
+    "stores.contract": Layer(("stores.contract", "stores.job_contract", "stores.log_reader"), VALUES),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     "stores": Layer(("stores",), (*VALUES, "stores.contract")),
     "stores.open": Layer(("stores.open",), (*VALUES, "stores.contract", "stores")),

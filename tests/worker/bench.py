@@ -8,7 +8,7 @@ from typing import Any
 
 import headwater
 from headwater.model.job import JobState, WorkerSettings
-from headwater.stores.contract import JobStatus
+from headwater.stores.job_contract import JobStatus
 from headwater.worker.worker import Worker, WorkerOptions
 
 SECONDS = 30.0

@@ -13,7 +13,7 @@ from headwater.log.committer import Answer
 from headwater.log.job_operations import Claim, Report, Settle
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
-from headwater.stores.contract import JobStatus
+from headwater.stores.job_contract import JobStatus
 from headwater.worker.function import Functions
 from tests.waiting import expect_soon_async
 from tests.worker import functions

@@ -28,7 +28,7 @@ from headwater.log.job_operations import (
 from headwater.log.operations import Operation
 from headwater.model.job import FINISHED, JobState
 from headwater.services.job_requests import JobAnswer, JobSetting, ScheduleAnswer, schedule_of, status_of
-from headwater.stores.contract import (
+from headwater.stores.job_contract import (
     JobAttempt,
     JobFilter,
     JobLimitStatus,

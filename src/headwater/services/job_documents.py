@@ -10,7 +10,7 @@ from headwater.errors import InvalidInput, InvalidOption, InvalidPayload
 from headwater.log.job_operations import NewJob
 from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState
 from headwater.services.checks import check_time
-from headwater.stores.contract import JobAttempt, JobMinute, JobQueueStatus, JobStatus, ScheduleStatus, WorkerStatus
+from headwater.stores.job_contract import JobAttempt, JobMinute, JobQueueStatus, JobStatus, ScheduleStatus, WorkerStatus
 
 
 class JobDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob
 from headwater.model.job import JobState, Work
 from headwater.services.requests import Asked, HandedJob, Number
-from headwater.stores.contract import JobStatus, ScheduleStatus
+from headwater.stores.job_contract import JobStatus, ScheduleStatus
 
 NULL = Raw(b"null")
 

@@ -6,7 +6,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
-from headwater.stores.contract import JobQuestions
+from headwater.stores.job_contract import JobQuestions
 
 
 class Waiting(Protocol):

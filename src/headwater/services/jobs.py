@@ -42,7 +42,8 @@ from headwater.services.checks import check_limit, check_list, check_optional_na
 from headwater.services.job_checks import SECONDS_MAX, check_job, check_range, with_options
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.job_waits import JobWaits
-from headwater.stores.contract import (
+from headwater.stores.contract import Store
+from headwater.stores.job_contract import (
     JobAttempt,
     JobFilter,
     JobLimitStatus,
@@ -50,7 +51,6 @@ from headwater.stores.contract import (
     JobQueueStatus,
     JobStatus,
     ScheduleStatus,
-    Store,
     WorkerStatus,
 )
 

@@ -29,7 +29,7 @@ from headwater.services.job_documents import (
     worker_document,
 )
 from headwater.services.jobs import Jobs
-from headwater.stores.contract import JobStatus
+from headwater.stores.job_contract import JobStatus
 
 COMMAND_PREFIX = "command:"
 

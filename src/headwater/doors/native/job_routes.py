@@ -8,7 +8,7 @@ from headwater.log.job_operations import Changed, Enqueued, Limited, Scheduled
 from headwater.model.job import JobState
 from headwater.model.principal import Scope
 from headwater.services import job_requests as asked
-from headwater.stores import contract
+from headwater.stores import job_contract
 
 
 def _look(path: str, handler: RouteHandler, summary: str, gives: Any, **about: Any) -> Route:
@@ -45,7 +45,7 @@ ROUTES = (
     _look("list", jobs.find, "Jobs by state, queue, type and batch", list[asked.JobAnswer], asks=asked.FindJobsQuery),
     _look("show", jobs.show, "One job", asked.JobAnswer, asks=asked.JobQuery, **_one),
     _look("wait", jobs.wait, "One job once it has ended", asked.JobAnswer, asks=asked.WaitForJobQuery, **_one),
-    _look("attempts", jobs.attempts, "A job's attempts", list[contract.JobAttempt], asks=asked.JobQuery, **_one),
+    _look("attempts", jobs.attempts, "A job's attempts", list[job_contract.JobAttempt], asks=asked.JobQuery, **_one),
     _look(
         "dependencies",
         jobs.dependencies,
@@ -54,10 +54,12 @@ ROUTES = (
         asks=asked.JobQuery,
         **_one,
     ),
-    _look("queues", jobs.queues, "Job queues by state", list[contract.JobQueueStatus]),
-    _look("minutes", jobs.minutes, "What was done in each minute", list[contract.JobMinute], asks=asked.MinutesQuery),
-    _look("limits", jobs.limits, "The limits of types", list[contract.JobLimitStatus]),
+    _look("queues", jobs.queues, "Job queues by state", list[job_contract.JobQueueStatus]),
+    _look(
+        "minutes", jobs.minutes, "What was done in each minute", list[job_contract.JobMinute], asks=asked.MinutesQuery
+    ),
+    _look("limits", jobs.limits, "The limits of types", list[job_contract.JobLimitStatus]),
     _look("config", jobs.config, "The settings that were set", list[asked.JobSetting]),
     _look("schedules", jobs.schedules, "The schedules", list[asked.ScheduleAnswer]),
-    _look("workers", jobs.workers, "The workers", list[contract.WorkerStatus]),
+    _look("workers", jobs.workers, "The workers", list[job_contract.WorkerStatus]),
 )

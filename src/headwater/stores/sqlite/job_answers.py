@@ -12,7 +12,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob, WorkerAbout
 from headwater.model.job import JobState, Work, hidden_values
-from headwater.stores.contract import (
+from headwater.stores.job_contract import (
     JobAttempt,
     JobFilter,
     JobLimitStatus,

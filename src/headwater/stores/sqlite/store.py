@@ -30,16 +30,9 @@ from headwater.stores.contract import (
     CursorStatus,
     DeadLetter,
     GroupStatus,
-    JobAttempt,
-    JobFilter,
-    JobLimitStatus,
-    JobMinute,
-    JobQueueStatus,
-    JobStatus,
     PartitionStatus,
     Position,
     QueueStatus,
-    ScheduleStatus,
     Segment,
     StateQuestion,
     StateValue,
@@ -47,6 +40,15 @@ from headwater.stores.contract import (
     TraceEvent,
     TraceName,
     Traits,
+)
+from headwater.stores.job_contract import (
+    JobAttempt,
+    JobFilter,
+    JobLimitStatus,
+    JobMinute,
+    JobQueueStatus,
+    JobStatus,
+    ScheduleStatus,
     WorkerStatus,
 )
 from headwater.stores.sqlite.answers import Answers

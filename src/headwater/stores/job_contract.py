@@ -1,0 +1,164 @@
+"""What a store, or a server, tells of jobs: the values, and the questions that can be asked."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.log.job_operations import NewJob, WorkerAbout
+from headwater.model.job import JobState, Work
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """A job as it stands."""
+
+    number: int
+    id: str
+    queue: str
+    type: str
+    state: JobState
+    work: Work
+    progress: msgspec.Raw | None
+    result: msgspec.Raw | None
+    priority: int
+    attempts: int
+    attempts_max: int
+    token: int
+    waits: int
+    worker: str | None
+    batch: str | None
+    created_at: Timestamp
+    changed_at: Timestamp
+    run_at: Timestamp
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    error: str | None
+
+
+class JobAttempt(msgspec.Struct, frozen=True):
+    """One attempt at a job that had something to say; `finished_at` is None while it runs."""
+
+    attempt: int
+    token: int
+    worker: str
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    outcome: str
+    error: str
+    exit_code: int | None
+    duration_seconds: float | None
+    memory_bytes: int | None
+    output: str
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list."""
+
+    queue: str = ""
+    state: JobState | None = None
+    type: str = ""
+    batch: str = ""
+    limit: int = 100
+
+
+class JobQueueStatus(msgspec.Struct, frozen=True):
+    """A job queue with how many jobs are in which state."""
+
+    queue: str
+    paused: bool
+    counts: dict[JobState, int]
+
+
+class JobMinute(msgspec.Struct, frozen=True):
+    """What was done in one queue in one minute."""
+
+    queue: str
+    begins_at: Timestamp
+    enqueued: int
+    completed: int
+    failed: int
+    dead: int
+    run_micros: int
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """A worker with how many jobs it holds."""
+
+    id: str
+    about: WorkerAbout
+    started_at: Timestamp
+    seen_at: Timestamp
+    lease_until: Timestamp
+    stopping: bool
+    held: int
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True):
+    """A schedule, when it comes next and what it did last."""
+
+    name: str
+    cron: str
+    every_seconds: float
+    timezone: str
+    job: NewJob
+    paused: bool
+    created_at: Timestamp
+    next_at: Timestamp | None
+    last_at: Timestamp | None
+    last_id: str | None
+
+
+class JobLimitStatus(msgspec.Struct, frozen=True):
+    """The limit of one type of job in one queue, and how many of it run."""
+
+    queue: str
+    type: str
+    rate: float
+    seconds: float
+    burst: int
+    concurrency: int
+    running: int
+
+
+class JobQuestions(Protocol):
+    """What can be asked about jobs. A store answers it, and so does a server."""
+
+    async def job(self, database: str, id: str) -> JobStatus | None:
+        """One job, None when there is none of this id."""
+        ...
+
+    async def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
+        """Jobs by queue, state, type or batch: those that ended last first, others as they would run."""
+        ...
+
+    async def job_attempts(self, database: str, id: str) -> list[JobAttempt]:
+        """What is known of a job's attempts, oldest first."""
+        ...
+
+    async def job_dependencies(self, database: str, id: str) -> list[tuple[str, JobState]]:
+        """The jobs that a job depends on, with their states."""
+        ...
+
+    async def job_queues(self, database: str) -> list[JobQueueStatus]:
+        """The job queues of a database with how many jobs are in which state."""
+        ...
+
+    async def job_minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
+        """What was done in each minute since then."""
+        ...
+
+    async def job_config(self, database: str) -> dict[tuple[str, str], Any]:
+        """Settings that were set, by (queue, name); queue '' is the whole database."""
+        ...
+
+    async def job_limits(self, database: str) -> list[JobLimitStatus]:
+        """The limits of types of jobs."""
+        ...
+
+    async def workers(self, database: str) -> list[WorkerStatus]:
+        """The workers of a database."""
+        ...
+
+    async def schedules(self, database: str) -> list[ScheduleStatus]:
+        """The schedules of a database."""
+        ...
