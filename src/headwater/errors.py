@@ -28,6 +28,7 @@
     │   ├── StoreNewer
     │   ├── StoreOlder
     │   ├── StoreMissing
+    │   ├── StoreReplaced
     │   └── EncryptionKeyMissing
     ├── AccessError           who asks is not known, or may not do this
     │   ├── Unauthenticated
@@ -243,6 +244,16 @@ class StoreMissing(StoreError):
     code = "store_missing"
 
 
+class StoreReplaced(StoreError):
+    """The store is not the one that was opened: its file was deleted, replaced or restored. Nothing was written to it.
+
+    Close this handle and open the store again. A stream that was at a place in the other one begins anew: it gets a new
+    checkpoint, or goes on with `failOnDataLoss=false`.
+    """
+
+    code = "store_replaced"
+
+
 class EncryptionKeyMissing(StoreError):
     """The queue is encrypted and no key, or not the right key, was given."""
 
@@ -297,7 +308,10 @@ class PipelineUnavailable(PipelineError):
 
 
 class DataLost(PipelineError):
-    """Retention dropped records before this query could read them; `failOnDataLoss=false` goes on without them."""
+    """Records are gone that this query has not read: retention dropped them, or their queue was deleted and made again.
+
+    `failOnDataLoss=false` goes on without them.
+    """
 
     code = "data_lost"
 

@@ -62,6 +62,7 @@ class StoreFacts(NamedTuple):
     queues: int
     damage: tuple[str, ...] = ()
     locked_queues: tuple[str, ...] = ()
+    identity: str = ""
 
 
 class Problem(NamedTuple):

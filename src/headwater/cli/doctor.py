@@ -146,6 +146,7 @@ def _store_facts(store: StoreFacts | None) -> list[tuple[str, object]]:
     free = f"{plural(store.free_pages, 'free page')}"
     return [
         ("store", f"{store.kind} ({store.engine}), schema version {store.schema_version}"),
+        ("identity", store.identity),
         ("contents", f"{plural(store.queues, 'queue')}, last LSN {store.last_lsn:,}"),
         ("durability", f"{store.durability}, by {store.durable_by}"),
         ("wake-up", store.wakeup),

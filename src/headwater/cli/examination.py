@@ -74,6 +74,7 @@ async def examine_store(hw: "Headwater") -> StoreFacts:
         queues=len(queues),
         damage=tuple(facts["problems"]),
         locked_queues=locked,
+        identity=facts["identity"],
     )
 
 

@@ -28,6 +28,7 @@ from headwater.cli import (
     pipeline,
     queues,
     serve,
+    store,
     tokens,
     version,
     workers,
@@ -79,6 +80,7 @@ def build() -> typer.Typer:
     app.add_typer(_pipeline(), name="pipeline", rich_help_panel=PIPELINE)
     _add(app, "serve", serve.serve, SERVER, ServeCommand)
     app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
+    app.add_typer(_store(), name="store", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
     _add(app, "bench", bench.bench, SERVER)
     _add(app, "version", version.version, SERVER)
@@ -132,6 +134,13 @@ def _tokens() -> typer.Typer:
     _add(app, "create", tokens.create_token)
     _add(app, "list", tokens.list_tokens)
     _add(app, "revoke", tokens.revoke_token)
+    return app
+
+
+def _store() -> typer.Typer:
+    app = _group(help=_unwrapped(store.__doc__ or ""))
+    _add(app, "identity", store.show_identity)
+    _add(app, "renew", store.renew_identity)
     return app
 
 

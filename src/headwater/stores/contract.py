@@ -183,6 +183,10 @@ class Store(JobQuestions, Protocol):
         """Let go of everything. What was answered stays."""
         ...
 
+    async def identity(self) -> str:
+        """Which store this is: a UUID that is made once with it and changes when it is restored (`RenewIdentity`)."""
+        ...
+
     def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
         """Like `apply`, if that needs no waiting; None, with nothing done, when it would have to wait."""
         ...

@@ -44,6 +44,13 @@ class Drops(msgspec.Struct, frozen=True):
     partitions: list[str]
 
 
+class Fingerprint(msgspec.Struct, frozen=True):
+    """A place in the log as a checkpoint keeps it: `mark` is equal for the same segment, and for no other."""
+
+    lsn: Lsn
+    mark: str
+
+
 class LogReader(Protocol):
     """The log for reading only, opened by as many processes as there are: nothing here makes a writer wait.
 
@@ -60,6 +67,19 @@ class LogReader(Protocol):
         """Let go."""
         ...
 
+    async def identity(self) -> str:
+        """Which store this is: a UUID that is made once with it and changes when it is restored."""
+        ...
+
+    async def fingerprint(self, through: Lsn) -> Fingerprint | None:
+        """The newest segment at or before `through` that is kept; None when retention has left none."""
+        ...
+
+    async def remembers(self, seen: Fingerprint) -> bool | None:
+        """Whether this is the log that a fingerprint was taken of: True when it has that very segment, False when it
+        has another one there or never came so far, None when retention has dropped it and nothing can be said."""
+        ...
+
     async def span(self) -> tuple[Lsn, Lsn]:
         """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
         ...
@@ -70,6 +90,10 @@ class LogReader(Protocol):
 
     async def queue_names(self, database: str) -> list[str]:
         """The names of a database's queues."""
+        ...
+
+    async def queue_numbers(self, database: str) -> dict[str, int]:
+        """The queues of a database by name, each with its number: one that is deleted and made again has another."""
         ...
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:

@@ -40,6 +40,7 @@ from headwater.stores.sqlite.access_tokens import access_token_of
 from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.flows import rollup_of
+from headwater.stores.sqlite.identity import read_identity
 from headwater.stores.sqlite.segments import open_body, read_last_lsn
 from headwater.stores.statements import load_statements
 
@@ -73,6 +74,10 @@ class Answers:
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
         return read_last_lsn(self._connection)
+
+    def identity(self) -> str:
+        """The UUID of the store."""
+        return read_identity(self._connection)
 
     def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
         """A stretch of the log."""
@@ -303,6 +308,7 @@ class Answers:
             "free_pages": pragma("freelist_count"),
             "auto_vacuum": {0: "none", 1: "full", 2: "incremental"}[int(str(pragma("auto_vacuum")))],
             "journal_mode": pragma("journal_mode"),
+            "identity": self.identity(),
             "schema_version": self._connection.execute(sql.get_meta, ("schema_version",)).fetchone()[0],
             "file_bytes": os.path.getsize(path),
             "wal_bytes": os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0,

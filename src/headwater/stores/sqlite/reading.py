@@ -18,8 +18,9 @@ from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
 from headwater.stores.contract import Traits
-from headwater.stores.log_reader import Body, Drops, Stretch
+from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
 from headwater.stores.sqlite.connection import Connection, connect_to_read, note_open, translated
+from headwater.stores.sqlite.identity import read_fingerprint, read_identity, remembers
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.segments import open_body, read_last_lsn, read_lsn_at
@@ -72,6 +73,21 @@ class SqliteLogReader:
         note_open(self._path, -1)
         self._file.close()
 
+    async def identity(self) -> str:
+        """The UUID of the store."""
+        with translated("reading"):
+            return read_identity(self._connection)
+
+    async def fingerprint(self, through: Lsn) -> Fingerprint | None:
+        """The newest segment at or before `through` that is kept."""
+        with translated("reading"):
+            return read_fingerprint(self._connection, through)
+
+    async def remembers(self, seen: Fingerprint) -> bool | None:
+        """Whether this is the log that a fingerprint was taken of; None when nothing can be said."""
+        with translated("reading"):
+            return remembers(self._connection, seen, read_last_lsn(self._connection))
+
     async def span(self) -> tuple[Lsn, Lsn]:
         """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
         with translated("reading"):
@@ -88,6 +104,11 @@ class SqliteLogReader:
         """The names of a database's queues."""
         with translated("reading"):
             return [row[0] for row in self._connection.execute(sql.queue_names, (database,))]
+
+    async def queue_numbers(self, database: str) -> dict[str, int]:
+        """The queues of a database by name, each with its number."""
+        with translated("reading"):
+            return dict(self._connection.execute(sql.queue_numbers, (database,)).fetchall())
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
         """The newest segment of these queues in a stretch of the log, None when it has none."""

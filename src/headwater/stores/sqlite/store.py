@@ -64,6 +64,7 @@ from headwater.stores.sqlite.connection import (
     translate,
     translated,
 )
+from headwater.stores.sqlite.identity import read_identity
 from headwater.stores.sqlite.job_answers import JobAnswers
 from headwater.stores.sqlite.migrate import migrate
 from headwater.stores.sqlite.place import check_contents, check_place
@@ -141,6 +142,7 @@ class SqliteStore:
             self._turnstile.leave()
         codec = Codec(self._config.encryption_key)
         self._writer = Writer(self._connection, self._config, codec, self.origin)
+        self._writer.identity.catch_up(read_identity(self._connection))
         reading = self._connect(SIDE_CACHE_BYTES)
         self._answers = Answers(reading, codec)
         self._jobs = JobAnswers(reading)
@@ -173,6 +175,10 @@ class SqliteStore:
 
     def _connect(self, cache_bytes: int) -> apsw.Connection:
         return connect(self._path, cache_bytes=cache_bytes, vfs=self._vfs)
+
+    async def identity(self) -> str:
+        """The UUID of the store."""
+        return await self._answers.ask(self._answers.identity)
 
     # ── writing ──
 

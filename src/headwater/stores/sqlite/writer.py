@@ -42,6 +42,7 @@ from headwater.log.operations import (
     Reached,
     Reap,
     RegisterStream,
+    RenewIdentity,
     Requeue,
     Retain,
     RevokeAccessToken,
@@ -63,6 +64,7 @@ from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.dead_letters import DeadLetters
 from headwater.stores.sqlite.flows import Flows
+from headwater.stores.sqlite.identity import Identity
 from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.reports import Reports
@@ -106,6 +108,7 @@ class Writer:
         flows = Flows(connection, self.catalog, self.segments, self._place)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
+        self.identity = Identity(connection)
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         streams = Streams(connection)
         self._check_lease = reports.check_lease
@@ -131,6 +134,7 @@ class Writer:
             RevokeAccessToken: self.access_tokens.revoke,
             SetSwitch: self._set_switch,
             Reach: self._reach,
+            RenewIdentity: self.identity.renew,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -213,10 +217,11 @@ class Writer:
         return row
 
     def _take_in(self, version: int, seen: tuple[Any, ...]) -> list[Touch]:
+        names, newest, partition, jump, written_at, access, identity = seen
+        self.identity.catch_up(identity)
         self._version = version
         self._waiting.clear()
         self._cursors.forget()
-        names, newest, partition, jump, written_at, access = seen
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
         self.access_tokens.catch_up(access)

@@ -6,6 +6,15 @@ SELECT min(lsn) FROM hw_segments;
 -- The names of a database's queues.
 SELECT name FROM hw_queues WHERE database = ? ORDER BY name;
 
+-- name: queue_numbers
+-- The names of a database's queues with their numbers, which are never given twice.
+SELECT name, id FROM hw_queues WHERE database = ? ORDER BY name;
+
+-- name: segment_at_or_before
+-- What is known of the newest segment up to an LSN, without its records.
+SELECT lsn, partition_id, first_offset, count, written_at, origin, checksum FROM hw_segments
+WHERE lsn <= ? ORDER BY lsn DESC LIMIT 1;
+
 -- name: outline
 -- A stretch of the log of some queues, without the records. In LSN order without sorting.
 SELECT s.lsn, s.partition_id, s.first_offset, s.count, s.written_at FROM hw_segments s

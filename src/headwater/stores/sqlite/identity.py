@@ -1,0 +1,73 @@
+"""Which store this is: a UUID in the file, and what a place in the log looks like in no other history.
+
+A backup that is put back has the old identity until somebody renews it, and LSNs that may come to mean other segments.
+So a checkpoint keeps the identity and the mark of the segment it stands at: who wrote it, when, where, its checksum.
+"""
+
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+from headwater.clock import Timestamp
+from headwater.errors import StoreDamaged, StoreReplaced
+from headwater.log.operations import Identified, RenewIdentity
+from headwater.model.names import Lsn
+from headwater.stores.log_reader import Fingerprint
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+IDENTITY_KEY = "identity"
+MARK_LENGTH = 32
+
+
+class Identity:
+    """The identity of an open file, as its writer knows it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # The one that was met first, and those that were given through this handle.
+        self._known: set[str] = set()
+
+    def catch_up(self, found: str) -> None:
+        """Raises when another program has given the store a new identity: it is not the one that was opened."""
+        if not self._known:
+            self._known.add(found)
+        elif found not in self._known:
+            raise StoreReplaced(
+                f"the store was restored: its identity is now {found}; close this handle and open the store again"
+            )
+
+    def renew(self, operation: RenewIdentity, now: Timestamp) -> Identified:
+        """Give the store another identity."""
+        before, identity = read_identity(self._connection), str(uuid4())
+        self._known.add(identity)
+        self._connection.execute(sql.set_meta, (IDENTITY_KEY, identity))
+        return Identified(before, identity)
+
+
+def read_identity(connection: Connection) -> str:
+    """The identity that the file has now."""
+    row = connection.execute(sql.get_meta, (IDENTITY_KEY,)).fetchone()
+    if row is None:
+        raise StoreDamaged("the store has no identity: a row of hw_meta is missing")
+    return str(row[0])
+
+
+def read_fingerprint(connection: Connection, through: Lsn) -> Fingerprint | None:
+    """The newest segment at or before `through` that is kept, with what tells it from any other."""
+    row = connection.execute(sql.segment_at_or_before, (through,)).fetchone()
+    return None if row is None else Fingerprint(Lsn(row[0]), _mark(*row))
+
+
+def remembers(connection: Connection, seen: Fingerprint, newest: Lsn) -> bool | None:
+    """Whether the log has this very segment; None when its place is empty, as retention leaves it."""
+    if seen.lsn > newest:
+        return False
+    found = read_fingerprint(connection, seen.lsn)
+    return found == seen if found is not None and found.lsn == seen.lsn else None
+
+
+def _mark(*facts: Any) -> str:
+    return sha256(repr(facts).encode()).hexdigest()[:MARK_LENGTH]
