@@ -8,8 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.pipeline import HeadwaterDataSource, read, register
-from headwater.pipeline.source import PUSHDOWN
+from headwater.pipeline import read
 from tests.pipeline.store import QUERY_ERRORS, Store, collect
 
 SCHEMA = "id BIGINT, name STRING, price DOUBLE, at TIMESTAMP, day DATE, tags ARRAY<STRING>, place STRUCT<city: STRING>"
@@ -156,60 +155,15 @@ def test_a_value_may_be_a_variant(spark: SparkSession, store: Store, way: str) -
     assert table.selectExpr("variant_get(value, '$.id', 'int') AS id").where("id IS NOT NULL").first() == (1,)
 
 
-CONDITIONS = {
-    "queue = 'orders'": 12,
-    "queue = 'none'": 0,
-    "partition = 'p1'": 4,
-    "partition IN ('p1', 'p2') AND partition <> 'p2'": 4,
-    "offset >= 1 AND offset < 3": 6,
-    "offset = 3": 3,
-    "offset > 100": 0,
-    "lsn <= 4 AND partition = 'p0'": 4,
-    "lsn BETWEEN 3 AND 4": 4,
-    "timestamp < '1970-01-01 00:01:00'": 6,
-    "timestamp >= '2000-01-01' AND offset = 0": 0,
-    "timestamp >= '2000-01-01' AND offset = 2": 3,
-    "type = 'late'": 6,
-    "offset = 0 OR lsn = 6": 5,
-}
-
-
-def test_filters_are_handed_down_and_change_nothing_else(spark: SparkSession, store: Store) -> None:
-    for number in range(3):
-        store.push(1, 2, partition=f"p{number}", timestamp=number + 1)
-    for number in range(3):
-        store.push(3, 4, partition=f"p{number}", type="late")
-    everything = store.table(spark).localCheckpoint()
-    for condition, expected in CONDITIONS.items():
-        filtered = collect(store.table(spark).where(condition), "partition", "offset", "value")
-        assert filtered == collect(everything.where(condition), "partition", "offset", "value"), condition
-        assert len(filtered) == expected, condition
-
-
-def test_a_filter_that_is_handed_down_is_not_done_again_by_spark(spark: SparkSession, store: Store) -> None:
-    store.push(1)
-    plan = store.table(spark).where("partition = 'p' AND offset > 3")._jdf.queryExecution().executedPlan().toString()
-    assert "Filter (" not in plan
-    plan = store.table(spark).where("type = 'a'")._jdf.queryExecution().executedPlan().toString()
-    assert "Filter (" in plan
-
-
-def test_filters_reach_the_segments_of_a_typed_read(spark: SparkSession, store: Store) -> None:
-    for number in range(4):
-        store.push({"id": number}, partition=f"p{number % 2}")
-    rows = read(spark, store=store.address, queue="orders", schema="id BIGINT").where("partition = 'p1' AND lsn > 2")
-    assert "Filter (" not in rows._jdf.queryExecution().executedPlan().toString()
-    assert [row.id for row in rows.where("offset = 1").select("value.id").collect()] == [3]
-
-
-def test_the_plain_format_works_in_any_session(spark: SparkSession, store: Store) -> None:
-    store.push(1, 2)
-    spark.conf.set(PUSHDOWN, "false")
-    spark.dataSource.register(HeadwaterDataSource)
-    try:
-        assert collect(store.table(spark).where("offset = 1"), "value") == [("2",)]
-    finally:
-        register(spark)
+@pytest.mark.parametrize("way", ["format", "helper"])
+def test_partitions_that_are_named_are_read_and_no_others(spark: SparkSession, store: Store, way: str) -> None:
+    for number in range(6):
+        store.push({"id": number}, partition=f"p{number % 3}")
+    one = typed(spark, store, way, "id BIGINT", partition="p1")
+    two = typed(spark, store, way, "id BIGINT", partitions="p2, p0")
+    assert collect(one, "partition", "value.id") == [("p1", 1), ("p1", 4)]
+    assert collect(two, "partition", "value.id") == [("p0", 0), ("p0", 3), ("p2", 2), ("p2", 5)]
+    assert typed(spark, store, way, "id BIGINT", partition="none").count() == 0
 
 
 @pytest.mark.parametrize(
@@ -226,6 +180,7 @@ def test_the_plain_format_works_in_any_session(spark: SparkSession, store: Store
         ({"queue": "orders", "minPartitions": "0"}, "minPartitions must be a whole number from 1"),
         ({"queue": "orders", "failOnDataLoss": "no"}, "failOnDataLoss must be true or false"),
         ({"queue": "orders", "mode": "DROPMALFORMED"}, "mode must be PERMISSIVE or FAILFAST"),
+        ({"queue": "orders", "partition": "a b"}, "partition name must be"),
         ({"queue": "orders", "group": "g"}, "group is for streams"),
         ({"queue": "orders", "schema": "a INT", "valueType": "variant"}, "leave valueType out"),
         ({"queue": "orders", "schema": "a MAP<STRING, INT>"}, r"headwater.pipeline.read\(spark"),

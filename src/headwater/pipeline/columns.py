@@ -5,9 +5,8 @@ Segments are cheaper: Spark splits and types them in its own process (`reading.p
 """
 
 import io
-from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,6 @@ from pyspark.sql.types import StructType, VariantVal
 from headwater.errors import InvalidOption, InvalidPayload, StoreDamaged
 from headwater.model.record import Record, split_records
 from headwater.pipeline.options import FAILFAST, ReadOptions
-from headwater.pipeline.selection import Selection
 from headwater.pipeline.typed import (
     ENVELOPE,
     Fitting,
@@ -70,29 +68,12 @@ def check_schema(options: ReadOptions, schema: StructType) -> None:
         )
 
 
-class Part(NamedTuple):
-    """A segment, and which of its records are wanted, by their place in it."""
-
-    body: Body
-    chosen: Sequence[int]
-    all: list[Any]
-
-    def records(self) -> list[Any]:
-        """Those that are wanted."""
-        return self.all if len(self.chosen) == len(self.all) else [self.all[index] for index in self.chosen]
-
-    def offsets(self) -> "np.ndarray[Any, Any]":
-        """Their places in the partition."""
-        return np.asarray(self.chosen, np.int64) + self.body.first_offset
-
-
 class Rows:
     """Makes Arrow batches of segments, in the shape that the options and the schema ask for."""
 
-    def __init__(self, options: ReadOptions, schema: StructType, selection: Selection) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = to_arrow_schema(schema, timezone="UTC")
-        self._selection = selection
         self._typer = self._find_typer() if options.schema else None
 
     def _find_typer(self) -> Typer | None:
@@ -100,16 +81,9 @@ class Rows:
             return typer_for(self._schema.field("payloads").type.value_type)
         return typer_for(self._schema.field("value").type)
 
-    def batch(self, bodies: Iterable[Body]) -> pa.RecordBatch | None:
-        """The rows of some segments; None when none is wanted."""
-        wanted = [
-            body
-            for body in bodies
-            if self._selection.lsn.holds(body.lsn) and self._selection.wants(body.lane.queue, body.lane.partition)
-        ]
-        if not wanted:
-            return None
-        return self._segments(wanted) if self._options.shape == "segments" else self._records(wanted)
+    def batch(self, bodies: list[Body]) -> pa.RecordBatch:
+        """The rows of some segments, of which there is one at least."""
+        return self._segments(bodies) if self._options.shape == "segments" else self._records(bodies)
 
     def _segments(self, bodies: list[Body]) -> pa.RecordBatch:
         columns = [
@@ -145,26 +119,23 @@ class Rows:
             _check_count(body, fit.records)
         return fit
 
-    def _records(self, bodies: list[Body]) -> pa.RecordBatch | None:
+    def _records(self, bodies: list[Body]) -> pa.RecordBatch:
         fits = [self._fit(body) for body in bodies]
         fitting = [fit for fit in fits if fit is not None]
         whole = len(fitting) == len(bodies)
         split = [fit.records for fit in fitting] if whole else list(map(_split, bodies))
-        parts = [Part(body, self._chosen(body, found), found) for body, found in zip(bodies, split, strict=True)]
-        records = list(chain.from_iterable(part.records() for part in parts))
-        if not records:
-            return None
+        records = list(chain.from_iterable(split))
         bare = whole and all(fit.bare for fit in fitting)
-        segment = np.repeat(np.arange(len(parts)), [len(part.chosen) for part in parts])
-        written_at = self._each("timestamp", [part.body.written_at for part in parts], segment)
+        segment = np.repeat(np.arange(len(bodies)), [body.count for body in bodies])
+        written_at = self._each("timestamp", [body.written_at for body in bodies], segment)
         return self._arrow(
             [
-                self._each("queue", [part.body.lane.queue for part in parts], segment),
-                self._each("partition", [part.body.lane.partition for part in parts], segment),
-                np.concatenate([part.offsets() for part in parts]),
-                self._each("lsn", [part.body.lsn for part in parts], segment),
+                self._each("queue", [body.lane.queue for body in bodies], segment),
+                self._each("partition", [body.lane.partition for body in bodies], segment),
+                np.concatenate([np.arange(body.first_offset, body.first_offset + body.count) for body in bodies]),
+                self._each("lsn", [body.lsn for body in bodies], segment),
                 *self._said(records, written_at, bare),
-                self._typed_here(records) if whole else self._values(parts),
+                self._typed_here(records) if whole else self._values(bodies, records),
             ]
         )
 
@@ -185,22 +156,13 @@ class Rows:
             [None if record.headers is None else list(record.headers.items()) for record in records],
         ]
 
-    def _chosen(self, body: Body, records: list[Record]) -> Sequence[int]:
-        """Which records of a segment are wanted, by their place in it."""
-        offset, time = self._selection.offset, self._selection.timestamp
-        low = max(offset.low - body.first_offset, 0)
-        high = min(offset.high - body.first_offset + 1, len(records))
-        if time == Selection().timestamp:
-            return range(low, max(high, low))
-        return [index for index in range(low, high) if time.holds(records[index].timestamp or body.written_at)]
-
     def _typed_here(self, records: list[Any]) -> pa.Array:
         return payload_column([record.data for record in records], self._schema.field("value").type)
 
-    def _values(self, parts: "list[Part]") -> pa.Array:
-        payloads = [bytes(record.data) for part in parts for record in part.records()]
+    def _values(self, bodies: list[Body], records: list[Any]) -> pa.Array:
+        payloads = [bytes(record.data) for record in records]
         if self._options.schema:
-            return self._typed(payloads, [(part.body, index) for part in parts for index in part.chosen])
+            return self._typed(payloads, [(body, index) for body in bodies for index in range(body.count)])
         if self._options.value_type == "variant":
             return _variants(payloads, self._schema.field("value").type)
         return _texts(payloads)

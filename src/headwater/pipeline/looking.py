@@ -10,8 +10,8 @@ from headwater.config import load_config
 from headwater.errors import DataLost
 from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
-from headwater.pipeline.options import Place, ReadOptions
-from headwater.pipeline.planning import Offset
+from headwater.pipeline.options import LATEST, Place, ReadOptions
+from headwater.pipeline.planning import Offset, Snapshot
 from headwater.stores.log_reader import Body, Stretch
 from headwater.stores.open import open_reader
 
@@ -57,6 +57,17 @@ class Look:
             return Offset(ask(self._runner, self._reader.lsn_at(place.time)), number)
         return Offset(last if place.name == "latest" else oldest, number)
 
+    def snapshot(self) -> Snapshot:
+        """The table that the options describe, as it is now."""
+        queues = self.queues()
+        start = self.find(self._options.starting)
+        end = self._end(self._options.ending)
+        return Snapshot(queues, start, end, self.drops())
+
+    def _end(self, place: Place) -> Lsn:
+        last = self.last_lsn()
+        return last if place == LATEST else min(self.find(place).lsn, last)
+
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
         return ask(self._runner, self._reader.span())[1]
@@ -77,11 +88,12 @@ class Look:
             after = found[-1].lsn
 
     def bodies(self, after: Lsn, through: Lsn, queues: tuple[str, ...]) -> Iterator[list[Body]]:
-        """The segments of the queues with their records, some megabytes a look."""
+        """The segments that are wanted of the queues with their records, some megabytes a look."""
         while found := ask(
             self._runner, self._reader.bodies(after, through, LOOK_BYTES, self._options.database, queues)
         ):
-            yield found
+            if wanted := [body for body in found if self._options.wants(body.lane.partition)]:
+                yield wanted
             after = found[-1].lsn
 
     def drops(self) -> int:

@@ -43,6 +43,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     database: str = DATABASE_DEFAULT
     queues: tuple[str, ...] = ()
     pattern: str = ""
+    partitions: frozenset[str] = frozenset()
     starting: Place = EARLIEST
     ending: Place = LATEST
     offsets_per_trigger_max: int | None = None
@@ -53,6 +54,10 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = FAILFAST
     value_type: str = "string"
     shape: str = "records"
+
+    def wants(self, partition: str) -> bool:
+        """Whether a partition is read at all."""
+        return not self.partitions or partition in self.partitions
 
     def choose(self, known: list[str]) -> tuple[str, ...]:
         """The queues that are meant, among those that exist; one that is named must be there."""
@@ -79,6 +84,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     options = ReadOptions(**_parse(given, _READ))
     if bool(options.queues) == bool(options.pattern):
         raise InvalidOption("a read names its queues by one of the options queue, queues or pattern")
+    if options.ending == EARLIEST:
+        raise InvalidOption("option endingOffsets must be latest, an LSN or a time: nothing ends at earliest")
     if options.schema and options.value_type != "string":
         raise InvalidOption("schema gives value its type; leave valueType out")
     return options
@@ -137,6 +144,14 @@ def _queues(name: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_name("queue", part.strip()) for part in text.split(",")))
 
 
+def _partition(name: str, text: str) -> frozenset[str]:
+    return frozenset({check_name("partition", text)})
+
+
+def _partitions(name: str, text: str) -> frozenset[str]:
+    return frozenset(check_name("partition", part.strip()) for part in text.split(","))
+
+
 def _one_name(name: str, text: str) -> str:
     return check_name(name, text)
 
@@ -187,6 +202,8 @@ _READ = {
     "queue": _Option("queues", _queue),
     "queues": _Option("queues", _queues),
     "pattern": _Option("pattern", _text),
+    "partition": _Option("partitions", _partition),
+    "partitions": _Option("partitions", _partitions),
     "startingOffsets": _Option("starting", _place),
     "endingOffsets": _Option("ending", _place),
     "maxOffsetsPerTrigger": _Option("offsets_per_trigger_max", _count),

@@ -35,6 +35,16 @@ def offset_of(kept: Any) -> Offset:
         raise InvalidOption(f"the checkpoint holds no offset of a Headwater source: {kept!r:.80} ({error})") from error
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """A table: what these queues held after `start` up to `end` when it was taken, and how often anything had been
+    dropped by then. Whoever reads it reads this and nothing else, however often and however late."""
+
+    queues: tuple[str, ...]
+    start: Offset
+    end: Lsn
+    drops: int
+
+
 @dataclass(frozen=True)
 class Range:
     """The segments after one LSN up to another."""

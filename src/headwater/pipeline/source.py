@@ -5,6 +5,10 @@
 
 An offset is an LSN: everything up to it was read. The same offsets give the same rows, because segments never change.
 Executors open the store by its address, read-only, and know it by its contract alone.
+
+A table is a snapshot, taken by `load()`. Spark keeps one source for a DataFrame and one plan of its tasks, and uses
+both for every query over it; so nothing here depends on the query that asks. That is why no filters are taken from
+Spark: it leaves those of one query in the plan that all others use.
 """
 
 import logging
@@ -12,26 +16,25 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from headwater.errors import InvalidOption
+from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import Seek, Transaction
 from headwater.model.names import Lsn
 from headwater.pipeline.columns import Rows, check_schema, columns
 from headwater.pipeline.looking import Look
-from headwater.pipeline.options import EARLIEST, LATEST, ReadOptions, read_options, write_options
-from headwater.pipeline.planning import Offset, admit, offset_of, split
-from headwater.pipeline.selection import RECORD_COLUMNS, SEGMENT_COLUMNS, Selection, narrow
+from headwater.pipeline.options import LATEST, ReadOptions, read_options, write_options
+from headwater.pipeline.planning import Offset, Snapshot, admit, offset_of, split
 from headwater.pipeline.sink import BatchSink, StreamSink
 from headwater.pipeline.writing import run_once
 
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FORMAT = "headwater"
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class HeadwaterDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        self._snapshot: Snapshot | QueueMissing | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -70,12 +73,22 @@ class HeadwaterDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns of a read."""
-        return columns(read_options(self.options))
+        """The columns of a read. Spark asks in `load()`, and keeps this object as it is then for all queries."""
+        options = read_options(self.options)
+        try:
+            self._snapshot = take_snapshot(options)
+        except QueueMissing as missing:
+            # A stream may name a queue that is yet to be made, and only `reader` knows that this is a table.
+            self._snapshot = missing
+        return columns(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a stretch of the log once."""
-        return BatchReader(_batch_options(self.options), schema)
+        """Reads a snapshot. Where Spark did not ask for the columns, because it knows them, it is taken now."""
+        options = _batch_options(self.options)
+        check_schema(options, schema)
+        if isinstance(self._snapshot, QueueMissing):
+            raise self._snapshot
+        return BatchReader(options, schema, self._snapshot or take_snapshot(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follows the log."""
@@ -90,18 +103,15 @@ class HeadwaterDataSource(DataSource):
         return StreamSink(write_options(self.options), schema, overwrite)
 
 
-class FilteringDataSource(HeadwaterDataSource):
-    """The same, with filters handed down: Spark refuses such a source unless that is switched on."""
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a stretch of the log once, and of it what the filters want."""
-        return FilteringReader(_batch_options(self.options), schema)
-
-
 def register(spark: SparkSession) -> None:
-    """Make the format `headwater` known to a session, with filters handed down to it."""
-    spark.conf.set(PUSHDOWN, "true")
-    spark.dataSource.register(FilteringDataSource)
+    """Make the format `headwater` known to a session; nothing else of the session changes."""
+    spark.dataSource.register(HeadwaterDataSource)
+
+
+def take_snapshot(options: ReadOptions) -> Snapshot:
+    """What there is now of what the options name."""
+    with Look(options) as look:
+        return look.snapshot()
 
 
 def _batch_options(given: MutableMapping[str, str]) -> ReadOptions:
@@ -119,73 +129,36 @@ def _stream_options(given: MutableMapping[str, str]) -> ReadOptions:
     return options
 
 
-def _read(options: ReadOptions, schema: StructType, selection: Selection, task: Task) -> Iterator[pa.RecordBatch]:
+def _read(options: ReadOptions, schema: StructType, task: Task) -> Iterator[pa.RecordBatch]:
     """The rows of a task; after them, whether retention took any of its segments meanwhile."""
-    rows = Rows(options, schema, selection)
-    after = Lsn(max(task.after, selection.lsn.low - 1))
-    through = Lsn(min(task.through, selection.lsn.high))
+    rows = Rows(options, schema)
     with Look(options) as look:
-        for bodies in look.bodies(after, through, task.queues):
-            batch = rows.batch(bodies)
-            if batch is not None:
-                yield batch
+        for bodies in look.bodies(task.after, task.through, task.queues):
+            yield rows.batch(bodies)
         look.queues()
         look.check_loss(Offset(task.after, task.drops), task.queues)
 
 
 class BatchReader(DataSourceReader):
-    """A stretch of the log as a table."""
+    """A snapshot of a stretch of the log as a table."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        check_schema(options, schema)
+    def __init__(self, options: ReadOptions, schema: StructType, snapshot: Snapshot) -> None:
         self._options = options
         self._schema = schema
-        self._selection = Selection()
+        self._snapshot = snapshot
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of LSNs; planned once, so that all tasks see the same log."""
+        """Ranges of LSNs, from the snapshot alone."""
+        queues, start, end, drops = msgspec.structs.astuple(self._snapshot)
         with Look(self._options) as look:
-            queues = self._wanted(look.queues())
-            start = look.find(self._options.starting)
-            end = self._end(look)
             look.check_loss(start, queues)
-            drops = look.drops()
-        after = Lsn(max(start.lsn, self._selection.lsn.low - 1))
-        through = Lsn(min(end, self._selection.lsn.high))
-        ranges = split(after, through, self._options.partitions_min) if queues else []
+        ranges = split(start.lsn, end, self._options.partitions_min) if queues else []
         return [Task(part.after, part.through, queues, drops) for part in ranges] or [Task(end, end, queues, drops)]
-
-    def _end(self, look: Look) -> Lsn:
-        ending = self._options.ending
-        if ending == EARLIEST:
-            raise InvalidOption("option endingOffsets must be latest, an LSN or a time: nothing ends at earliest")
-        return look.last_lsn() if ending == LATEST else min(look.find(ending).lsn, look.last_lsn())
-
-    def _wanted(self, queues: tuple[str, ...]) -> tuple[str, ...]:
-        chosen = self._selection.queues
-        return queues if chosen is None else tuple(name for name in queues if name in chosen)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, on an executor."""
         assert isinstance(partition, Task)
-        return _read(self._options, self._schema, self._selection, partition)
-
-
-class FilteringReader(BatchReader):
-    """A stretch of the log as a table, of which only what the filters want is read."""
-
-    def pushFilters(self, filters: "list[Filter]") -> "Iterator[Filter]":
-        """Take what can be said exactly of queue, partition, offset, LSN and time; Spark does the rest.
-
-        Of a whole segment only its queue, partition and LSN can be said.
-        """
-        columns = SEGMENT_COLUMNS if self._options.shape == "segments" else RECORD_COLUMNS
-        for condition in filters:
-            narrowed = narrow(self._selection, condition, columns)
-            if narrowed is None:
-                yield condition
-            else:
-                self._selection = narrowed
+        return _read(self._options, self._schema, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -253,7 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, on an executor."""
         assert isinstance(partition, Task)
-        return _read(self._options, self._schema, Selection(), partition)
+        return _read(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A micro-batch is done for good: the group, if there is one, has come this far."""
