@@ -658,6 +658,37 @@ BUGS = [
         (FUNCTIONS,),
     ),
     Bug(
+        "type-looked-up",
+        "a job's type that no function is registered under is looked up in the modules that the worker imported",
+        (
+            Edit(
+                "headwater/worker/runner.py",
+                "        function = self._known.get(run.about.type)\n",
+                "        function = self._known.get(run.about.type)\n"
+                "        if function is None and ':' in run.about.type:\n"
+                "            module, _, path = run.about.type.partition(':')\n"
+                "            found = sys.modules.get(module)\n"
+                "            for part in path.split('.'):\n"
+                "                found = getattr(found, part, None)\n"
+                "            if callable(found):\n"
+                "                some = next(iter(self._known.values()))\n"
+                "                function = JobFunction(some.app, found, NewJob(type='x'))\n",
+            ),
+            Edit(
+                "headwater/worker/runner.py",
+                "from headwater.model.job import",
+                "from headwater.log.job_operations import NewJob\nfrom headwater.model.job import",
+            ),
+        ),
+        ("tests/worker/test_type_names.py",),
+    ),
+    Bug(
+        "imports-allowed",
+        "a module's functions that it has only imported are allowed with it",
+        (Edit("headwater/worker/loading.py", "if one.function.__module__ == module.__name__}", "if one}"),),
+        ("tests/worker/test_type_names.py",),
+    ),
+    Bug(
         "option-smuggled",
         "a parameter of an allowed command is taken for an option",
         (Edit(COMMAND_TEMPLATE, 'filled.startswith("-")', "False"),),

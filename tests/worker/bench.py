@@ -9,6 +9,7 @@ from typing import Any
 import headwater
 from headwater.model.job import JobState, WorkerSettings
 from headwater.stores.job_contract import JobStatus
+from headwater.worker.loading import FunctionSources
 from headwater.worker.worker import Worker, WorkerOptions
 
 SECONDS = 30.0
@@ -24,7 +25,9 @@ class Bench:
 
     def worker(self, id: str = "worker-1", lease: float = 30.0, **options: Any) -> Worker:
         """A worker that has not begun."""
-        chosen = WorkerOptions(id=id, database="main", **{"app": FUNCTIONS, **options})
+        named = {name: options.pop(name) for name in FunctionSources.__struct_fields__ if name in options}
+        sources = FunctionSources(**{"app": FUNCTIONS, **named})
+        chosen = WorkerOptions(id=id, database="main", sources=sources, **options)
         settings = WorkerSettings(lease=lease, grace=0.3, output_max=4_096)
         return Worker(self.hw.jobs_service, chosen, settings)
 

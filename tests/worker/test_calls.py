@@ -13,6 +13,7 @@ from headwater.services.job_functions import RunAbout
 from headwater.worker.calls import MESSAGE_BYTES_MAX, CallLine, Slate, make_line, make_slate
 from headwater.worker.frames import FrameReader, Progress, Run, decode_to_worker, encode_frame
 from headwater.worker.function import Functions
+from headwater.worker.loading import FunctionSources
 from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import FUNCTIONS, Bench
@@ -92,7 +93,7 @@ class Calls:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self.runner = Functions(FUNCTIONS, (), 1, 0.3)
+        self.runner = Functions(FunctionSources(app=FUNCTIONS), 1, 0.3)
         self.runner.on_report = self._take
         self.reports: dict[str, Report] = {}
         self._names: dict[int, str] = {}

@@ -15,6 +15,7 @@ from headwater.log.operations import Operation
 from headwater.model.job import JobState
 from headwater.stores.job_contract import JobStatus
 from headwater.worker.function import Functions
+from headwater.worker.loading import FunctionSources
 from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import FUNCTIONS, Bench
@@ -173,16 +174,6 @@ async def test_a_batch_calls_back_when_all_of_it_has_ended(bench: Bench) -> None
     assert states == {"night.0": JobState.COMPLETED, "night.1": JobState.DEAD}
 
 
-async def test_a_function_is_found_by_its_import_path_only_where_that_is_allowed(bench: Bench) -> None:
-    job = NewJob(type="tests.worker.functions:plain", arguments=msgspec.Raw(b'[["a"],{}]'), max_retries=0)
-    allowed = await bench.hw.jobs.add(job)
-    await bench.drain(modules=("tests.worker",))
-    assert await allowed.result(5) == "A"
-    refused = await bench.hw.jobs.add(job)
-    await bench.drain()
-    assert (await refused.show()).state is JobState.DEAD
-
-
 async def test_an_app_that_cannot_be_loaded_ends_the_worker_and_gives_the_jobs_back(bench: Bench) -> None:
     job = await bench.hw.jobs.add(functions.add.job(1))
     assert await bench.drain(app="tests.worker.missing:app") == 1
@@ -271,7 +262,7 @@ def test_a_function_that_could_not_be_found_again_is_refused() -> None:
 
 
 async def test_calls_that_wait_behind_one_that_kills_the_process_are_sent_to_the_next(bench: Bench) -> None:
-    runner = Functions(FUNCTIONS, (), 1, 0.3)
+    runner = Functions(FunctionSources(app=FUNCTIONS), 1, 0.3)
     reports: dict[int, Report] = {}
     all_told = asyncio.Event()
 

@@ -33,7 +33,11 @@ Concurrency = Annotated[
 App = Annotated[str, typer.Option(help="The JobApp with your functions, as module:name.", show_default=False)]
 Modules = Annotated[
     list[str] | None,
-    typer.Option("--import", help="Run any function of this module, by its import path.", show_default=False),
+    typer.Option("--import", help="Run the decorated functions of this module; may be repeated.", show_default=False),
+]
+AllowedFunctions = Annotated[
+    list[str] | None,
+    typer.Option("--function", help="Run this function too, decorated or not, as module:function.", show_default=False),
 ]
 Drain = Annotated[bool, typer.Option("--drain", help="End when there is nothing left to run.")]
 
@@ -45,6 +49,7 @@ def start_workers(
     concurrency: Concurrency = 1,
     app: App = "",
     modules: Modules = None,
+    functions: AllowedFunctions = None,
     drain: Drain = False,
 ) -> None:
     """Run jobs until Ctrl-C, SIGTERM or `queuectl worker stop`.
@@ -65,6 +70,8 @@ def start_workers(
         arguments += ["--queue", name]
     for name in modules or []:
         arguments += ["--import", name]
+    for name in functions or []:
+        arguments += ["--function", name]
     arguments += ["--app", app] if app else []
     arguments += ["--drain"] if drain else []
     code, ended_by = run_fast(_supervise(settings, count, tuple(arguments)))
@@ -102,6 +109,7 @@ def run_worker(
     concurrency: Concurrency = 1,
     app: App = "",
     modules: Modules = None,
+    functions: AllowedFunctions = None,
     drain: Drain = False,
 ) -> None:
     """One worker of a supervisor; `queuectl worker start` runs it.
@@ -110,6 +118,7 @@ def run_worker(
       queuectl worker start
     """
     from headwater.cli.serve import set_logging
+    from headwater.worker.loading import FunctionSources
     from headwater.worker.processes import adopt_orphans, end_with_parent
     from headwater.worker.worker import WorkerOptions
 
@@ -124,8 +133,7 @@ def run_worker(
         database=settings.database,
         queues=tuple(queue or ()),
         concurrency=concurrency,
-        app=app,
-        modules=tuple(modules or ()),
+        sources=FunctionSources(app=app, modules=tuple(modules or ()), functions=tuple(functions or ())),
         supervisor=supervisor,
         drain=drain,
         sweeps=True,

@@ -35,6 +35,7 @@ from headwater.worker.frames import (
     decode_to_worker,
     encode_frame,
 )
+from headwater.worker.loading import FunctionSources
 from headwater.worker.processes import kill_group
 
 log = logging.getLogger(__name__)
@@ -78,9 +79,8 @@ class _Process(msgspec.Struct, frozen=True):
 class Functions:
     """Runs functions through one process. Reports go to `on_report`, progress to `on_progress`."""
 
-    def __init__(self, app: str, modules: tuple[str, ...], concurrency: int, grace_seconds: float) -> None:
-        self._app = app
-        self._modules = modules
+    def __init__(self, sources: FunctionSources, concurrency: int, grace_seconds: float) -> None:
+        self._sources = sources
         self._concurrency = concurrency
         self._grace_seconds = grace_seconds
         self._calls: dict[JobNumber, _Call] = {}
@@ -226,7 +226,7 @@ class Functions:
         to_runner, telling = os.pipe2(os.O_CLOEXEC)
         hearing, to_worker = os.pipe2(os.O_CLOEXEC)
         inherited = (runners_line.fileno(), slate, to_runner, to_worker)
-        arguments = [*map(str, inherited), self._app, ",".join(self._modules), str(self._concurrency)]
+        arguments = [*map(str, inherited), msgspec.json.encode(self._sources).decode(), str(self._concurrency)]
         popen = subprocess.Popen(
             [sys.executable, "-m", "headwater.worker.runner", *arguments, str(os.getpid())],
             pass_fds=inherited,

@@ -7,7 +7,6 @@ came to is told at once when no call waits, and otherwise together with what com
 
 import asyncio
 import contextvars
-import importlib
 import os
 import signal
 import sys
@@ -25,7 +24,6 @@ from headwater.services.job_functions import (
     Cancel,
     JobContext,
     JobFunction,
-    JobRegistry,
     Retry,
     Snooze,
     enter_job,
@@ -45,6 +43,7 @@ from headwater.worker.frames import (
     decode_to_runner,
     encode_frame,
 )
+from headwater.worker.loading import FunctionSources, KnownFunctions, load_functions
 from headwater.worker.processes import end_with_parent
 
 ERROR_LENGTH_MAX = 8_192
@@ -56,12 +55,11 @@ TELL_SECONDS = 0.001
 class Runner:
     """Runs what comes over one line."""
 
-    def __init__(self, ends: "Ends", registry: JobRegistry, modules: tuple[str, ...], concurrency: int) -> None:
+    def __init__(self, ends: "Ends", known: KnownFunctions, concurrency: int) -> None:
         self._reading, self._writing = ends.hearing, ends.telling
         self._line = ends.line
         self._slate = ends.slate
-        self._registry = registry
-        self._modules = modules
+        self._known = known
         self._concurrency = concurrency
         self._sending = threading.Lock()
         self._untold = bytearray()
@@ -114,11 +112,12 @@ class Runner:
             self._untold += encode_frame(done)
 
     def _find(self, run: Run) -> JobFunction[..., Any] | None:
-        try:
-            return self._registry.find(run.about.type, self._modules)
-        except Exception as error:
-            self.send(Done(run.number, Outcome.FAILED, 0.0, error=describe(error)))
-            return None
+        """The function that was allowed under exactly this name: what a job says chooses, and never finds."""
+        function = self._known.get(run.about.type)
+        if function is None:
+            reason = f"no function is known as {run.about.type!r} where this worker was told to look for functions"
+            self.send(Done(run.number, Outcome.FAILED, 0.0, error=reason))
+        return function
 
     def _call(self, run: Run, function: JobFunction[..., Any], begun: float) -> Done:
         try:
@@ -261,17 +260,6 @@ def describe(error: BaseException) -> str:
     return text[-ERROR_LENGTH_MAX:].encode("utf-8", "replace").decode()
 
 
-def load_registry(path: str) -> JobRegistry:
-    """The app at `module:name`; with no path an empty one."""
-    if not path:
-        return JobRegistry()
-    module, _, name = path.partition(":")
-    found = getattr(importlib.import_module(module), name or "app")
-    if not isinstance(found, JobRegistry):
-        raise TypeError(f"{path} is no JobApp: {type(found).__name__}")
-    return found
-
-
 class Ends(msgspec.Struct, frozen=True):
     """The runner's ends of what it shares with its worker, as they were inherited."""
 
@@ -281,7 +269,7 @@ class Ends(msgspec.Struct, frozen=True):
     telling: int
 
 
-def main(ends: Ends, app: str, modules: tuple[str, ...], concurrency: int, parent: int) -> int:
+def main(ends: Ends, sources: FunctionSources, concurrency: int, parent: int) -> int:
     """Serve the worker at the other ends."""
     end_with_parent(signal.SIGKILL, parent)
     for descriptor in (ends.line.fileno(), ends.hearing, ends.telling):
@@ -289,17 +277,16 @@ def main(ends: Ends, app: str, modules: tuple[str, ...], concurrency: int, paren
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path.insert(0, os.getcwd())
     try:
-        registry = load_registry(app)
+        known = load_functions(sources)
     except Exception as error:
         os.write(ends.telling, encode_frame(Ready(describe(error))))
         return 1
     os.write(ends.telling, encode_frame(Ready()))
-    Runner(ends, registry, modules, concurrency).serve()
+    Runner(ends, known, concurrency).serve()
     return 0
 
 
 if __name__ == "__main__":
-    _line, _slate, _hearing, _telling, _app, _modules, _concurrency, _parent = sys.argv[1:]
+    _line, _slate, _hearing, _telling, _sources, _concurrency, _parent = sys.argv[1:]
     _ends = Ends(join_line(int(_line)), Slate(int(_slate)), int(_hearing), int(_telling))
-    _allowed = tuple(filter(None, _modules.split(",")))
-    sys.exit(main(_ends, _app, _allowed, int(_concurrency), int(_parent)))
+    sys.exit(main(_ends, msgspec.json.decode(_sources, type=FunctionSources), int(_concurrency), int(_parent)))

@@ -37,6 +37,7 @@ from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, SHELL, JobNumber,
 from headwater.services.jobs import JobService
 from headwater.worker.commands import Commands
 from headwater.worker.function import Functions
+from headwater.worker.loading import FunctionSources
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +59,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     database: str
     queues: tuple[str, ...] = ()
     concurrency: int = 1
-    app: str = ""
-    modules: tuple[str, ...] = ()
+    sources: FunctionSources = FunctionSources()
     supervisor: str = ""
     drain: bool = False
     sweeps: bool = False
@@ -94,7 +94,7 @@ class Worker:
         self.commands = Commands(settings, sweeps=options.sweeps)
         self.commands.on_report = self._command_ended
         self.commands.on_output = self._note
-        self.functions = Functions(options.app, options.modules, options.concurrency, settings.grace)
+        self.functions = Functions(options.sources, options.concurrency, settings.grace)
         self.functions.on_report = self._report
         self.functions.on_progress = self._note_progress
         self.functions.on_unloadable = self.stop_once
@@ -109,7 +109,7 @@ class Worker:
         beating.add_done_callback(self._beaten)
         try:
             await self._beat()
-            if self._options.app:
+            if self._options.sources:
                 await self.functions.warm_up()
             await self._work()
         finally:
@@ -119,7 +119,7 @@ class Worker:
         await self._settle_rest()
         await self._depart()
         if self.functions.unloadable:
-            log.error("the app %s cannot be loaded:\n%s", self._options.app, self.functions.unloadable)
+            log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
             return 1
         return 0
 
