@@ -15,9 +15,10 @@ from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
 from headwater.services.jobs import JobService
+from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
-from headwater.stores.open import open_store
+from headwater.stores.open import open_reader, open_store
 from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
@@ -47,6 +48,11 @@ class Headwater(Database):
         self.wakeup: Wakeup | None = None
         self._running = False
         self.jobs_service = JobService(store, self.committer, self.tail, clock, config)
+        self.log_reading = LogReading(
+            lambda: open_reader(store.traits.location, config),
+            readers_max=config.log_readers_max,
+            requests_max=config.log_requests_max,
+        )
         queues = Queues(store, self.committer, self.tail, clock, config)
         super().__init__(queues, database, self.jobs_service)
 
@@ -81,6 +87,7 @@ class Headwater(Database):
         await self.keeper.close()
         await self.queues_service.intentions.close()
         await self.jobs_service.waits.close()
+        await self.log_reading.close()
         await self.committer.close()
         await self.tail.close()
         await self.store.close()
@@ -187,4 +194,4 @@ def make_router(hw: Headwater) -> "Router":
     from headwater.doors.house import make_door
     from headwater.doors.site import Site
 
-    return make_door(Site(hw.queues_service, hw.jobs_service, hw.tail, hw.committer, __version__))
+    return make_door(Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, __version__))

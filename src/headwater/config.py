@@ -56,6 +56,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Between two rounds of chores."""
     idempotency_seconds: float = 86_400.0
     """How long the answer for an idempotency key is kept."""
+    log_readers_max: int = 2
+    """The most threads that read the log for programs elsewhere (Spark through a server)."""
+    log_requests_max: int = 64
+    """The most requests of such programs at once; the next one is told to come back."""
+    log_answer_bytes_max: int = 4 * MIB
+    """The most bytes of records in one answer to such a program, before compression; one segment at least."""
     encryption_key: str = ""
     """64 hexadecimal digits; needed by queues with `encrypted`."""
 
@@ -75,6 +81,9 @@ _positive = (
     "deduplication_ids_max",
     "housekeeping_seconds",
     "lock_wait_seconds",
+    "log_readers_max",
+    "log_requests_max",
+    "log_answer_bytes_max",
 )
 
 

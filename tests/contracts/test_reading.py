@@ -1,6 +1,8 @@
 """Reading the log from outside, by LSN: stretches, bodies, and what retention took."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,18 +14,28 @@ from headwater.model.names import Lsn
 from headwater.model.record import split_records
 from headwater.stores.log_reader import Body, LogReader
 from headwater.stores.open import open_reader
+from tests.client.server import Server
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import LSN_MAX, Log, push
 
 KEY = "ab" * 32
 
 
-@pytest.fixture
-async def reader(log: Log, address: str) -> AsyncIterator[LogReader]:
-    opened = open_reader(address, load_config({}, encryption_key=KEY))
-    await opened.open()
-    yield opened
-    await opened.close()
+@pytest.fixture(params=("itself", "a server"))
+async def reader(log: Log, address: str, clock: FakeClock, request: pytest.FixtureRequest) -> AsyncIterator[LogReader]:
+    """The store read by its own address, and through a server that has it open."""
+    async with AsyncExitStack() as stack:
+        if request.param == "a server":
+            address = (
+                await stack.enter_async_context(
+                    Server(Path(address), clock=clock, encryption_key=KEY, housekeeping=False)
+                )
+            ).url
+        # Whoever reads through a server has no key: it stays with the server.
+        opened = open_reader(address, load_config({}, encryption_key=KEY if request.param == "itself" else ""))
+        await opened.open()
+        yield opened
+        await opened.close()
 
 
 async def bodies(reader: LogReader, *queues: str, after: int = 0, through: int = LSN_MAX) -> list[Body]:

@@ -13,6 +13,7 @@ from headwater.errors import StoreFailed
 from headwater.log.committer import Committer
 from headwater.log.tail import Tail
 from headwater.services.jobs import JobService
+from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store, Traits
 
@@ -39,7 +40,14 @@ class OneStore:
 
 
 async def ask(path: str, method: str = "GET", lsn: int | None = 12, **headers: str) -> tuple[int, str]:
-    site = Site(cast(Queues, OneStore(lsn)), cast(JobService, None), cast(Tail, None), cast(Committer, None), "1.2.3")
+    site = Site(
+        cast(Queues, OneStore(lsn)),
+        cast(JobService, None),
+        cast(LogReading, None),
+        cast(Tail, None),
+        cast(Committer, None),
+        "1.2.3",
+    )
     door = for_this_machine(make_door(site))
     response = await door(Request(method=method, path=path, headers=headers))
     return response.status, response.body.decode()

@@ -26,7 +26,7 @@ class Visitor:
     """Asks the routes themselves, as whoever it is."""
 
     def __init__(self, hw: headwater.Headwater) -> None:
-        self.site = Site(hw.queues_service, hw.jobs_service, hw.tail, hw.committer, "1")
+        self.site = Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, "1")
         self._door = make_door(self.site)
 
     async def ask(self, method: str, path: str, body: object = None, *, as_: Principal = ADMIN) -> tuple[int, object]:

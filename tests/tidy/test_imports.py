@@ -33,7 +33,6 @@ LAYERS = {
     "stores.contract": Layer(("stores.contract", "stores.job_contract", "stores.log_reader"), VALUES),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     "stores": Layer(("stores",), (*VALUES, "stores.contract")),
-    "stores.open": Layer(("stores.open",), (*VALUES, "stores.contract", "stores")),
     "wakeups": Layer(("wakeups",), (*VALUES, "wakeups.contract")),
     "log": Layer(("log",), (*VALUES, "stores.contract", "wakeups.contract")),
     "services": Layer(("services",), (*VALUES, "stores.contract", "log")),
@@ -41,8 +40,10 @@ LAYERS = {
     "doors": Layer(("doors",), SERVED),
     "worker": Layer(("worker",), SERVED),
     "client": Layer(("client",), SERVED),
+    # By its address a log is a file, or one that a server reads for us.
+    "stores.open": Layer(("stores.open",), (*VALUES, "stores.contract", "stores", "client")),
     # Executors are processes of their own, which open the store by its address; which kind it is they do not learn.
-    "pipeline": Layer(("pipeline",), (*SERVED, "stores.open")),
+    "pipeline": Layer(("pipeline",), (*SERVED, "stores.open", "client")),
 }
 # Join everything, so they may import everything.
 JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")

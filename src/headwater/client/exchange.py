@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from functools import cache
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -39,6 +39,15 @@ PAUSE_SECONDS_MAX = 2.0
 DETAIL_LENGTH_MAX = 500
 
 Result = TypeVar("Result")
+Decoded = TypeVar("Decoded", covariant=True)
+
+
+class Decoder(Protocol[Decoded]):
+    """Reads an answer; one that is not what was expected raises an error of msgspec."""
+
+    def decode(self, data: bytes, /) -> Decoded:
+        """The value."""
+        ...
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +96,7 @@ class Exchange:
         method: str,
         path: str,
         body: bytes,
-        decoder: "msgspec.json.Decoder[Result]",
+        decoder: Decoder[Result],
         *,
         wait_seconds: float = 0,
         orphaned: Orphaned | None = None,
@@ -129,7 +138,7 @@ class Exchange:
     async def _try(
         self,
         request: bytes,
-        decoder: "msgspec.json.Decoder[Result]",
+        decoder: Decoder[Result],
         wait_seconds: float,
         orphaned: Orphaned | None,
     ) -> Result:

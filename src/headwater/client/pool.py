@@ -5,6 +5,7 @@ for news has its connection to itself, or waiting pops would keep pushes from be
 """
 
 import asyncio
+import ssl
 
 from headwater.client.address import Address
 from headwater.client.connection import Answer, Broken, Connection, Orphaned
@@ -87,6 +88,10 @@ class Pool:
                 )
         except TimeoutError:
             raise Broken(f"no connection within {self._connect_seconds:g} seconds") from None
+        except ssl.SSLCertVerificationError as error:
+            # Asking again does not make anybody trust it.
+            reason = f"its certificate is not trusted: {error.verify_message}"
+            raise Broken(f"{reason}; name a file of certificates that are", garbled=True) from error
         except OSError as error:
             raise Broken(f"no connection: {error}") from error
         if self._closed:

@@ -17,6 +17,7 @@ from headwater.model.lane import Lane
 from headwater.model.names import PartitionId
 from headwater.model.principal import Scope, require, require_queue
 from headwater.services.jobs import JobService
+from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 
@@ -63,9 +64,18 @@ class Switches:
 class Site:
     """Handed to every route. One for each open store that is served."""
 
-    def __init__(self, queues: Queues, jobs: JobService, tail: Tail, committer: Committer, version: str) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        jobs: JobService,
+        log_reading: LogReading,
+        tail: Tail,
+        committer: Committer,
+        version: str,
+    ) -> None:
         self.queues = queues
         self.jobs = jobs
+        self.log_reading = log_reading
         self.tail = tail
         self.committer = committer
         self.version = version

@@ -26,7 +26,7 @@ class Look:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._reader = open_reader(options.store, load_config())
+        self._reader = open_reader(options.store, load_config(), options.access)
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:

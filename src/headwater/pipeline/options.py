@@ -13,9 +13,12 @@ from typing import Any
 
 import msgspec
 
+from headwater.client.access import Access
+from headwater.client.address import check_token
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.model.names import DATABASE_DEFAULT, PARTITION_DEFAULT, Lsn, check_name
+from headwater.stores.open import is_server
 
 QUEUES_NAMED_MAX = 20
 
@@ -54,6 +57,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = FAILFAST
     value_type: str = "string"
     shape: str = "records"
+    access: Access = Access()
 
     def wants(self, partition: str) -> bool:
         """Whether a partition is read at all."""
@@ -77,6 +81,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     partition: str = PARTITION_DEFAULT
     idempotency_key: str = ""
+    access: Access = Access()
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -118,7 +123,19 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
             parsed[option.field] = option.parse(by_lower_case[lower], text)
     if not parsed.get("store"):
         raise InvalidOption("option store is missing: the path or URL of the store, as `headwater serve` takes it")
+    parsed["access"] = _access(parsed)
     return parsed
+
+
+def _access(parsed: dict[str, Any]) -> Access:
+    """What was said about access, taken out of the other options."""
+    access = Access(**{name: parsed.pop(name) for name in Access.__struct_fields__ if name in parsed})
+    if not access.is_default() and not is_server(parsed["store"]):
+        named = ", ".join(sorted(_ACCESS))
+        raise InvalidOption(f"the options {named} are for a store at https://; {parsed['store']} asks for none of them")
+    if access.token and access.token_file:
+        raise InvalidOption("the token comes from one of the options token and tokenFile, not from both")
+    return access
 
 
 class _Option(msgspec.Struct, frozen=True):
@@ -134,6 +151,20 @@ def _text(name: str, text: str) -> str:
 
 def _store(name: str, text: str) -> str:
     return anywhere(text) if text else text
+
+
+def _token(name: str, text: str) -> str:
+    return check_token(text)
+
+
+def _file(name: str, text: str) -> str:
+    return os.path.abspath(text) if text else text
+
+
+def _seconds(name: str, text: str) -> float:
+    if not re.fullmatch(r"\d{1,5}(\.\d{1,3})?", text):
+        raise InvalidOption(f"option {name} must be a number of seconds from 0 to 99,999; got {text!r:.80}")
+    return float(text)
 
 
 def _queue(name: str, text: str) -> tuple[str, ...]:
@@ -195,7 +226,15 @@ def _place(name: str, text: str) -> Place:
     return Place("time", time=Timestamp(int(time.timestamp() * SECOND)))
 
 
+_ACCESS = {
+    "token": _Option("token", _token),
+    "tokenFile": _Option("token_file", _file),
+    "caFile": _Option("certificates_file", _file),
+    "retrySeconds": _Option("retry_seconds", _seconds),
+}
+
 _READ = {
+    **_ACCESS,
     "store": _Option("store", _store),
     "path": _Option("store", _store),
     "database": _Option("database", _one_name),
@@ -217,6 +256,7 @@ _READ = {
 }
 
 _WRITE = {
+    **_ACCESS,
     "store": _Option("store", _store),
     "path": _Option("store", _store),
     "database": _Option("database", _one_name),

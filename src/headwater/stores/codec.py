@@ -4,16 +4,11 @@ The codec is a bit mask in the segment's row, so that a plain segment can be rea
 """
 
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.errors import EncryptionKeyMissing, StoreDamaged
+from headwater.model.compression import zstd
 from headwater.model.queue import QueueOptions
-
-if TYPE_CHECKING or sys.version_info < (3, 14):
-    from backports import zstd
-else:
-    from compression import zstd
 
 PLAIN = 0
 ZSTD = 1

@@ -37,7 +37,11 @@ class Body(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drops(msgspec.Struct, frozen=True):
-    """How often anything was dropped from the store, and how many partitions a reader lost records in, some named."""
+    """The number of the last drop, and how many partitions a reader lost records in, some named.
+
+    Drops are counted over the whole store. Asked of some queues, `number` is that of the last one that took records of
+    theirs; asked of none, that of the last one of all.
+    """
 
     number: int
     lost: int

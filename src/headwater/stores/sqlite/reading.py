@@ -142,11 +142,16 @@ class SqliteLogReader:
     async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
         """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
         with translated("reading"):
-            row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
+            number = self._last_drop(database, queues)
             lost = self._connection.execute(sql.drops_after, (after, since, database, _names(queues))).fetchall()
-        return Drops(
-            row[0] if row else 0, len(lost), [f"{queue}/{name}" for queue, name in lost[:PARTITIONS_NAMED_MAX]]
-        )
+        return Drops(number, len(lost), [f"{queue}/{name}" for queue, name in lost[:PARTITIONS_NAMED_MAX]])
+
+    def _last_drop(self, database: str, queues: Sequence[str]) -> int:
+        if queues:
+            row = self._connection.execute(sql.last_drop_of_queues, (database, _names(queues))).fetchone()
+        else:
+            row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
+        return row[0] if row else 0
 
     def _body(
         self,

@@ -46,6 +46,12 @@ SELECT q.name, p.name FROM hw_drops d JOIN hw_partitions p ON p.id = d.partition
 WHERE d.lsn > ?1 AND d.number > ?2 AND q.database = ?3 AND q.name IN (SELECT value FROM json_each(?4))
 ORDER BY q.name, p.name;
 
+-- name: last_drop_of_queues
+-- The number of the last drop that took records of some queues.
+SELECT coalesce(max(d.number), 0) FROM hw_drops d
+JOIN hw_partitions p ON p.id = d.partition_id JOIN hw_queues q ON q.id = p.queue_id
+WHERE q.database = ?1 AND q.name IN (SELECT value FROM json_each(?2));
+
 -- name: last_lsn_before
 -- The newest segment of a partition before an offset.
 SELECT max(lsn) FROM hw_segments WHERE partition_id = ? AND first_offset < ?;

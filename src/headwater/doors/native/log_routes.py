@@ -1,0 +1,89 @@
+"""The routes of the log by LSN, as data."""
+
+from headwater.doors.native import log
+from headwater.doors.routes import Route
+from headwater.model.principal import Scope
+from headwater.services import log_requests
+from headwater.stores.log_reader import Drops
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/v1/log",
+        handler=log.about,
+        summary="Which store it is, where its log begins and ends, and the queues that may be read",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        gives=log_requests.LogAbout,
+    ),
+    Route(
+        method="GET",
+        path="/v1/log/at",
+        handler=log.at,
+        summary="The LSN before the first segment that was written at a time or later",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        asks=log_requests.TimeQuery,
+        gives=log_requests.LogPlace,
+    ),
+    Route(
+        method="GET",
+        path="/v1/log/fingerprint",
+        handler=log.fingerprint,
+        summary="What the newest segment up to an LSN is known by",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        asks=log_requests.PlaceQuery,
+        gives=log_requests.Seen,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/remembers",
+        handler=log.remembers,
+        summary="Whether the log has what a fingerprint was taken of",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        takes=log_requests.SeenRequest,
+        gives=log_requests.Remembered,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/newest",
+        handler=log.newest,
+        summary="The newest segment of some queues in a stretch of the log",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        takes=log_requests.Range,
+        gives=log_requests.Newest,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/outline",
+        handler=log.outline,
+        summary="Segments of some queues in a stretch of the log, without their records",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        takes=log_requests.OutlineRequest,
+        gives=log_requests.Outline,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/drops",
+        handler=log.drops,
+        summary="What some queues lost to retention after an LSN",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        takes=log_requests.DropsRequest,
+        gives=Drops,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/segments",
+        handler=log.segments,
+        summary="Segments of some queues in a stretch of the log, with their records",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        takes=log_requests.SegmentsRequest,
+        content_types=(log_requests.CONTENT_TYPE,),
+    ),
+)

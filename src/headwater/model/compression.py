@@ -1,0 +1,37 @@
+"""Bytes made smaller with zstd, and made whole again within bounds. Which of two modules has it depends on Python."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING or sys.version_info < (3, 14):
+    from backports import zstd
+else:
+    from compression import zstd
+
+__all__ = ["BadCompression", "compress", "expand", "zstd"]
+
+LEVEL = 1
+
+
+class BadCompression(Exception):
+    """What came is not compressed, was damaged on its way, or is larger than it may be."""
+
+
+def compress(data: bytes) -> bytes:
+    """The data in one frame, with a sum by which damage on the way is noticed."""
+    parameter = zstd.CompressionParameter
+    return zstd.compress(data, options={parameter.compression_level: LEVEL, parameter.checksum_flag: 1})
+
+
+def expand(data: bytes, bytes_max: int) -> bytes:
+    """The data as it was compressed; raises when it would be more than `bytes_max`, before it is."""
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        expanded = decompressor.decompress(data, bytes_max + 1)
+    except zstd.ZstdError as error:
+        raise BadCompression(str(error)) from error
+    if len(expanded) > bytes_max:
+        raise BadCompression(f"it has more than {bytes_max:,} bytes")
+    if not decompressor.eof or decompressor.unused_data:
+        raise BadCompression("it is not whole")
+    return expanded

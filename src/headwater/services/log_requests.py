@@ -1,0 +1,188 @@
+"""What a reader of the log elsewhere and a server say to each other: the questions of `stores/log_reader.py`.
+
+Most of it is JSON. Segments travel in our own bytes: msgpack, so that records stay as they are kept, in one zstd frame.
+A look that finds nothing in its time says how far it came (`reached`), and the reader asks on from there.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from headwater.clock import Timestamp
+from headwater.model.compression import BadCompression, compress, expand
+from headwater.model.lane import Lane
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.services.requests import Number
+from headwater.stores.log_reader import Body, Fingerprint, Stretch
+
+CONTENT_TYPE = "application/vnd.headwater.segments"
+QUEUES_MAX = 10_000
+STRETCHES_MAX = 10_000
+# Of an answer, made whole again: what one look may hold, and a segment more.
+ANSWER_BYTES_MAX = 512 * 1_048_576
+
+Queues = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=QUEUES_MAX)]
+
+
+class Range(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The segments of some queues after one LSN up to another."""
+
+    after: Number
+    through: Annotated[int, Meta(ge=0, le=2**62)]
+    queues: Queues
+
+
+class OutlineRequest(Range, frozen=True, kw_only=True):
+    """How many segments at most are to be told of."""
+
+    limit: Annotated[int, Meta(ge=1, le=STRETCHES_MAX)] = STRETCHES_MAX
+
+
+class SegmentsRequest(Range, frozen=True, kw_only=True):
+    """When a look has enough: at so many bytes of records, or at the server's own bound."""
+
+    bytes_max: Annotated[int, Meta(ge=1, lt=2**62)] = 4 * 1_048_576
+
+
+class DropsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What some queues lost after an LSN in drops after a number."""
+
+    after: Number
+    since: Number
+    queues: Queues
+
+
+class SeenRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A place that was seen before."""
+
+    lsn: Number
+    mark: Annotated[str, Meta(max_length=256)]
+
+
+class TimeQuery(Struct, frozen=True):
+    """A time, in microseconds since 1970."""
+
+    time: Annotated[int, Meta(ge=-(2**62), lt=2**62)] = 0
+
+
+class PlaceQuery(Struct, frozen=True):
+    """A place in the log; its end when none is named."""
+
+    through: Annotated[int, Meta(ge=0, le=2**62)] = 2**62
+
+
+class LogAbout(Struct, frozen=True):
+    """Which store it is and whose part of it, where its log begins for this reader and where it ends.
+
+    `queues` are those that the reader may use, each with its number.
+    """
+
+    identity: str
+    database: str
+    after: Lsn
+    through: Lsn
+    queues: dict[str, int]
+
+
+class LogPlace(Struct, frozen=True):
+    """An LSN."""
+
+    lsn: Lsn
+
+
+class Newest(Struct, frozen=True):
+    """The newest segment that was found; if none, none comes after `reached`."""
+
+    lsn: Lsn | None
+    reached: Lsn
+
+
+class Seen(Struct, frozen=True):
+    """A fingerprint, if there is one."""
+
+    fingerprint: Fingerprint | None
+
+
+class Remembered(Struct, frozen=True):
+    """Whether a place is known; null when nothing can be said."""
+
+    remembered: bool | None
+
+
+class Outline(Struct, frozen=True):
+    """Segments without their records; there are no others up to `reached`."""
+
+    stretches: list[Stretch]
+    reached: Lsn
+
+
+# ── segments in our own bytes ──
+
+
+class Segments(Struct, frozen=True):
+    """Segments with their records, of the store with this identity; there are no others up to `reached`."""
+
+    identity: str
+    reached: Lsn
+    bodies: list[Body]
+
+
+class _Piece(Struct, frozen=True, array_like=True, gc=False):
+    lsn: Lsn
+    partition_id: PartitionId
+    first_offset: Offset
+    count: int
+    written_at: Timestamp
+    records: bytes
+
+
+class _Packed(Struct, frozen=True, array_like=True):
+    """The lane of a partition is told once."""
+
+    identity: str
+    reached: Lsn
+    lanes: dict[int, Lane]
+    pieces: list[_Piece]
+
+
+_decoder = msgspec.msgpack.Decoder(_Packed)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def pack(identity: str, reached: Lsn, bodies: Sequence[Body]) -> bytes:
+    """Segments as they go over the wire."""
+    lanes: dict[int, Lane] = {body.partition_id: body.lane for body in bodies}
+    pieces = [
+        _Piece(body.lsn, body.partition_id, body.first_offset, body.count, body.written_at, body.records)
+        for body in bodies
+    ]
+    return compress(_encoder.encode(_Packed(identity, reached, lanes, pieces)))
+
+
+class SegmentsDecoder:
+    """Reads such an answer. What is none raises as msgspec's own decoders do."""
+
+    def decode(self, data: bytes) -> Segments:
+        """The segments, each with its lane."""
+        try:
+            packed = _decoder.decode(expand(data, ANSWER_BYTES_MAX))
+        except BadCompression as error:
+            raise msgspec.ValidationError(f"no segments: {error}") from error
+        lanes = packed.lanes
+        if any(piece.partition_id not in lanes for piece in packed.pieces):
+            raise msgspec.ValidationError("segments of a partition without a name")
+        bodies = [
+            Body(
+                lsn=piece.lsn,
+                lane=lanes[piece.partition_id],
+                first_offset=piece.first_offset,
+                count=piece.count,
+                written_at=piece.written_at,
+                records=piece.records,
+                partition_id=piece.partition_id,
+            )
+            for piece in packed.pieces
+        ]
+        return Segments(packed.identity, packed.reached, bodies)
