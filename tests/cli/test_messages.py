@@ -41,6 +41,7 @@ def test_a_push_makes_the_store_and_says_where_the_message_is(program: Program) 
     assert document == {
         "queue": "orders",
         "partition": "Default",
+        "partitions": 1,
         "messages": 1,
         "duplicates": 0,
         "first_offset": 0,
@@ -124,7 +125,7 @@ def test_a_line_of_a_slow_producer_is_pushed_at_once(program: Program) -> None:
             assert tail.stdout is not None
             assert json.loads(tail.stdout.readline())["payload"] == number
         out, _ = push.communicate(timeout=30)
-        assert out == "pushed 3 messages to orders, partition Default, offsets 0 to 2 (synced)\n"
+        assert out == "pushed 3 messages to orders, over 3 lanes (synced)\n"
 
 
 def test_ctrl_c_ends_a_push_that_waits_for_input(program: Program) -> None:
@@ -163,16 +164,16 @@ def test_a_bar_is_shown_on_a_terminal_while_a_file_is_pushed(program: Program) -
 
 
 def test_a_pop_prints_messages_and_acks_them(program: Program) -> None:
-    program.expect(0, "push", "orders", "1", "2", "3", "--type", "order.created")
+    program.expect(0, "push", "orders", "1", "2", "3", "--type", "order.created", "--partition", "p")
     first = program.expect(0, "pop", "orders", "--batch", "2").lines()
     assert [line.split("  ", 1)[1] for line in first] == [
-        "Default #0  order.created  1",
-        "Default #1  order.created  2",
+        "p #0  order.created  1",
+        "p #1  order.created  2",
     ]
     document = program.expect(0, "pop", "orders", "--json").document()
     assert document | {"created_at": ""} == {
         "queue": "orders",
-        "partition": "Default",
+        "partition": "p",
         "offset": 2,
         "lsn": 1,
         "group": "__QUEUE_MODE__",
@@ -345,11 +346,11 @@ async def test_a_pop_that_retention_overtook_says_how_much_it_missed(program: Pr
     clock = BentClock(SystemClock().now() - 20 * SECOND)
     async with headwater.open(str(program.store), clock=clock) as hw:
         queue = hw.queue("orders")
-        await queue.push_many([1, 2], ttl_seconds=10)
-        await queue.push(3)
+        await queue.push_many([1, 2], ttl_seconds=10, partition="p")
+        await queue.push(3, partition="p")
         await queue.release(await queue.pop(group="g"))
         clock.move(10)
         assert (await hw.committer.submit(Retain())).result.records == 2
     ended = program.expect_process(0, "pop", "orders", "--group", "g")
     assert ended.err == "retention dropped 2 messages before this one unread\n"
-    assert ended.out.endswith("Default #2  3\n")
+    assert ended.out.endswith("p #2  3\n")

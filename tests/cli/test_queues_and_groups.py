@@ -10,12 +10,12 @@ def test_queues_are_listed_with_their_sizes(program: Program) -> None:
     program.expect(0, "pop", "mail")
     found = {one["queue"]: one for one in program.expect(0, "queues", "--json").documents()}
     assert {name: (one["partitions"], one["records"], one["waiting"]) for name, one in found.items()} == {
-        "orders": (2, 3, 3),
+        "orders": (3, 3, 3),
         "mail": (1, 1, 0),
     }
     heading, *rows = program.expect(0, "queues", "list").lines()
     assert heading.split()[:4] == ["QUEUE", "PARTITIONS", "RECORDS", "WAITING"]
-    assert [row.split()[:4] for row in rows] == [["mail", "1", "1", "0"], ["orders", "2", "3", "3"]]
+    assert [row.split()[:4] for row in rows] == [["mail", "1", "1", "0"], ["orders", "3", "3", "3"]]
 
 
 def test_a_store_without_queues_lists_none(program: Program) -> None:
@@ -78,11 +78,11 @@ def test_groups_are_listed_with_their_lag_and_deleted(program: Program) -> None:
 
 
 def test_a_group_is_moved_to_where_it_should_read(program: Program) -> None:
-    program.expect(0, "push", "orders", "0", "1", "2")
+    program.expect(0, "push", "orders", "0", "1", "2", "--partition", "p")
     moves = [
         (["--to", "end"], None),
         (["--to", "beginning"], 0),
-        (["--to", "2", "--partition", "Default"], 2),
+        (["--to", "2", "--partition", "p"], 2),
         (["--to", "2020-01-01T00:00:00Z"], 0),
         (["--to", "2100-01-01T00:00:00+02:00"], None),
     ]

@@ -228,7 +228,8 @@ async def test_a_body_larger_than_the_server_takes_is_too_large(client: Client) 
 async def test_more_callers_than_connections_all_get_their_turn(server: Server) -> None:
     async with headwater.connect(server.url, connections_max=2) as client:
         receipts = await asyncio.gather(*(client.queue("orders").push(n) for n in range(50)))
-    assert sorted(receipt.offset for receipt in receipts if receipt.offset is not None) == list(range(50))
+    assert all(receipt.offset is not None for receipt in receipts)
+    assert len({(receipt.partition, receipt.offset) for receipt in receipts}) == 50
 
 
 async def are_parked(server: Server, count: int) -> bool:

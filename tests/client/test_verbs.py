@@ -73,7 +73,7 @@ async def test_a_transaction_id_that_came_before_is_a_duplicate(orders: headwate
 
 async def test_many_messages_go_to_the_partitions_they_name(orders: headwater.Queue) -> None:
     receipts = await orders.push_many([1, headwater.Outgoing(payload=2, partition="b"), 3])
-    assert [(receipt.partition, receipt.offset) for receipt in receipts] == [("Default", 0), ("b", 0), ("Default", 1)]
+    assert [(receipt.partition, receipt.offset) for receipt in receipts] == [("Default", 0), ("b", 0), ("Default/1", 0)]
     assert await orders.push_many([]) == []
 
 
@@ -90,7 +90,11 @@ async def test_the_second_push_with_a_key_has_no_effect(orders: headwater.Queue)
 async def test_push_all_goes_to_several_queues(face: Face) -> None:
     outgoing = [headwater.Outgoing(payload=n, queue=queue) for n, queue in enumerate(("a", "b", "a"))]
     receipts = await face.push_all(outgoing)
-    assert [(receipt.queue, receipt.offset) for receipt in receipts] == [("a", 0), ("b", 0), ("a", 1)]
+    assert [(receipt.queue, receipt.partition, receipt.offset) for receipt in receipts] == [
+        ("a", "Default", 0),
+        ("b", "Default", 0),
+        ("a", "Default/1", 0),
+    ]
 
 
 async def test_a_message_may_end_by_itself(orders: headwater.Queue) -> None:
@@ -223,7 +227,7 @@ async def test_a_lost_lease_is_told_with_the_next_pop(orders: headwater.Queue) -
 
 
 async def test_a_message_of_another_lease_is_not_acked(orders: headwater.Queue) -> None:
-    await orders.push_many([1, 2])
+    await orders.push_many([1, 2], partition="p")
     messages = await orders.pop(batch=2)
     await orders.ack(messages[0])
     with pytest.raises(UnknownRecord):
@@ -407,11 +411,11 @@ async def test_a_queue_is_deleted_once(orders: headwater.Queue) -> None:
 
 
 async def test_a_group_is_moved(orders: headwater.Queue) -> None:
-    await orders.push_many([1, 2, 3])
+    await orders.push_many([1, 2, 3], partition="p")
     assert await payloads(orders, group="g") == [1, 2, 3]
     assert await orders.seek("beginning", group="g") == 1
     assert await payloads(orders, group="g") == [1, 2, 3]
-    await orders.seek(2, group="g", partition="Default")
+    await orders.seek(2, group="g", partition="p")
     assert await payloads(orders, group="g") == [3]
     await orders.seek(datetime(2020, 1, 1, tzinfo=UTC), group="g")
     assert await payloads(orders, group="g") == [1, 2, 3]

@@ -7,7 +7,7 @@ from headwater.log import operations
 from headwater.services import requests
 
 # What an operation has and its request does not, because a client may not choose it.
-SERVER_SAYS = {"database"}
+SERVER_SAYS = {"database", "sharers", "lanes"}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ SOON = 5.0
 @pytest.fixture
 async def orders(hw: headwater.Headwater) -> headwater.Queue:
     queue = hw.queue("orders")
-    await queue.configure(retry_delay_seconds=0)
+    await queue.configure(retry_delay_seconds=0, lanes=1)
     return queue
 
 

@@ -6,6 +6,8 @@ import pytest
 
 import headwater
 from headwater.errors import InvalidName, InvalidOption
+from headwater.model.queue import LANES_DEFAULT
+from headwater.model.spreading import lane_name, lane_of_id
 from headwater.services.messages import Outgoing
 
 
@@ -21,12 +23,13 @@ async def test_messages_for_several_queues_are_one_commit(hw: headwater.Headwate
         ]
     )
     assert hw.committer.commits == before + 1
+    lane = lane_name(lane_of_id("tx", LANES_DEFAULT))
     assert [(receipt.queue, receipt.partition, receipt.offset, receipt.duplicate) for receipt in receipts] == [
         ("orders", "Default", 0, False),
         ("bills", "p", 0, False),
-        ("orders", "Default", 1, False),
+        ("orders", lane, 0, False),
         ("orders", "p", 0, False),
-        ("orders", "Default", 1, True),
+        ("orders", lane, 0, True),
     ]
 
 

@@ -89,9 +89,9 @@ async def test_many_messages_are_one_commit(hw: headwater.Headwater, orders: hea
     assert [(receipt.partition, receipt.offset) for receipt in receipts] == [
         ("Default", 0),
         ("b", 0),
-        ("Default", 1),
+        ("Default/1", 0),
         ("b", 1),
-        ("Default", 2),
+        ("Default/2", 0),
     ]
     assert [message.payload for message in await orders.pop(batch=10, partition="b")] == [2, 4]
 
@@ -208,7 +208,7 @@ async def test_a_full_queue_is_told(orders: headwater.Queue) -> None:
         {"batch": 0},
         {"batch": 1_001},
         {"batch": True},
-        {"partitions": 0},
+        {"partitions": -1},
         {"lease_seconds": 0},
         {"lease_seconds": float("inf")},
         {"subscribe": "old"},
@@ -341,13 +341,13 @@ async def test_a_queue_is_configured_and_tells_its_options(orders: headwater.Que
 
 
 async def test_a_group_is_moved(orders: headwater.Queue, clock: FakeClock) -> None:
-    await orders.push(1)
+    await orders.push(1, partition="p")
     clock.advance(10)
     then = datetime.fromtimestamp(clock.now() / 1_000_000, UTC)
-    await orders.push(2)
-    await orders.push(3)
+    await orders.push(2, partition="p")
+    await orders.push(3, partition="p")
     for to, expected in (("end", []), ("beginning", [1, 2, 3]), (then, [2, 3]), (2, [3])):
-        partition = "Default" if isinstance(to, int) else ""
+        partition = "p" if isinstance(to, int) else ""
         assert await orders.seek(to, partition=partition) == 1
         messages = await orders.pop(batch=10)
         assert [message.payload for message in messages] == expected

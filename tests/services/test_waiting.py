@@ -120,7 +120,7 @@ async def test_databases_do_not_wake_each_other(hw: headwater.Headwater) -> None
 
 async def test_an_ack_wakes_whoever_waits_for_the_rest(hw: headwater.Headwater) -> None:
     orders = hw.queue("orders")
-    await orders.push_many([1, 2])
+    await orders.push_many([1, 2], partition="p")
     held = await orders.pop()
     waiter = await start(orders.pop(wait=LONG), hw)
     await orders.ack(held)
@@ -169,7 +169,7 @@ async def test_a_moved_group_wakes_whoever_waits(hw: headwater.Headwater) -> Non
 
 async def test_an_ack_inside_a_transaction_wakes_whoever_waits(hw: headwater.Headwater) -> None:
     orders = hw.queue("orders")
-    await orders.push_many([1, 2])
+    await orders.push_many([1, 2], partition="p")
     held = await orders.pop()
     waiter = await start(orders.pop(wait=LONG), hw)
     async with hw.transaction() as together:
@@ -189,7 +189,7 @@ async def test_a_requeued_dead_letter_wakes_whoever_waits(hw: headwater.Headwate
 
 async def test_a_consumer_that_leaves_wakes_whoever_waits_for_the_rest(hw: headwater.Headwater) -> None:
     orders = hw.queue("orders")
-    await orders.push_many([1, 2, 3])
+    await orders.push_many([1, 2, 3], partition="p")
     async for _ in orders.consume(batch=3):
         waiter = await start(orders.pop(wait=LONG), hw)
         break
@@ -198,7 +198,7 @@ async def test_a_consumer_that_leaves_wakes_whoever_waits_for_the_rest(hw: headw
 
 async def test_a_commit_in_another_process_wakes_whoever_waits(hw: headwater.Headwater, path: Path) -> None:
     async with headwater.open(str(path), clock=hw.clock, housekeeping=False) as other:
-        await other.queue("orders").push_many([1, 2])
+        await other.queue("orders").push_many([1, 2], partition="p")
         held = await other.queue("orders").pop()
         waiter = await start(hw.queue("orders").pop(wait=LONG), hw)
         await other.queue("orders").ack(held)

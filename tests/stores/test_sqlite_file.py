@@ -10,6 +10,7 @@ import pytest
 
 import headwater
 from headwater.errors import StoreNewer
+from headwater.model.queue import LANES_DEFAULT
 from headwater.stores.sqlite.migrate import migrations
 from headwater.stores.sqlite.store import SqliteStore
 from headwater.stores.statements import load_statements
@@ -47,6 +48,26 @@ async def test_every_statement_can_be_prepared(path: str) -> None:
 
 async def test_every_migration_counts_up_by_one() -> None:
     assert [number for number, _, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_queues_of_an_older_file_keep_their_order_and_their_options(path: str) -> None:
+    connection = apsw.Connection(path)
+    for number, name, text in migrations():
+        if name == "keep_old_queues_in_one_lane":
+            break
+        connection.execute(text)
+        connection.execute("INSERT OR REPLACE INTO hw_meta (key, value) VALUES ('schema_version', ?)", (number,))
+    add = "INSERT INTO hw_queues (database, name, options, created_at) VALUES ('main', ?, ?, 1)"
+    connection.execute(add, ("orders", "{}"))
+    connection.execute(add, ("bills", '{"retry_limit":7}'))
+    connection.close()
+    async with headwater.open(path, adopt=True) as hw:
+        for number in range(3):
+            receipt = await hw.queue("orders").push(number)
+            assert (receipt.partition, receipt.offset) == ("Default", number)
+        options = {status.queue: (status.options.lanes, status.options.retry_limit) for status in await hw.queues()}
+        assert options == {"orders": (1, 3), "bills": (1, 7)}
+        assert (await hw.queue("new").configure()).options.lanes == LANES_DEFAULT
 
 
 async def test_a_newer_file_is_refused_naming_both_versions(path: str) -> None:

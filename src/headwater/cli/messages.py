@@ -23,7 +23,7 @@ from headwater.cli.output import (
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.clock import SECOND
-from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn
+from headwater.model.names import GROUP_DEFAULT, Lsn
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
@@ -53,7 +53,9 @@ def push(
     file: Annotated[
         Path | None, typer.Option("--file", help="Read one JSON value a line from here; - is standard input.")
     ] = None,
-    partition: Annotated[str, typer.Option(help="The partition: messages in it keep their order.")] = PARTITION_DEFAULT,
+    partition: Annotated[
+        str, typer.Option(help="The partition: messages in it keep their order.", show_default="any")
+    ] = "",
     type_: Annotated[str, typer.Option("--type", help="A type for every message.")] = "",
     transaction_id: Annotated[str, typer.Option(help="An id: a second push with the same one is a duplicate.")] = "",
     durability: Annotated[
@@ -135,7 +137,9 @@ def _show_tally(settings: Settings, tally: "Tally") -> None:
 
 
 def _place(aim: "Aim", tally: "Tally") -> list[tuple[str, str]]:
-    where = [(aim.queue, "cyan"), (f", partition {aim.partition}", "")]
+    if len(tally.partitions) > 1:
+        return [(aim.queue, "cyan"), (f", over {len(tally.partitions)} lanes", "")]
+    where = [(aim.queue, "cyan"), *((f", partition {name}", "") for name in tally.partitions)]
     if tally.first_offset is None:
         return where
     if tally.first_offset == tally.last_offset:

@@ -33,6 +33,7 @@ class Tally:
         self.messages = 0
         self.duplicates = 0
         self.last_line = 0
+        self.partitions: set[str] = {aim.partition} if aim.partition else set()
         self.first_offset: int | None = None
         self.last_offset: int | None = None
         self.durability: str | None = None
@@ -44,20 +45,23 @@ class Tally:
         self.messages += len(fresh)
         self.duplicates += len(receipts) - len(fresh)
         self.durability = receipts[-1].durability.value
+        self.partitions.update(receipt.partition for receipt in receipts if receipt.partition)
         offsets = [receipt.offset for receipt in receipts if receipt.offset is not None]
         if offsets:
             self.first_offset = offsets[0] if self.first_offset is None else self.first_offset
             self.last_offset = offsets[-1]
 
     def document(self) -> dict[str, object]:
-        """The tally for programs."""
+        """The tally for programs. Offsets count within one partition: over several there are none to tell."""
+        is_one = len(self.partitions) == 1
         return {
             "queue": self.aim.queue,
-            "partition": self.aim.partition,
+            "partition": next(iter(self.partitions)) if is_one else None,
+            "partitions": len(self.partitions),
             "messages": self.messages,
             "duplicates": self.duplicates,
-            "first_offset": self.first_offset,
-            "last_offset": self.last_offset,
+            "first_offset": self.first_offset if is_one else None,
+            "last_offset": self.last_offset if is_one else None,
             "durability": self.durability,
             "complete": self.complete,
         }

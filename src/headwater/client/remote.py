@@ -166,7 +166,7 @@ class RemoteQueues(Verbs):
                 return Popped(answer.batches)
 
     async def _pop(self, operation: Pop, wait_seconds: float, reports: list[Report]) -> PopAnswer:
-        request = PopRequest(**_fields(operation), wait_seconds=wait_seconds, reports=reports)
+        request = PopRequest(**_pop_fields(operation), wait_seconds=wait_seconds, reports=reports)
         answer = await self._exchange.ask(
             "POST",
             "/v1/pop",
@@ -212,6 +212,7 @@ class RemoteQueues(Verbs):
         if isinstance(operation, Transaction):
             return await self._transact(operation)
         body = {**_fields(operation), "key": operation.key or next(self._keys)}
+        body.pop("lanes", None)
         return await self._post(_paths[type(operation)], body, RESULT_TYPES[type(operation)])
 
     async def _transact(self, transaction: Transaction) -> Transacted:
@@ -292,6 +293,13 @@ def _fields(operation: Operation) -> dict[str, Any]:
     """An operation as the wire has it: all but the database, which is the server's to say."""
     fields = msgspec.structs.asdict(operation)
     del fields["database"]
+    return fields
+
+
+def _pop_fields(operation: Pop) -> dict[str, Any]:
+    """A pop as the wire has it: who else waits, and how a queue is made, is for the server to know."""
+    fields = _fields(operation)
+    del fields["sharers"], fields["lanes"]
     return fields
 
 

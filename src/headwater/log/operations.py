@@ -16,7 +16,7 @@ from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
 from headwater.model.principal import Scope
-from headwater.model.queue import QueueOptions
+from headwater.model.queue import LANES_DEFAULT, QueueOptions
 from headwater.model.record import Record
 
 
@@ -31,12 +31,16 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Configure(Operation, frozen=True, kw_only=True):
-    """Make a queue, or change its options; options that are not named keep their value."""
+    """Make a queue, or change its options; options that are not named keep their value.
+
+    `lanes` are those of a queue that is made by this.
+    """
 
     queue: str
     namespace: str | None = None
     task: str | None = None
     options: dict[str, Any] = {}
+    lanes: int = LANES_DEFAULT
 
 
 class Configured(msgspec.Struct, frozen=True):
@@ -71,16 +75,25 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Push(Operation, frozen=True, kw_only=True):
-    """Append records to one partition; queue and partition are made when they are new."""
+    """Append records to one partition; queue and partition are made when they are new.
+
+    A push to the partition "" names none: its records are spread over the lanes of the queue. `lanes` are those of a
+    queue that is made by this push.
+    """
 
     queue: str
     partition: str = PARTITION_DEFAULT
     records: Sequence[Record]
     ttl_seconds: float | None = None
+    lanes: int = LANES_DEFAULT
 
 
 class Pushed(msgspec.Struct, frozen=True, gc=False):
-    """Where the records are. `duplicates` maps the index of a record that was there before to its first offset."""
+    """Where the records are. `duplicates` maps the index of a record that was there before to its first offset.
+
+    A push that was spread over several lanes has `parts`, one for each lane, with the indexes of its records in the
+    push as `members`; what is said outside is then of the first lane, and `count` and `duplicates` are of all.
+    """
 
     partition_id: PartitionId
     first_offset: Offset
@@ -88,9 +101,17 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
     lsn: Lsn
     written_at: Timestamp
     duplicates: dict[int, Offset] = {}
+    partition: str = ""
+    members: list[int] = []
+    parts: list["Pushed"] = []
 
     def offsets(self) -> list[Offset]:
-        """The offset of every record of the push, in its order."""
+        """The offset of every record of the push, in its order, each in its own partition."""
+        if self.parts:
+            places: dict[int, Offset] = {}
+            for part in self.parts:
+                places.update(zip(part.members, part.offsets(), strict=True))
+            return [places[index] for index in range(len(places))]
         if not self.duplicates:
             return list(map(Offset, range(self.first_offset, self.first_offset + self.count)))
         fresh = iter(range(self.first_offset, self.first_offset + self.count))
@@ -99,7 +120,11 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pop(Operation, frozen=True, kw_only=True):
-    """Lease the next records of a partition, of any partition of a queue, or of any queue of a namespace and task."""
+    """Lease the next records of a partition, of any partition of a queue, or of any queue of a namespace and task.
+
+    `partitions` bounds of how many they may be; 0 is as many as the batch needs. `sharers` says how many others wait
+    for the same: no pop takes more than its share of what is ready. `lanes` are those of a queue that is made by this.
+    """
 
     group: str = GROUP_DEFAULT
     queue: str = ""
@@ -112,6 +137,8 @@ class Pop(Operation, frozen=True, kw_only=True):
     auto_ack: bool = False
     subscribe: str = "all"
     since: Timestamp | None = None
+    sharers: int = 0
+    lanes: int = LANES_DEFAULT
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -7,12 +7,16 @@ import msgspec
 from headwater.errors import InvalidOption, StoreDamaged
 
 DAY = 86_400
+LANES_DEFAULT = 16
+LANES_MAX = 256
 YEARS_10 = 3_650 * DAY
 
 
 class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How one queue behaves. A zero means "no limit" where a limit is meant, "at once" where a delay is."""
 
+    lanes: int = LANES_DEFAULT
+    """Over how many partitions messages are spread that name none: so many consumers can work on them at once."""
     lease_seconds: float = 300.0
     """How long a consumer may work on a batch before others get it."""
     retry_limit: int = 3
@@ -44,6 +48,7 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 _bounds: dict[str, tuple[float, float]] = {
+    "lanes": (1, LANES_MAX),
     "lease_seconds": (0.001, 7 * DAY),
     "retry_limit": (0, 1_000_000),
     "retry_delay_seconds": (0, 7 * DAY),

@@ -6,7 +6,7 @@ from typing import Any
 from headwater.config import Durability
 from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup, Pop, Push
-from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, check_name
+from headwater.model.names import GROUP_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.jobs import Jobs
@@ -47,7 +47,7 @@ class Database:
                 raise InvalidOption("push_all takes headwater.Outgoing values that name their queue")
             lane = (
                 check_name("queue", message.queue),
-                check_optional_name("partition", message.partition) or PARTITION_DEFAULT,
+                check_optional_name("partition", message.partition),
             )
             lanes.setdefault(lane, []).append(index)
         pushes = [
@@ -73,7 +73,7 @@ class Database:
         group: str = GROUP_DEFAULT,
         batch: int = 1,
         wait: float = 0,
-        partitions: int = 1,
+        partitions: int = 0,
         **options: Any,
     ) -> list[Message]:
         """Lease messages of any queue with this namespace and task, the queue of the highest priority first."""

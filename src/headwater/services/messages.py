@@ -146,8 +146,13 @@ class Message(msgspec.Struct, eq=False):
 
 
 def messages_of(batches: list[Batch], database: str) -> list[Message]:
-    """The messages of some batches, in order."""
-    return [Message(batch, index, database) for batch in batches for index in range(len(batch.offsets))]
+    """The messages of some batches, in the order in which they were pushed, as far as commits tell it."""
+    messages = [Message(batch, index, database) for batch in batches for index in range(len(batch.offsets))]
+    if len(batches) > 1:
+        # Queues that were popped together stay in the order of their priority.
+        queues = {batch.queue: place for place, batch in reversed(list(enumerate(batches)))}
+        messages.sort(key=lambda message: (queues[message.queue], message.lsn))
+    return messages
 
 
 def ack_of(
@@ -212,6 +217,7 @@ class Receipts(Sequence[Receipt]):
         self._pushed: Pushed | None = answer.result
         self._durability = answer.durability
         self._offsets: list[Offset] | None = None
+        self._parts: dict[int, Pushed] | None = None
 
     def __len__(self) -> int:
         return len(self._push.records)
@@ -228,14 +234,22 @@ class Receipts(Sequence[Receipt]):
         if pushed is None:
             return Receipt(push.queue, push.partition, None, self._durability)
         duplicate = place in pushed.duplicates
-        offset = self._offset(pushed, place) if pushed.duplicates else Offset(pushed.first_offset + place)
-        where = (pushed.partition_id, pushed.lsn, pushed.written_at)
-        return Receipt(push.queue, push.partition, offset, self._durability, duplicate, *where)
+        is_plain = not pushed.duplicates and not pushed.parts
+        offset = Offset(pushed.first_offset + place) if is_plain else self._offset(pushed, place)
+        part = self._part(pushed, place) if pushed.parts else pushed
+        where = (part.partition_id, part.lsn, part.written_at)
+        return Receipt(push.queue, part.partition or push.partition, offset, self._durability, duplicate, *where)
 
     def _offset(self, pushed: Pushed, place: int) -> Offset:
         if self._offsets is None:
             self._offsets = pushed.offsets()
         return self._offsets[place]
+
+    def _part(self, pushed: Pushed, place: int) -> Pushed:
+        """What became of the lane that a record went to."""
+        if self._parts is None:
+            self._parts = {member: part for part in pushed.parts for member in part.members}
+        return self._parts[place]
 
 
 def in_order(parts: Iterable[tuple[Sequence[int], Sequence[Receipt]]], count: int) -> Sequence[Receipt]:

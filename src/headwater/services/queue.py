@@ -21,7 +21,7 @@ from headwater.log.operations import (
     Trace,
 )
 from headwater.model.cursor import Outcome
-from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Offset, check_name
+from headwater.model.names import GROUP_DEFAULT, Offset, check_name
 from headwater.model.record import encode_payload
 from headwater.services.checks import (
     check_durability,
@@ -58,7 +58,7 @@ class Queue:
         /,
         payload: Any,
         *,
-        partition: str = PARTITION_DEFAULT,
+        partition: str = "",
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
@@ -66,6 +66,8 @@ class Queue:
     ) -> Receipt:
         """Append one message; answered when it survives power loss.
 
+        Messages of one partition keep their order, and one consumer of a group at a time works on them. Without a
+        partition many consumers work at once: the message goes to one of the queue's lanes, and the receipt says which.
         `about` may name transaction_id (a second push with the same one is a duplicate), trace_id, type, headers.
 
         >>> receipt = await orders.push({"id": 7}, partition="customer-42")
@@ -85,14 +87,14 @@ class Queue:
         self,
         payloads: Iterable[Any],
         *,
-        partition: str = PARTITION_DEFAULT,
+        partition: str = "",
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
     ) -> Sequence[Receipt]:
-        """Append messages in one commit, to one partition or to those that each `Outgoing` names."""
+        """Append messages in one commit: to one partition, to those that each `Outgoing` names, or over all lanes."""
         payloads = check_list("payloads", payloads)
-        check_name("partition", partition)
+        check_optional_name("partition", partition)
         check_text("idempotency_key", idempotency_key)
         lanes: dict[str, list[int]] = {partition: list(range(len(payloads)))}
         if Outgoing in set(map(type, payloads)):
@@ -122,15 +124,16 @@ class Queue:
         batch: int = 1,
         wait: float = 0,
         partition: str = "",
-        partitions: int = 1,
+        partitions: int = 0,
         ack: Message | Iterable[Message] = (),
         **options: Any,
     ) -> list[Message]:
         """Lease up to `batch` messages; wait up to `wait` seconds for the first.
 
-        `ack` reports messages as done in the same commit: a loop that hands in its last batch with the next pop waits
-        for the disk once a turn. `options` may name lease_seconds, auto_ack, subscribe ("all", or "new" for a group
-        that begins now), since, and idempotency_key.
+        They come from as many partitions as the batch needs, of at most `partitions` if that is given, in the order in
+        which they were pushed as far as that can be told. `ack` reports messages as done in the same commit: a loop
+        that hands in its last batch with the next pop waits for the disk once a turn. `options` may name lease_seconds,
+        auto_ack, subscribe ("all", or "new" for a group that begins now), since, and idempotency_key.
         """
         operation = self.pop_operation(group, batch, partition, partitions, options)
         return await self._queues.pop(operation, wait, check_messages(ack))

@@ -13,7 +13,7 @@ from headwater.config import Durability
 from headwater.log.job_operations import NewJob
 from headwater.log.operations import Batch, Pushed
 from headwater.model.cursor import Outcome
-from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, PartitionId
+from headwater.model.names import GROUP_DEFAULT, Lsn, PartitionId
 from headwater.model.record import Record
 from headwater.stores.contract import Segment
 
@@ -36,11 +36,11 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LanePush(Struct, frozen=True, forbid_unknown_fields=True):
-    """Records for one partition: all of them, or none."""
+    """Records for one partition, or for the lanes of the queue when it names none: all of them, or none."""
 
     queue: str
     records: Annotated[list[Record], Meta(min_length=1)]
-    partition: str = PARTITION_DEFAULT
+    partition: str = ""
 
 
 class PushRequest(Asked, frozen=True, kw_only=True):
@@ -75,7 +75,8 @@ class Report(Asked, frozen=True, kw_only=True):
 class PopRequest(Asked, frozen=True, kw_only=True):
     """The next records of a partition, of a queue, or of any queue of a namespace and task; waits when there are none.
 
-    `reports` on the records that were popped before take effect in the same commit.
+    `partitions` bounds of how many they may be; 0 is as many as the batch needs. `reports` on the records that were
+    popped before take effect in the same commit.
     """
 
     queue: str = ""
@@ -84,7 +85,7 @@ class PopRequest(Asked, frozen=True, kw_only=True):
     task: str = ""
     group: str = GROUP_DEFAULT
     batch: int = 1
-    partitions: int = 1
+    partitions: int = 0
     lease_seconds: float | None = None
     auto_ack: bool = False
     subscribe: Literal["all", "new"] = "all"

@@ -13,7 +13,6 @@ from headwater.errors import InvalidInput, InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
-from headwater.model.names import PARTITION_DEFAULT
 from headwater.services.checks import check_lane, check_messages, check_outgoing
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, reports_of
@@ -41,7 +40,7 @@ class Together:
         if error is None and (self._operations or self._leases):
             await self.commit()
 
-    def push(self, queue: str, payload: Any, *, partition: str = PARTITION_DEFAULT, **about: Any) -> None:
+    def push(self, queue: str, payload: Any, *, partition: str = "", **about: Any) -> None:
         """Append a message when the block ends."""
         record = self._queues.record(check_outgoing(payload, about))
         lane = check_lane(payload, queue, partition)

@@ -109,7 +109,7 @@ class Verbs(ABC):
     def check_push(self, push: Push) -> None:
         """Raises when a push cannot be taken whatever the state of its queue is."""
         check_name("queue", push.queue)
-        check_name("partition", push.partition)
+        check_optional_name("partition", push.partition)
         if push.queue.startswith(SYSTEM_PREFIX):
             raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
         count = len(push.records)
@@ -136,9 +136,9 @@ class Verbs(ABC):
             check_optional_name(kind, getattr(operation, kind))
         if operation.partition and not operation.queue:
             raise InvalidOption("a partition needs its queue")
-        for name, value in (("batch", operation.batch), ("partitions", operation.partitions)):
-            if type(value) is not int or not 1 <= value <= self.config.batch_max:
-                raise InvalidOption(f"{name} must be 1 to {self.config.batch_max:,}; got {value!r}")
+        for name, value, least in (("batch", operation.batch, 1), ("partitions", operation.partitions, 0)):
+            if type(value) is not int or not least <= value <= self.config.batch_max:
+                raise InvalidOption(f"{name} must be {least} to {self.config.batch_max:,}; got {value!r:.80}")
         if operation.lease_seconds is not None:
             check_seconds("lease_seconds", operation.lease_seconds)
         if operation.subscribe not in ("all", "new"):

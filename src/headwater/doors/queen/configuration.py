@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headwater.doors.queen.push import LANES
 from headwater.doors.queen.shapes import ConfigureAnswer, ConfigureBody, DeleteAnswer, Options
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
@@ -60,6 +61,7 @@ async def configure(site: Site, request: Request, body: ConfigureBody) -> Respon
         namespace=body.namespace,
         task=body.task,
         options=options_of(body.options),
+        lanes=LANES,
     )
     configured: Configured = await site.queues.run(operation)
     return json_response(

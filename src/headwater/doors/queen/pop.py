@@ -11,6 +11,7 @@ from msgspec import UNSET
 from headwater.clock import Timestamp
 from headwater.doors.holds import are_pops_held_off
 from headwater.doors.queen.identities import lease_name, message_id, parse_time, record_name, show_time
+from headwater.doors.queen.push import LANES
 from headwater.doors.queen.shapes import PopAnswer, PoppedMessage, PopQuery
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import NOTHING, Request, Response, json_response
@@ -81,6 +82,7 @@ def operation_of(site: Site, request: Request, query: PopQuery, queue: str, part
         auto_ack=query.auto_ack,
         subscribe=subscribe,
         since=since,
+        lanes=LANES,
     )
 
 

@@ -20,6 +20,8 @@ from headwater.services.checks import check_durability, check_headers, check_tex
 from headwater.services.queue import lane_key
 
 CREATED = 201
+# Queues that this wire makes have the one partition that its clients know, whoever else pushes to them.
+LANES = 1
 
 Lane = tuple[str, str]
 
@@ -39,6 +41,7 @@ async def push(site: Site, request: Request, body: PushBody) -> Response:
             partition=partition,
             records=records if len(lanes) == 1 else [records[index] for index in members],
             ttl_seconds=body.ttl_seconds,
+            lanes=LANES,
         )
         for position, ((queue, partition), members) in enumerate(lanes.items())
     ]

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
-from headwater.doors.queen.push import lanes_of, records_of
+from headwater.doors.queen.push import LANES, lanes_of, records_of
 from headwater.doors.queen.reports import status_outcome
 from headwater.doors.queen.shapes import PushItem, Text
 from headwater.doors.site import Site, check_scope, check_use, lane_of
@@ -229,6 +229,7 @@ def _pushes(site: Site, request: Request, items: Sequence[PushItem]) -> list[Pus
             queue=queue,
             partition=partition,
             records=[records[index] for index in members],
+            lanes=LANES,
         )
         for (queue, partition), members in lanes_of(site, request, items).items()
     ]

@@ -8,7 +8,7 @@ import msgspec
 from headwater.config import Durability
 from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import parse_lease
-from headwater.doors.queen.push import lanes_of, records_of, results_of
+from headwater.doors.queen.push import LANES, lanes_of, records_of, results_of
 from headwater.doors.queen.reports import Lease, lease_of, operation_of, outcome_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
 from headwater.doors.site import Site, check_scope, lane_of
@@ -92,6 +92,7 @@ def _push_step(site: Site, request: Request, asked: TransactionPush, operations:
             queue=queue,
             partition=partition,
             records=[records[index] for index in members],
+            lanes=LANES,
         )
         site.queues.check_push(push)
         step.places.append(len(operations))

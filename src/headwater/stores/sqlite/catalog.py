@@ -13,7 +13,7 @@ from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup, DeleteQueue
 from headwater.model.lane import Lane
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
-from headwater.model.queue import QueueOptions, decode_options, encode_options, merge_options
+from headwater.model.queue import LANES_DEFAULT, QueueOptions, decode_options, encode_options, merge_options
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
@@ -104,11 +104,12 @@ class Catalog:
             raise QueueMissing(f"there is no queue {name!r}")
         return queue
 
-    def make_queue(self, database: str, name: str, now: Timestamp) -> Queue:
-        """The queue, made with default options when it is new."""
+    def make_queue(self, database: str, name: str, now: Timestamp, lanes: int = LANES_DEFAULT) -> Queue:
+        """The queue, made with so many lanes and otherwise default options when it is new."""
         queue = self.find_queue(database, name)
         if queue is None:
-            self._connection.execute(sql.add_queue, (database, name, "", "", 0, "{}", now))
+            options = encode_options(QueueOptions(lanes=lanes))
+            self._connection.execute(sql.add_queue, (database, name, "", "", 0, options, now))
             queue = self.need_queue(database, name)
         return queue
 
@@ -120,7 +121,7 @@ class Catalog:
     def configure(self, operation: Configure, now: Timestamp) -> Configured:
         """Make or change a queue."""
         known = self.find_queue(operation.database, operation.queue)
-        options = merge_options(known.options if known else QueueOptions(), operation.options)
+        options = merge_options(known.options if known else QueueOptions(lanes=operation.lanes), operation.options)
         self._codec.check(options)
         queue = known or self.make_queue(operation.database, operation.queue, now)
         namespace = queue.namespace if operation.namespace is None else operation.namespace

@@ -15,13 +15,14 @@ from headwater.clock import SystemClock
 from headwater.config import load_config
 from headwater.errors import InvalidInput, StoreForeign, StoreNewer
 from headwater.log.job_operations import Enqueue, NewJob
-from headwater.model.names import DATABASE_DEFAULT, PARTITION_DEFAULT, SYSTEM_PREFIX, Offset, check_name
+from headwater.model.names import DATABASE_DEFAULT, SYSTEM_PREFIX, Offset, check_name
 from headwater.model.record import Record, encode_payload
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import open_files
 from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.migrate import read_version
+from headwater.stores.sqlite.pushes import Pushes
 from headwater.stores.sqlite.segments import Segments, read_last_lsn
 
 _origin = secrets.randbits(62)
@@ -36,18 +37,20 @@ def push(
     queue: str,
     payload: Any,
     *,
-    partition: str = PARTITION_DEFAULT,
+    partition: str = "",
     database: str = DATABASE_DEFAULT,
     transaction_id: str = "",
     type: str = "",
 ) -> Offset:
     """Append a message as part of the transaction that is open on `connection`; its offset, if that commits.
 
+    Without a partition it goes to one of the queue's lanes, and the offset counts in that lane.
     A transaction id is kept with the message, and a later push with the same id is a duplicate of this one; this push
     itself is not checked, because your transaction happens once.
     """
     check_name("queue", queue)
-    check_name("partition", partition)
+    if partition:
+        check_name("partition", partition)
     check_name("database", database)
     if queue.startswith(SYSTEM_PREFIX):
         raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
@@ -59,7 +62,11 @@ def push(
     segments = Segments(connection, codec, _origin, config.deduplication_ids_max)
     segments.catch_up(read_last_lsn(connection))
     now = SystemClock().now()
-    lane = catalog.make_partition(catalog.make_queue(database, queue, now), partition, now)
+    place = catalog.make_queue(database, queue, now)
+    if partition:
+        lane = catalog.make_partition(place, partition, now)
+    else:
+        lane = Pushes(connection, catalog, segments).choose_lane(place, transaction_id, now)
     return segments.append(lane, [record], now)
 
 

@@ -1,7 +1,8 @@
 """Leasing: which partition a pop gets, and which of its records.
 
 A pop finds a partition through the `ready_at` index, never by looking at partitions that have nothing, so 100,000 of
-them cost as much as ten. Partitions that are new to a group get their cursor at its next pops, some at a time.
+them cost as much as ten. Partitions that are new to a group get their cursor at its next pops, some at a time. While
+others want the same, a pop takes no more than its share of what is ready.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
+from headwater.model.spreading import share_of
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
@@ -30,6 +32,8 @@ DISCOVER_FEW = 8
 POSTPONE_DAMAGED_SECONDS = 60
 WINDOWS_MAX = 10
 READY_MAX = 1_024
+# A pop that is not bound to a number of partitions looks at so many at once: most often the first ones fill its batch.
+LOOK_AT = 8
 
 
 class Found(msgspec.Struct, gc=False):
@@ -60,6 +64,7 @@ class Pops:
         self._ahead: dict[int, int] = {}
         self._spare: dict[int, list[tuple[PartitionId, Cursor]]] = {}
         self._alike: Mapping[tuple[str, ...], int] = {}
+        self._allowed: dict[tuple[int, tuple[str, ...]], int] = {}
 
     def pop(self, operation: Pop, now: Timestamp) -> Popped:
         """Lease what is ready: of one partition, one queue, or the queues of a namespace and task."""
@@ -86,6 +91,7 @@ class Pops:
     def _begin(self, operations: Sequence[Pop]) -> None:
         """What was found for others before may not be so any more."""
         self._spare.clear()
+        self._allowed.clear()
         self._alike = Counter(map(_key, operations)) if len(operations) > 1 else {}
 
     def _pop(self, operation: Pop, now: Timestamp) -> Popped:
@@ -100,7 +106,7 @@ class Pops:
             except EncryptionKeyMissing as error:
                 locked = error
                 continue
-            if _satisfied(operation, batches):
+            if _satisfied(operation, batches, operation.partitions or operation.batch):
                 break
             ready_at.extend(self._next_ready(operation, group))
         if locked is not None and not batches:
@@ -117,7 +123,7 @@ class Pops:
             return self._catalog.queues_together(operation.database, operation.namespace, operation.task)
         if operation.subscribe != "all" or operation.since is not None:
             # The group's beginning is now, so it must be noted now, even before the first push.
-            return [self._catalog.make_queue(operation.database, operation.queue, now)]
+            return [self._catalog.make_queue(operation.database, operation.queue, now, operation.lanes)]
         queue = self._catalog.find_queue(operation.database, operation.queue)
         return [] if queue is None else [queue]
 
@@ -136,16 +142,33 @@ class Pops:
         """Add batches from the ready partitions of one group. A partition that gives nothing is not ready any more."""
         # New partitions are met at every pop, lest those that always have something starve them; but some at a time: as
         # long as some of the last ones are left, later ones would wait behind them anyway.
-        ahead = self._ahead.get(group.id, 0) or self._discover(group, now, DISCOVER_FEW + operation.partitions)
-        self._ahead[group.id] = max(ahead - operation.partitions, 0)
-        while not _satisfied(operation, batches):
-            candidates = self._candidates(operation, group, now, operation.partitions - len(batches))
+        reach = operation.partitions or min(operation.batch, LOOK_AT)
+        ahead = self._ahead.get(group.id, 0) or self._discover(group, now, DISCOVER_FEW + reach)
+        self._ahead[group.id] = max(ahead - reach, 0)
+        allowed = len(batches) + self._allowance(operation, group, now)
+        bound = min(allowed, operation.partitions or operation.batch)
+        while not _satisfied(operation, batches, bound):
+            wanted = min(bound - len(batches), operation.partitions or LOOK_AT)
+            candidates = self._candidates(operation, group, now, wanted)
             for partition_id, cursor in candidates:
                 self._take_from(operation, group, partition_id, cursor, now, batches)
-                if _satisfied(operation, batches):
+                if _satisfied(operation, batches, bound):
                     return
             if (operation.partition or not candidates) and not self._discover(group, now, DISCOVER_LIMIT):
                 return
+
+    def _allowance(self, operation: Pop, group: Group, now: Timestamp) -> int:
+        """How many partitions of a group this pop may take: as many as it asks for, its share while others wait."""
+        asked = operation.partitions or operation.batch
+        key = _key(operation)
+        sharers = max(self._alike.get(key, 1), operation.sharers + 1)
+        if asked == 1 or sharers == 1:
+            return asked
+        allowed = self._allowed.get((group.id, key))
+        if allowed is None:
+            ready = len(self._cursors.ready(group, now, min(asked * sharers, READY_MAX)))
+            allowed = self._allowed[group.id, key] = share_of(ready, sharers)
+        return min(asked, allowed)
 
     def _candidates(self, operation: Pop, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
         if not operation.partition:
@@ -334,10 +357,11 @@ def _key(operation: Pop) -> tuple[str, ...]:
     )
 
 
-def _satisfied(operation: Pop, batches: list[Batch]) -> bool:
+def _satisfied(operation: Pop, batches: list[Batch], bound: int) -> bool:
+    """Whether a pop has enough: records of so many partitions, or a full batch."""
     if not batches:
         return False
-    if len(batches) >= operation.partitions:
+    if len(batches) >= bound:
         return True
     return sum(len(batch.offsets) for batch in batches) >= operation.batch
 

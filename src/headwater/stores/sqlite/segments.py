@@ -167,7 +167,9 @@ class Segments:
 
     # ── duplicates ──
 
-    def duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> dict[int, Offset]:
+    def duplicates(
+        self, partition: Partition, records: Sequence[Record], now: Timestamp, *, remember: bool = True
+    ) -> dict[int, Offset]:
         """Which of the records (by index) are in the log already, and where; ids of the others are remembered.
 
         An id that comes twice in the same push is a duplicate of its first place: its offset counts from the end.
@@ -179,7 +181,8 @@ class Segments:
         window = int(partition.queue.options.deduplication_seconds * SECOND)
         if not window:
             # The queue may get a window later, and the log is not read a second time for it.
-            self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
+            if remember:
+                self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
             return {}
         since = now - window
         self._load_recent(since)
@@ -190,7 +193,8 @@ class Segments:
             found = {index: places[identity] for index, identity in enumerate(ids) if identity in places}
         if len(set(ids)) < len(ids):
             self._mark_repeats(ids, found, self.end(partition.id))
-        self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
+        if remember:
+            self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
         return found
 
     @staticmethod

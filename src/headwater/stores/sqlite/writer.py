@@ -16,7 +16,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueFull, QueueMissing, StoreDamaged
+from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.flow_operations import FLOW_RESULT_TYPES, AddRollups, Load, MarkArchived
 from headwater.log.job_operations import JOB_RESULT_TYPES
 from headwater.log.operations import (
@@ -55,10 +55,10 @@ from headwater.log.operations import (
     Transacted,
     Transaction,
 )
-from headwater.model.names import Lsn, Offset
+from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.access_tokens import AccessTokens
-from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
+from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
@@ -67,6 +67,7 @@ from headwater.stores.sqlite.flows import Flows
 from headwater.stores.sqlite.identity import Identity
 from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
+from headwater.stores.sqlite.pushes import Pushes
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
 from headwater.stores.sqlite.segments import SegmentRow, Segments
@@ -96,8 +97,6 @@ class Writer:
         self._data_version = connection.data_version
         self._connection: Connection = connection
         self._version = -1
-        self._waiting: dict[int, int] = {}
-        self._placed: dict[int, int] = {}
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
         letters = DeadLetters(connection, codec, self.catalog, self.segments)
@@ -105,7 +104,8 @@ class Writer:
         pops = Pops(connection, self.catalog, self.segments, cursors)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops)
         retention = Retention(connection, self.catalog, self.segments)
-        flows = Flows(connection, self.catalog, self.segments, self._place)
+        pushes = self._pushes = Pushes(connection, self.catalog, self.segments)
+        flows = Flows(connection, self.catalog, self.segments, pushes.place)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
         self.identity = Identity(connection)
@@ -125,7 +125,7 @@ class Writer:
             RegisterStream: streams.register,
             ChangeState: streams.change_state,
             Extend: reports.extend,
-            Push: lambda operation, now: self._push([operation], now)[0],
+            Push: lambda operation, now: pushes.push([operation], now)[0],
             Pop: pops.pop,
             Requeue: letters.requeue,
             Purge: lambda operation, _: letters.purge(operation),
@@ -182,7 +182,7 @@ class Writer:
         if phases[_PUSHES] or phases[_TRANSACTIONS]:
             self._cursors.flush()
         pushes: list[Any] = [operations[index] for index in phases[_PUSHES]]
-        for index, result in zip(phases[_PUSHES], self._push(pushes, now), strict=True):
+        for index, result in zip(phases[_PUSHES], self._pushes.push(pushes, now), strict=True):
             results[index] = result
         for index in phases[_TRANSACTIONS]:
             results[index] = self._try(operations[index], now)
@@ -220,7 +220,7 @@ class Writer:
         names, newest, partition, jump, written_at, access, identity = seen
         self.identity.catch_up(identity)
         self._version = version
-        self._waiting.clear()
+        self._pushes.forget()
         self._cursors.forget()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
@@ -340,68 +340,6 @@ class Writer:
         if isinstance(result, HeadwaterError):
             raise result
         return result
-
-    # ── pushes: all of a commit to one partition become one segment ──
-
-    def _push(self, pushes: list[Push], now: Timestamp) -> list[Pushed | HeadwaterError]:
-        results: list[Any] = [None] * len(pushes)
-        self._placed.clear()
-        together: dict[tuple[int, float | None], tuple[Partition, list[int]]] = {}
-        for index, push in enumerate(pushes):
-            try:
-                partition = self._place(push, now)
-            except HeadwaterError as error:
-                results[index] = error
-                continue
-            together.setdefault((partition.id, push.ttl_seconds), (partition, []))[1].append(index)
-        for partition, members in together.values():
-            self._append(partition, members, pushes, results, now)
-        return results
-
-    def _place(self, push: Push | Load, now: Timestamp) -> Partition:
-        queue = self.catalog.make_queue(push.database, push.queue, now)
-        if queue.options.size_max:
-            self._need_room(queue, len(push.records))
-        return self.catalog.make_partition(queue, push.partition, now)
-
-    def _need_room(self, queue: Queue, count: int) -> None:
-        """Raises when the queue is full. What waits is counted only when the last count no longer leaves room."""
-        limit = queue.options.size_max
-        placed = self._placed.get(queue.id, 0)
-        waiting = self._waiting.get(queue.id)
-        if waiting is None or waiting + count > limit:
-            (kept,) = self._connection.execute(sql.queue_waiting, (queue.id,)).fetchone()
-            waiting = int(kept) + placed
-        if waiting + count > limit:
-            self._waiting.pop(queue.id, None)
-            raise QueueFull(f"queue {queue.name!r} holds {waiting:,} waiting records of at most {limit:,}")
-        self._waiting[queue.id] = waiting + count
-        self._placed[queue.id] = placed + count
-
-    def _append(
-        self, partition: Partition, members: list[int], pushes: list[Push], results: list[Any], now: Timestamp
-    ) -> None:
-        """One segment for all these pushes; each gets its own offsets."""
-        if len(members) == 1:
-            records = pushes[members[0]].records
-        else:
-            records = [record for index in members for record in pushes[index].records]
-        ttl = pushes[members[0]].ttl_seconds
-        try:
-            found = self.segments.duplicates(partition, records, now)
-            fresh = [record for place, record in enumerate(records) if place not in found] if found else records
-            offset = self.segments.append(partition, fresh, now, ttl) if fresh else self.segments.end(partition.id)
-        except HeadwaterError as error:
-            results[:] = [error if index in members else result for index, result in enumerate(results)]
-            return
-        begin = 0
-        for index in members:
-            size = len(pushes[index].records)
-            own = {place - begin: found[place] for place in found if begin <= place < begin + size} if found else {}
-            count = size - len(own)
-            results[index] = Pushed(partition.id, offset, count, self.segments.last_lsn, now, own)
-            offset = Offset(offset + count)
-            begin += size
 
     # ── idempotency keys ──
 

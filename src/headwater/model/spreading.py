@@ -1,0 +1,41 @@
+"""Messages without a partition: over which lanes they are spread, so that many consumers work at the same time.
+
+A lane is a partition that nobody has named. Within a lane order holds as in any partition; between lanes there is
+none. What is decided here depends on nothing but its arguments, so every store and every process decides the same.
+"""
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from headwater.model.names import PARTITION_DEFAULT
+
+
+def lane_name(lane: int) -> str:
+    """The name of a lane; the first is the partition that a queue of one lane has."""
+    return f"{PARTITION_DEFAULT}/{lane}" if lane else PARTITION_DEFAULT
+
+
+def lane_of_id(transaction_id: str, lanes: int) -> int:
+    """The lane of a message with this transaction id: always the same, so that a second push of it is recognised."""
+    return crc32(transaction_id.encode("utf-8", "surrogatepass")) % lanes
+
+
+def deal(count: int, lanes: int, turn: int) -> Iterator[tuple[int, int, int]]:
+    """So many messages over as many lanes as there are, from the lane whose turn it is on: (lane, first, end).
+
+    Each lane gets neighbours, as evenly as can be: few lanes for few messages, and one row for each lane.
+
+    >>> list(deal(5, 3, 1))
+    [(1, 0, 2), (2, 2, 4), (0, 4, 5)]
+    """
+    used = min(count, lanes)
+    begin = 0
+    for place in range(used):
+        end = begin + count // used + (place < count % used)
+        yield (turn + place) % lanes, begin, end
+        begin = end
+
+
+def share_of(ready: int, sharers: int) -> int:
+    """How many of the ready partitions one pop may take while so many, itself among them, want some: at least one."""
+    return max(ready // max(sharers, 1), 1)
