@@ -48,7 +48,7 @@ def test_lines_from_a_file_or_a_pipe_go_in_together_or_not_at_all(queuectl: Queu
         ("{}", "either a command"),
         ('{"command": "true", "argv": ["true"]}', "either a command"),
         ('{"command": "true", "id": "a b"}', "job name"),
-        ('{"command": "true", "max_retries": -1}', "max_retries"),
+        ('{"command": "true", "max_retries": -1}', "retries"),
         ('{"command": "true", "timeout": -1}', "timeout"),
         ('{"command": "true", "run_at": "tomorrow"}', "run_at"),
         ('{"command": "true", "run_at": "2026-01-01T00:00:00"}', "time zone"),

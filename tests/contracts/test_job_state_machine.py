@@ -77,7 +77,7 @@ class Run:
         return {job.id: job.state for job in await self.board.log.store.jobs("main", JobFilter())}
 
     async def add(self, name: str, retries: int, delay: float, needs: set[str]) -> None:
-        about = {"max_retries": retries, "delay_seconds": delay, "depends_on": tuple(sorted(needs))}
+        about = {"retries": retries, "delay": delay, "depends_on": tuple(sorted(needs))}
         await self.board.add(shell(name, backoff_base=1, backoff_jitter=0, **about))
 
     async def claim(self, worker: str, limit: int) -> None:

@@ -64,7 +64,7 @@ async def test_what_completed_before_is_not_waited_for(board: Board) -> None:
 
 
 async def test_a_dead_job_holds_its_dependents_until_it_is_armed_again(board: Board) -> None:
-    await board.add(shell("a", max_retries=0), shell("b", depends_on=("a",)))
+    await board.add(shell("a", retries=0), shell("b", depends_on=("a",)))
     await board.fail(await board.take())
     assert await board.state("b") is JobState.WAITING
     await board.change(Rearm(ids=("a",)))
@@ -76,7 +76,7 @@ async def test_a_cancelled_or_dropped_job_takes_its_dependents_with_it(board: Bo
     await board.add("a", shell("b", depends_on=("a",)), shell("c", depends_on=("b",)))
     await board.change(Cancel(ids=("a",)))
     assert [await board.state(name) for name in "abc"] == [JobState.CANCELLED] * 3
-    await board.add(shell("x", max_retries=0), shell("y", depends_on=("x",)))
+    await board.add(shell("x", retries=0), shell("y", depends_on=("x",)))
     await board.fail(await board.take())
     await board.change(DropJobs(ids=("x",)))
     assert await board.state("y") is JobState.CANCELLED
@@ -87,7 +87,7 @@ async def test_a_cancelled_or_dropped_job_takes_its_dependents_with_it(board: Bo
 async def test_a_callback_runs_when_all_have_ended_whatever_they_came_to(board: Board) -> None:
     await board.add(
         "good",
-        shell("bad", max_retries=0),
+        shell("bad", retries=0),
         shell("gone"),
         shell("all", depends_on=("good", "bad", "gone"), depends_when="finished"),
     )
@@ -101,7 +101,7 @@ async def test_a_callback_runs_when_all_have_ended_whatever_they_came_to(board: 
 
 
 async def test_jobs_that_differ_only_in_what_they_wait_for_begin_each_in_their_own_way(board: Board) -> None:
-    await board.add(shell("a", max_retries=0))
+    await board.add(shell("a", retries=0))
     await board.fail(await board.take())
     well = shell("well", depends_on=("a",))
     anyhow = shell("anyhow", depends_on=("a",), depends_when="finished")
@@ -210,7 +210,7 @@ async def test_a_key_under_a_limited_type_obeys_both_limits(board: Board) -> Non
 
 async def test_a_lost_worker_frees_the_limits_that_it_used(board: Board) -> None:
     await board.log.run(SetJobLimit(type="mail", concurrency=1))
-    await board.add(mail("m0", max_retries=0), mail("m1"))
+    await board.add(mail("m0", retries=0), mail("m1"))
     await board.claim(worker="lost", lease_seconds=5)
     board.log.clock.advance(6)
     assert await board.names() == ["m1"]

@@ -81,7 +81,7 @@ async def test_an_id_is_given_once_and_nothing_of_a_refused_operation_stays(boar
 
 
 async def test_a_job_with_a_later_time_waits_for_it(board: Board) -> None:
-    await board.add(shell("later", delay_seconds=10), shell("at", run_at=board.log.clock.now() + 5 * SECOND))
+    await board.add(shell("later", delay=10), shell("at", run_at=board.log.clock.now() + 5 * SECOND))
     assert await board.state("later") is JobState.SCHEDULED
     claimed = await board.claimed(10)
     assert claimed.jobs == []
@@ -119,7 +119,7 @@ async def test_the_same_idempotency_key_adds_jobs_once(board: Board) -> None:
 
 
 async def test_a_completed_job_keeps_its_result_until_its_time_is_over(board: Board) -> None:
-    await board.add(shell("a", result_seconds=60))
+    await board.add(shell("a", result_ttl=60))
     job = await board.take()
     assert await board.settle(job, result='{"n":1}') == [JobState.COMPLETED]
     kept = await board.job("a")
@@ -131,7 +131,7 @@ async def test_a_completed_job_keeps_its_result_until_its_time_is_over(board: Bo
 
 
 async def test_a_failed_job_comes_again_after_its_back_off_and_dies_after_its_last_attempt(board: Board) -> None:
-    await board.add(shell("a", max_retries=2, backoff_base=3, backoff_jitter=0))
+    await board.add(shell("a", retries=2, backoff_base=3, backoff_jitter=0))
     for wait, expected in ((3, JobState.FAILED), (9, JobState.FAILED), (0, JobState.DEAD)):
         job = await board.take()
         assert await board.fail(job, "broken") is expected
@@ -156,7 +156,7 @@ async def test_a_report_with_an_old_token_or_from_another_worker_changes_nothing
 
 
 async def test_a_released_job_has_lost_no_attempt(board: Board) -> None:
-    await board.add(shell("a", max_retries=0))
+    await board.add(shell("a", retries=0))
     for _ in range(3):
         job = await board.take()
         assert job.attempt == 1
@@ -179,7 +179,7 @@ async def test_many_jobs_are_settled_with_one_operation_each_in_its_own_way(boar
 
 
 async def test_a_silent_workers_jobs_come_back_and_count_as_an_attempt(board: Board) -> None:
-    await board.add(shell("a", max_retries=1, backoff_base=1, backoff_jitter=0))
+    await board.add(shell("a", retries=1, backoff_base=1, backoff_jitter=0))
     lost = await board.take("lost", lease_seconds=30)
     board.log.clock.advance(30)
     assert await board.claim(worker="next") == []
@@ -220,7 +220,7 @@ async def test_a_claim_tells_a_worker_that_what_it_held_is_gone(board: Board) ->
 async def test_a_job_that_takes_its_worker_down_ends_in_the_dead_letters_after_exactly_its_attempts(
     board: Board,
 ) -> None:
-    await board.add(shell("poison", max_retries=2, backoff_base=1, backoff_jitter=0))
+    await board.add(shell("poison", retries=2, backoff_base=1, backoff_jitter=0))
     runs = 0
     for number in range(10):
         runs += len(await board.claim(worker=f"worker-{number}", lease_seconds=5))
@@ -269,7 +269,7 @@ async def test_progress_and_output_are_kept_only_from_whoever_holds_the_job(boar
 
 
 async def test_cancelling_ends_what_has_not_begun_and_asks_the_worker_of_what_runs(board: Board) -> None:
-    await board.add("runs", "waits", shell("later", delay_seconds=60))
+    await board.add("runs", "waits", shell("later", delay=60))
     job = await board.take()
     await board.change(Cancel(ids=("runs", "waits", "later")))
     assert [await board.state(name) for name in ("runs", "waits", "later")] == ["processing", "cancelled", "cancelled"]
@@ -282,7 +282,7 @@ async def test_cancelling_ends_what_has_not_begun_and_asks_the_worker_of_what_ru
 
 
 async def test_a_dead_job_that_is_armed_again_has_all_its_attempts(board: Board) -> None:
-    await board.add(shell("a", max_retries=0), "done")
+    await board.add(shell("a", retries=0), "done")
     for job in await board.claim(2):
         await (board.fail(job) if job.id == "a" else board.settle(job))
     assert await board.change(Rearm(ids=("a",))) == ["a"]
@@ -292,9 +292,7 @@ async def test_a_dead_job_that_is_armed_again_has_all_its_attempts(board: Board)
 
 
 async def test_all_dead_jobs_of_a_queue_are_armed_together(board: Board) -> None:
-    await board.add(
-        *(shell(f"a{number}", max_retries=0) for number in range(3)), shell("b", queue="mail", max_retries=0)
-    )
+    await board.add(*(shell(f"a{number}", retries=0) for number in range(3)), shell("b", queue="mail", retries=0))
     for job in await board.claim(10):
         await board.fail(job)
     assert sorted(await board.change(Rearm(state=JobState.DEAD, queue="default"))) == ["a0", "a1", "a2"]
@@ -327,7 +325,7 @@ async def test_the_number_of_a_dropped_job_never_comes_back(board: Board) -> Non
 
 
 async def test_old_jobs_are_pruned_but_the_dead_stay(board: Board) -> None:
-    await board.add("done", shell("dead", max_retries=0))
+    await board.add("done", shell("dead", retries=0))
     for job in await board.claim(2):
         await (board.settle(job) if job.id == "done" else board.fail(job))
     await board.log.run(SetJobConfig(name="retention", value=60))
@@ -347,7 +345,7 @@ async def test_a_paused_queue_hands_out_nothing_until_it_goes_on(board: Board) -
 async def test_settings_of_a_queue_stand_over_those_of_the_database(board: Board) -> None:
     await board.log.run(SetJobConfig(name="max-retries", value=7))
     await board.log.run(SetJobConfig(name="max-retries", value=0, queue="mail"))
-    await board.add("a", shell("b", queue="mail"), shell("c", queue="mail", max_retries=2))
+    await board.add("a", shell("b", queue="mail"), shell("c", queue="mail", retries=2))
     assert [(await board.job(name)).attempts_max for name in "abc"] == [8, 1, 3]
     await board.log.run(SetJobConfig(name="max-retries", value=None, queue="mail"))
     await board.add(shell("d", queue="mail"))
@@ -358,7 +356,7 @@ async def test_settings_of_a_queue_stand_over_those_of_the_database(board: Board
 
 
 async def test_jobs_are_listed_by_state_queue_and_type(board: Board) -> None:
-    await board.add("a", shell("b", priority=1), shell("c", queue="mail"), shell("d", delay_seconds=5))
+    await board.add("a", shell("b", priority=1), shell("c", queue="mail"), shell("d", delay=5))
     store = board.log.store
     assert [job.id for job in await store.jobs("main", JobFilter(state=JobState.PENDING))] == ["b", "a", "c"]
     assert [job.id for job in await store.jobs("main", JobFilter(queue="mail"))] == ["c"]
@@ -396,7 +394,7 @@ async def test_a_waiting_claim_is_told_when_there_is_something(board: Board, ope
     store, now = board.log.store, board.log.clock.now()
     assert store.jobs_ready_at("main", (), now) is None
     other = Board(await open_log())
-    await other.add(shell("later", delay_seconds=5))
+    await other.add(shell("later", delay=5))
     assert store.jobs_ready_at("main", (), now) == now + 5 * SECOND
     await other.add("a")
     assert store.jobs_ready_at("main", (), now) == now
@@ -413,7 +411,7 @@ async def changes(log: Log, database: str = "main") -> list[dict[str, object]]:
 
 
 async def test_every_change_of_state_is_on_the_log_in_the_commit_that_made_it(board: Board) -> None:
-    await board.add(shell("a", max_retries=1, backoff_base=1, backoff_jitter=0))
+    await board.add(shell("a", retries=1, backoff_base=1, backoff_jitter=0))
     await board.fail(await board.take())
     board.log.clock.advance(1)
     await board.settle(await board.take())

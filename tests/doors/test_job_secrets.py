@@ -29,7 +29,7 @@ async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
     """A store whose jobs have canaries in their environments: one in every state, schedules, an allowed command."""
     async with headwater.open(str(tmp_path / "headwater.db"), housekeeping=False) as opened:
         jobs = opened.jobs
-        await jobs.add(id="dead", command="true", env=ENV, max_retries=0)
+        await jobs.add(id="dead", command="true", env=ENV, retries=0)
         (claimed,) = (await opened.jobs_service.run(Claim(worker="w", limit=1))).jobs
         assert claimed.work.env == ENV, "who runs a job must get what it was given"
         report = Report(number=claimed.number, token=claimed.token, outcome=Outcome.FAILED, error="no", output="no\n")
@@ -37,7 +37,7 @@ async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
         await jobs.add(id="running", command="true", env=ENV)
         await opened.jobs_service.run(Claim(worker="w", limit=1))
         await jobs.add(id="pending", argv=("true",), env=ENV)
-        await jobs.add(id="later", command="true", env=ENV, delay_seconds=60.0)
+        await jobs.add(id="later", command="true", env=ENV, delay=60.0)
         await jobs.add(id="waiting", command="true", env=ENV, depends_on=("pending",))
         await jobs.add(id="cancelled", command="true", env=ENV)
         await jobs.cancel("cancelled")

@@ -27,6 +27,7 @@ from headwater.doors.openapi import make_document
 from headwater.doors.routes import Route
 from headwater.log.job_operations import Claim, Heartbeat, Report, Settle, WorkerAbout
 from headwater.model.job import Outcome
+from headwater.model.job_policy import JobPolicy
 from tests.doors.live_door import LiveDoor, on_the_edge
 
 DOCUMENT = make_document(ROUTES, "0")
@@ -72,7 +73,8 @@ def fill(client: httpx.Client) -> None:
 
 async def add_jobs(hw: headwater.Headwater) -> None:
     """A function that failed once, one that gave a result, a command that waits for it, a schedule and a worker."""
-    await hw.jobs.add(id="0", type="shop:mail", max_retries=3)
+    await hw.jobs.register({"shop:mail": JobPolicy(retries=3)})
+    await hw.jobs.add(id="0", type="shop:mail", retries=3)
     await hw.jobs.add(id="later", command="true", depends_on=("0",))
     await hw.jobs.limit("shop:other", rate=5.0)
     await hw.jobs.configure("max-retries", 9)

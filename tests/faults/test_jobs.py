@@ -183,7 +183,7 @@ async def board(folder: Path) -> "Board":
 
 @pytest.mark.parametrize("jump", [3_600, -3_600, 10 * 365 * 86_400, -10 * 365 * 86_400])
 async def test_a_clock_that_jumps_loses_no_job_and_completes_none_twice(board: Board, jump: float) -> None:
-    await board.add("held", "waits", shell("later", delay_seconds=60))
+    await board.add("held", "waits", shell("later", delay=60))
     held = await board.take(lease_seconds=30)
     board.log.clock.advance(jump)
     alive = (await board.beat(lease_seconds=30)).alive
@@ -204,7 +204,7 @@ async def test_nothing_waits_for_a_time_that_only_a_wrong_clock_had(board: Board
     years = 10 * 365 * 86_400
     await board.log.run(PutSchedule(name="hourly", every_seconds=3_600, job=shell()))
     board.log.clock.advance(years)
-    await board.add(shell("fails", max_retries=5))
+    await board.add(shell("fails", retries=5))
     await board.fail(await board.take())
     board.log.clock.advance(-years)
     (schedule,) = await schedules_after_a_commit(board)
@@ -222,7 +222,7 @@ async def test_a_time_that_was_given_stays_when_the_clock_is_set_and_a_delay_mov
     now = board.log.clock.now()
     await board.add(shell("snoozed", run_at=now))
     await board.settle(await board.take(), outcome=Outcome.SNOOZED, after_seconds=600)
-    await board.add(shell("given", run_at=Timestamp(now + 600 * SECOND)), shell("delayed", delay_seconds=600))
+    await board.add(shell("given", run_at=Timestamp(now + 600 * SECOND)), shell("delayed", delay=600))
     board.log.clock.advance(-hour)
     await board.beat()
     left = {name: (await board.job(name)).run_at - board.log.clock.now() for name in ("given", "delayed", "snoozed")}

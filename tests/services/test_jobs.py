@@ -9,11 +9,9 @@ import pytest
 
 import headwater
 from headwater import NewJob, outbox
-from headwater.clock import Timestamp
 from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, JobMissing, TooLarge
 from headwater.log.job_operations import Claim, Report, Settle
 from headwater.model.job import JobState, Outcome
-from headwater.services.job_documents import document_of, job_of
 from headwater.sync import open as open_sync
 from tests.contracts.clock import FakeClock
 
@@ -73,12 +71,12 @@ async def test_who_waits_when_the_store_is_closed_is_told(path: Path) -> None:
         {"command": "a", "argv": ("b",)},
         {"command": "a\x00b"},
         {"command": "a", "id": "no spaces"},
-        {"command": "a", "queue": ""},
+        {"command": "a", "queue": "no spaces"},
         {"command": "a", "priority": 1.5},
         {"command": "a", "priority": 2**40},
-        {"command": "a", "max_retries": -1},
-        {"command": "a", "timeout_seconds": float("nan")},
-        {"command": "a", "delay_seconds": -1},
+        {"command": "a", "retries": -1},
+        {"command": "a", "timeout": float("nan")},
+        {"command": "a", "delay": -1},
         {"command": "a", "run_at": -1},
         {"command": "a", "backoff_base": 0.5},
         {"command": "a", "backoff_jitter": 11},
@@ -174,30 +172,3 @@ def test_the_same_verbs_without_async(tmp_path: Path) -> None:
         assert [found.id for found in hw.jobs.list(state="pending")] == ["b"]
         hw.jobs.configure("max-retries", 9)
         assert hw.jobs.config()["max-retries"] == 9
-
-
-def test_a_job_and_the_document_that_asks_for_it_say_the_same() -> None:
-    job = NewJob(
-        id="a",
-        queue="mail",
-        type="shop:mail",
-        arguments=headwater.Raw(b'[[1],{"to":"ada"}]'),
-        priority=3,
-        run_at=Timestamp(1_700_000_000_123_456),
-        delay_seconds=1.5,
-        timeout_seconds=60.0,
-        max_retries=5,
-        backoff_base=3.0,
-        backoff_max_seconds=90.0,
-        backoff_jitter=0.5,
-        result_seconds=10.0,
-        depends_on=("b",),
-        depends_when="finished",
-        unique_key="k",
-        unique_seconds=5.0,
-        unique_mode="replace",
-        concurrency_key="c",
-        concurrency_limit=2,
-        batch="all",
-    )
-    assert job_of(document_of(job)) == job

@@ -1,5 +1,6 @@
 """What somebody sees who looks at the SQLite file itself."""
 
+import json
 import os
 import re
 import stat
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec import structs
 
 import headwater
+from headwater import NewJob
 from headwater.errors import StoreNewer
 from headwater.model.queue import LANES_DEFAULT
 from headwater.stores.sqlite.migrate import migrations
@@ -50,13 +53,19 @@ async def test_every_migration_counts_up_by_one() -> None:
     assert [number for number, _, _ in migrations()] == list(range(1, len(migrations()) + 1))
 
 
-async def test_queues_of_an_older_file_keep_their_order_and_their_options(path: str) -> None:
+def open_older(path: str, before: str) -> apsw.Connection:
+    """A file as it was before the migration of this name."""
     connection = apsw.Connection(path)
     for number, name, text in migrations():
-        if name == "keep_old_queues_in_one_lane":
+        if name == before:
             break
         connection.execute(text)
         connection.execute("INSERT OR REPLACE INTO hw_meta (key, value) VALUES ('schema_version', ?)", (number,))
+    return connection
+
+
+async def test_queues_of_an_older_file_keep_their_order_and_their_options(path: str) -> None:
+    connection = open_older(path, "keep_old_queues_in_one_lane")
     add = "INSERT INTO hw_queues (database, name, options, created_at) VALUES ('main', ?, ?, 1)"
     connection.execute(add, ("orders", "{}"))
     connection.execute(add, ("bills", '{"retry_limit":7}'))
@@ -68,6 +77,21 @@ async def test_queues_of_an_older_file_keep_their_order_and_their_options(path: 
         options = {status.queue: (status.options.lanes, status.options.retry_limit) for status in await hw.queues()}
         assert options == {"orders": (1, 3), "bills": (1, 7)}
         assert (await hw.queue("new").configure()).options.lanes == LANES_DEFAULT
+
+
+async def test_a_schedule_of_an_older_file_keeps_what_it_said_under_the_names_of_today(path: str) -> None:
+    """Older versions wrote every option of a job, under other names, with its default where nothing had been said."""
+    connection = open_older(path, "keep_policies_of_job_types")
+    options = {"type": "shop:mail", "arguments": [[1], {}], "queue": "default", "priority": 0, "unique_mode": "ignore"}
+    older = {"delay_seconds": 0.0, "timeout_seconds": 5.0, "max_retries": 7, "backoff_max_seconds": None}
+    job = json.dumps({**options, **older, "result_seconds": 9.5, "unique_seconds": 0.0, "concurrency_limit": 1})
+    values = "'main', 'often', '', 60, 'UTC', ?, 0, 1, 2, NULL, NULL"
+    connection.execute(f"INSERT INTO hw_job_schedules VALUES ({values})", (job,))
+    connection.close()
+    async with headwater.open(path, adopt=True, housekeeping=False) as hw:
+        (schedule,) = await hw.jobs.schedules()
+    kept = NewJob(type="shop:mail", arguments=headwater.Raw(b"[[1],{}]"), timeout=5.0, retries=7, result_ttl=9.5)
+    assert schedule.job == structs.replace(kept, queue="default")
 
 
 async def test_a_newer_file_is_refused_naming_both_versions(path: str) -> None:

@@ -48,7 +48,7 @@ class Bench:
 
     async def run(self, **fields: Any) -> JobStatus:
         """One job, run to its end."""
-        job = await self.hw.jobs.add(**{"max_retries": 0, **fields})
+        job = await self.hw.jobs.add(**{"retries": 0, **fields})
         await self.drain()
         return await self.hw.jobs.show(job.id)
 

@@ -67,17 +67,17 @@ def cancel_itself() -> None:
     raise Cancel("nobody needs it")
 
 
-@app.job(retries=0, timeout_seconds=0.2)
+@app.job(retries=0, timeout=0.2)
 def hang() -> None:
     time.sleep(60)
 
 
-@app.job(retries=0, timeout_seconds=0.2)
+@app.job(retries=0, timeout=0.2)
 async def hang_politely() -> None:
     await asyncio.sleep(60)
 
 
-@app.job(retries=0, timeout_seconds=0.2)
+@app.job(retries=0, timeout=0.2)
 async def hang_rudely() -> None:
     time.sleep(60)  # noqa: ASYNC251
 

@@ -93,7 +93,7 @@ async def test_a_command_runs_in_the_folder_that_it_asks_for(bench: Bench) -> No
 async def test_a_command_that_takes_too_long_is_ended_with_everything_it_started(bench: Bench) -> None:
     pids = bench.folder / "pids"
     command = f"trap '' TERM; sleep 1000 & echo $! > {pids}; echo $$ >> {pids}; wait; wait; sleep 1000"
-    job = await bench.run(command=command, timeout_seconds=0.3)
+    job = await bench.run(command=command, timeout=0.3)
     assert (job.state, job.error) == (JobState.DEAD, "timed out after 0.3 s")
     expect_soon(lambda: not any(exists(int(line)) for line in pids.read_text().split()))
 

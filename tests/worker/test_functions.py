@@ -52,7 +52,7 @@ async def test_a_call_that_does_not_fit_the_function_is_refused_when_it_is_enque
 
 
 async def test_a_function_that_raises_fails_with_its_traceback(bench: Bench) -> None:
-    job = await ended(bench, functions.fail.using(max_retries=0).job())
+    job = await ended(bench, functions.fail.using(retries=0).job())
     assert job.state is JobState.DEAD
     assert job.error is not None
     assert job.error.endswith("ValueError: this went wrong")
@@ -60,7 +60,7 @@ async def test_a_function_that_raises_fails_with_its_traceback(bench: Bench) -> 
 
 
 async def test_a_result_that_was_waited_for_says_how_the_job_ended(bench: Bench) -> None:
-    handle = await bench.hw.jobs.add(functions.fail.using(max_retries=0).job())
+    handle = await bench.hw.jobs.add(functions.fail.using(retries=0).job())
     await bench.drain()
     with pytest.raises(JobUnsuccessful, match="went wrong") as caught:
         await handle.result(5)
@@ -166,7 +166,7 @@ async def test_a_command_gets_results_in_its_environment_as_far_as_they_fit(benc
 
 
 async def test_a_batch_calls_back_when_all_of_it_has_ended(bench: Bench) -> None:
-    members = [functions.add.job(1), functions.fail.using(max_retries=0).job()]
+    members = [functions.add.job(1), functions.fail.using(retries=0).job()]
     await bench.hw.jobs.add_batch(members, batch="night", callback=functions.add.job(40, 2))
     async with bench.running():
         assert await bench.hw.jobs.result("night.callback", 20) == 42

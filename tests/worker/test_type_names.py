@@ -104,7 +104,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hostile(name: str, mark: Path) -> NewJob:
     """A job of this type whose arguments suit a shell, an evaluator and a file."""
     arguments = msgspec.Raw(msgspec.json.encode([[f"touch {mark}"], {}]))
-    return NewJob(type=name, arguments=arguments, max_retries=0)
+    return NewJob(type=name, arguments=arguments, retries=0)
 
 
 def test_the_corpus_has_names_of_every_kind() -> None:
@@ -156,7 +156,7 @@ async def test_schedules_dependencies_and_retried_dead_letters_find_no_more_than
 
 async def test_an_undecorated_function_runs_where_it_is_named_and_nowhere_else(bench: Bench) -> None:
     name = "tests.worker.functions:plain"
-    job = NewJob(type=name, arguments=msgspec.Raw(b'[["a"],{}]'), max_retries=0)
+    job = NewJob(type=name, arguments=msgspec.Raw(b'[["a"],{}]'), retries=0)
     allowed = await bench.hw.jobs.add(job)
     await bench.drain(app="", functions=(name,))
     assert await allowed.result(5) == "A"

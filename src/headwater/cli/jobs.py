@@ -7,89 +7,14 @@ Examples:
   queuectl show job1
 """
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from headwater.cli.exits import Misuse
 from headwater.cli.job_views import JobIds, Queue
 from headwater.cli.output import plural, print_json, print_line
-from headwater.cli.pushing import open_input
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
-from headwater.errors import HeadwaterError, InvalidInput
-
-if TYPE_CHECKING:
-    from headwater.log.job_operations import NewJob
-
-INPUT_BYTES_MAX = 256 * 1_048_576
-
-
-# ── enqueue ──
-
-
-def enqueue(
-    ctx: typer.Context,
-    jobs: Annotated[
-        list[str] | None, typer.Argument(help="Jobs as JSON; none: read lines.", metavar="JOB...", show_default=False)
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", help="Read one job a line from here; - is standard input.")
-    ] = None,
-) -> None:
-    """Add jobs: all of them in one transaction, or none.
-
-    A job is a JSON object with a command for the shell, or argv, or the type of a function with args and kwargs. It may
-    have id, queue, priority, delay, run_at, timeout, max_retries, depends_on, unique_key, concurrency_key, env and cwd.
-
-    Examples:
-      queuectl enqueue '{"id": "job1", "command": "sleep 2"}'
-      queuectl enqueue '{"argv": ["convert", "a.png", "a.jpg"], "priority": 5, "timeout": 60}'
-      queuectl enqueue --file jobs.ndjson
-    """
-    settings = settings_of(ctx)
-    if jobs and file is not None:
-        raise Misuse("give jobs as arguments or with --file, not both")
-    found = [_decode(text, f"job {number}") for number, text in enumerate(jobs or [], 1)]
-    if not jobs:
-        found = _read(file)
-    handles = run_async(_enqueue(settings, found))
-    for handle in handles:
-        if settings.json:
-            print_json({"id": handle.id, "duplicate": handle.duplicate})
-        elif len(handles) <= 20:
-            verb = "is there already: " if handle.duplicate else "enqueued "
-            print_line((verb, ""), (handle.id, "cyan"))
-    if not settings.json and len(handles) > 20:
-        print_line((f"enqueued {plural(len(handles), 'job')}", ""))
-
-
-def _decode(text: str | bytes, place: str) -> "NewJob":
-    from headwater.services.job_documents import decode_job
-
-    try:
-        return decode_job(text)
-    except HeadwaterError as error:
-        raise type(error)(f"{place}: {error}") from error
-
-
-def _read(file: Path | None) -> "list[NewJob]":
-    if file is None and sys.stdin.isatty():
-        raise Misuse("give a job as JSON, or lines with --file or standard input; --help shows how")
-    with open(open_input(file), "rb") as lines:
-        text = lines.read(INPUT_BYTES_MAX + 1)
-    if len(text) > INPUT_BYTES_MAX:
-        raise InvalidInput(f"at most {INPUT_BYTES_MAX:,} bytes are read at once; split the file")
-    numbered = [(number, line) for number, line in enumerate(text.split(b"\n"), 1) if line.strip()]
-    return [_decode(line, f"line {number}") for number, line in numbered]
-
-
-async def _enqueue(settings: Settings, jobs: "list[NewJob]") -> Any:
-    async with reached(settings, create=True) as hw:
-        return await hw.jobs.add_many(jobs)
-
 
 # ── changing ──
 

@@ -21,6 +21,7 @@ from headwater.cli import (
     groups,
     job_config,
     job_dead,
+    job_enqueue,
     job_schedules,
     job_views,
     jobs,
@@ -147,7 +148,7 @@ def _store() -> typer.Typer:
 def build_jobs() -> typer.Typer:
     """The commands of `queuectl`, which are also those of `headwater jobs`."""
     app = _group(RemoteGroup, help=_unwrapped(jobs.__doc__ or ""))
-    _add(app, "enqueue", jobs.enqueue, MESSAGES_OF_JOBS, RemoteCommand)
+    _add(app, "enqueue", job_enqueue.enqueue, MESSAGES_OF_JOBS, RemoteCommand)
     _add(app, "status", job_views.status, LOOKING, RemoteCommand)
     _add(app, "list", job_views.list_jobs, LOOKING, RemoteCommand)
     _add(app, "show", job_views.show, LOOKING, RemoteCommand)

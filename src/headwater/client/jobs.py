@@ -21,12 +21,14 @@ from headwater.log.job_operations import (
     PauseJobs,
     PutSchedule,
     Rearm,
+    RegisterTypes,
     SetJobConfig,
     SetJobLimit,
     StopWorkers,
 )
 from headwater.log.operations import Operation
 from headwater.model.job import FINISHED, JobState
+from headwater.model.job_policy import JobPolicy
 from headwater.services.job_requests import JobAnswer, JobSetting, ScheduleAnswer, schedule_of, status_of
 from headwater.stores.job_contract import (
     JobAttempt,
@@ -52,6 +54,7 @@ _paths: dict[type[Operation], str] = {
     PauseJobs: "pause",
     SetJobLimit: "limit",
     SetJobConfig: "configure",
+    RegisterTypes: "register",
     PutSchedule: "schedule",
     ChangeSchedule: "change-schedule",
     StopWorkers: "stop-workers",
@@ -154,6 +157,10 @@ class RemoteJobQuestions:
     async def job_limits(self, database: str) -> list[JobLimitStatus]:
         """The limits of types of jobs."""
         return await self._get("limits", list[JobLimitStatus])
+
+    async def job_types(self, database: str) -> dict[str, JobPolicy]:
+        """How registered functions are run, by type."""
+        return await self._get("types", dict[str, JobPolicy])
 
     async def workers(self, database: str) -> list[WorkerStatus]:
         """The workers."""

@@ -12,40 +12,28 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.log.operations import Operation
 from headwater.model.job import QUEUE_DEFAULT, SHELL, JobNumber, JobState, Outcome, Work
+from headwater.model.job_policy import JobPolicy
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job as it is handed in. What is None takes the queue's setting.
+class NewJob(JobPolicy, frozen=True, kw_only=True, gc=False):
+    """A job as it is handed in. What it does not say of how it is run, its function and its queue do.
 
     `depends_on` names jobs that must complete first (with `depends_when="finished"`: end, whatever the outcome).
     `unique_key` keeps a second job with the same key out while the first is unfinished, and for `unique_seconds`.
-    At most `concurrency_limit` jobs of a `concurrency_key` run at once.
+    At most `concurrency_limit` jobs of a `concurrency_key` run at once, one unless more is said. Jobs of one
+    `limit_key` take turns with those of others, and come under the limits that their type has for each key.
     """
 
     id: str = ""
-    queue: str = QUEUE_DEFAULT
     type: str = SHELL
     command: str = ""
     argv: tuple[str, ...] = ()
     arguments: msgspec.Raw = msgspec.Raw(b"null")
-    env: dict[str, str] = {}
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: str = ""
-    priority: int = 0
     run_at: Timestamp | None = None
-    delay_seconds: float = 0.0
-    timeout_seconds: float | None = None
-    max_retries: int | None = None
-    backoff_base: float | None = None
-    backoff_max_seconds: float | None = None
-    backoff_jitter: float | None = None
-    result_seconds: float | None = None
     depends_on: tuple[str, ...] = ()
     depends_when: str = "completed"
-    unique_key: str = ""
-    unique_seconds: float = 0.0
-    unique_mode: str = "ignore"
-    concurrency_key: str = ""
-    concurrency_limit: int = 1
     batch: str = ""
 
 
@@ -257,6 +245,12 @@ class Limited(msgspec.Struct, frozen=True):
     jobs: int
 
 
+class RegisterTypes(Operation, frozen=True, kw_only=True):
+    """Remember how functions are to be run, by type: it holds for jobs that are added from now on."""
+
+    types: dict[str, JobPolicy]
+
+
 class PutSchedule(Operation, frozen=True, kw_only=True):
     """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds."""
 
@@ -307,6 +301,7 @@ JOB_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     SetJobConfig: Changed,
     PauseJobs: Changed,
     SetJobLimit: Limited,
+    RegisterTypes: Changed,
     PutSchedule: Scheduled,
     ChangeSchedule: Scheduled,
     FireSchedules: Fired,

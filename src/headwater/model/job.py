@@ -23,6 +23,7 @@ JobNumber = NewType("JobNumber", int)
 
 QUEUE_DEFAULT = "default"
 SHELL = "shell"
+COMMAND_PREFIX = "command:"
 JOBS_QUEUE = "headwater/jobs"
 CONTROL_PARTITION = "control"
 DELAY_SECONDS_MAX = 365 * 86_400.0
@@ -64,6 +65,11 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 def may_follow(before: JobState, after: JobState) -> bool:
     """Whether a job may go from one state to the other."""
     return after in TRANSITIONS[before]
+
+
+def runs_command(type: str) -> bool:
+    """Whether jobs of a type run a command; all others are functions."""
+    return type == SHELL or type.startswith(COMMAND_PREFIX)
 
 
 class Backoff(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -1,6 +1,7 @@
 """Bounds of jobs that callers hand in: each check returns the value, or raises and names what was expected."""
 
 import math
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -8,9 +9,9 @@ import msgspec
 
 from headwater.errors import InvalidOption, TooLarge
 from headwater.log.job_operations import NewJob
-from headwater.model.job import HIDDEN, SHELL
+from headwater.model.job import COMMAND_PREFIX, HIDDEN, SHELL, runs_command
 from headwater.model.names import check_name
-from headwater.services.checks import TIMESTAMP_MAX, check_text, is_text
+from headwater.services.checks import TIMESTAMP_MAX, check_optional_name, check_text, is_text
 
 COMMAND_BYTES_MAX = 100_000
 ARGUMENTS_MAX = 1_000
@@ -21,11 +22,11 @@ SECONDS_MAX = 10 * 365 * 86_400.0
 
 _plain = NewJob()
 # Most jobs have none of these: one look at all of them together, because jobs come by the hundred thousand.
-_named = ("id", "queue", "type", "command", "argv", "arguments")
+_named = ("id", "queue", "type", "command", "argv", "arguments", "env", "cwd")
 _options = attrgetter(*(name for name in NewJob.__struct_fields__ if name not in _named))
 _defaults = _options(_plain)
-_modes = {"depends_when": ("completed", "finished"), "unique_mode": ("ignore", "replace")}
-_seconds = ("delay_seconds", "timeout_seconds", "backoff_max_seconds", "result_seconds", "unique_seconds")
+_modes = {"depends_when": ("completed", "finished"), "unique_mode": ("", "ignore", "replace")}
+_seconds = ("delay", "timeout", "backoff_max", "result_ttl", "unique_seconds")
 
 
 def check_job(job: object, bytes_max: int) -> NewJob:
@@ -34,13 +35,16 @@ def check_job(job: object, bytes_max: int) -> NewJob:
         raise InvalidOption(f"a headwater.NewJob is expected; got a {type(job).__name__}")
     if job.id:
         check_name("job", job.id)
-    check_name("queue", job.queue)
+    check_optional_name("queue", job.queue)
     check_name("job type", job.type)
     if _options(job) != _defaults:
+        job = _in_seconds(job)
         _check_options(job)
-    if job.type == SHELL:
+    if runs_command(job.type):
         _check_command(job)
-    elif len(memoryview(job.arguments)) > bytes_max:
+    else:
+        _check_function(job)
+    if len(memoryview(job.arguments)) > bytes_max:
         raise TooLarge(
             f"the arguments of a job may have {bytes_max:,} bytes; these have {len(memoryview(job.arguments)):,}"
         )
@@ -51,7 +55,11 @@ def _check_options(job: NewJob) -> None:
     _check_numbers(job)
     for name, allowed in _modes.items():
         if getattr(job, name) not in allowed:
-            raise InvalidOption(f"{name} must be {' or '.join(allowed)}; got {getattr(job, name)!r:.80}")
+            raise InvalidOption(f"{name} must be {' or '.join(filter(None, allowed))}; got {getattr(job, name)!r:.80}")
+    if job.delay and job.run_at is not None:
+        raise InvalidOption("give a job either delay or run_at, not both: which one should hold?")
+    if job.limit_key and job.concurrency_key:
+        raise InvalidOption("give a job either limit_key or concurrency_key, not both: a job queues in one place")
     _check_ties(job)
 
 
@@ -60,23 +68,31 @@ def _check_numbers(job: NewJob) -> None:
         value = getattr(job, name)
         if value is not None:
             check_range(name, value, 0, SECONDS_MAX)
-    if job.priority != 0:
+    if job.priority is not None:
         check_range("priority", job.priority, -PRIORITY_MAX, PRIORITY_MAX, whole=True)
-    if job.max_retries is not None:
-        check_range("max_retries", job.max_retries, 0, 1_000, whole=True)
+    if job.retries is not None:
+        check_range("retries", job.retries, 0, 1_000, whole=True)
     if job.backoff_base is not None:
         check_range("backoff_base", job.backoff_base, 1, 1_000)
     if job.backoff_jitter is not None:
         check_range("backoff_jitter", job.backoff_jitter, 0, 10)
     if job.run_at is not None:
         check_range("run_at", job.run_at, 0, TIMESTAMP_MAX, whole=True)
-    if job.concurrency_limit != 1:
+    if job.concurrency_limit is not None:
         check_range("concurrency_limit", job.concurrency_limit, 1, 1_000_000, whole=True)
 
 
 def _check_command(job: NewJob) -> None:
+    if job.type != SHELL and not job.command and not job.argv:
+        return  # One that a server allows by this name: it knows, and the store takes none without a command.
     if bool(job.command) == bool(job.argv):
         raise InvalidOption("a job needs either a command for the shell or a list of arguments (argv), not both")
+    if job.arguments != _plain.arguments:
+        raise InvalidOption("args and kwargs are for functions: name one with type, or use argv")
+    if job.env:
+        _check_env(job.env)
+    if job.cwd and not is_text(job.cwd):
+        raise InvalidOption(f"cwd must be a path; got {job.cwd!r:.80}")
     for text in (job.command, *job.argv):
         if not is_text(text):
             raise InvalidOption(f"a command and its arguments are texts without NUL; got {text!r:.80}")
@@ -84,16 +100,30 @@ def _check_command(job: NewJob) -> None:
         raise TooLarge(f"a command may have {COMMAND_BYTES_MAX:,} characters in {ARGUMENTS_MAX:,} arguments")
 
 
+def _check_function(job: NewJob) -> None:
+    """Whoever says how a command is run beside the type of a function means one of the two: not for us to guess."""
+    if job.command or job.argv:
+        raise InvalidOption(
+            f"{job.type!r:.80} is the type of a function, and this job has a command; the type of a command is"
+            f" {SHELL}, or a name of your own after {COMMAND_PREFIX}, like {COMMAND_PREFIX}backup"
+        )
+    if job.env or job.cwd:
+        raise InvalidOption("env and cwd are for commands: a function runs in its worker's process")
+
+
+def _in_seconds(job: NewJob) -> NewJob:
+    """A job whose lengths of time are numbers."""
+    lengths = {name: getattr(job, name) for name in _seconds}
+    found = {name: value.total_seconds() for name, value in lengths.items() if isinstance(value, timedelta)}
+    return msgspec.structs.replace(job, **found) if found else job
+
+
 def _check_ties(job: NewJob) -> None:
-    if job.env:
-        _check_env(job.env)
-    if job.cwd and not is_text(job.cwd):
-        raise InvalidOption(f"cwd must be a path; got {job.cwd!r:.80}")
     if len(job.depends_on) > DEPENDENCIES_MAX:
         raise TooLarge(f"a job may depend on {DEPENDENCIES_MAX:,} others; this one names {len(job.depends_on):,}")
     for name in job.depends_on:
         check_name("job", name)
-    for name in ("unique_key", "concurrency_key", "batch"):
+    for name in ("unique_key", "concurrency_key", "limit_key", "batch"):
         if getattr(job, name):
             check_text(name, getattr(job, name))
 
@@ -119,13 +149,3 @@ def check_range(name: str, value: Any, low: float, high: float, *, whole: bool =
     if type(value) not in kinds or not math.isfinite(value) or not low <= value <= high:
         what = "a whole number" if whole else "a number"
         raise InvalidOption(f"{name} must be {what} from {low:,.0f} to {high:,.0f}; got {value!r:.80}")
-
-
-def with_options(job: NewJob, options: dict[str, Any]) -> NewJob:
-    """A job with some of its fields changed; an unknown name is an error."""
-    unknown = sorted(set(options) - set(NewJob.__struct_fields__))
-    if unknown:
-        raise InvalidOption(
-            f"no such job option: {', '.join(unknown)}; there are {', '.join(NewJob.__struct_fields__)}"
-        )
-    return msgspec.structs.replace(job, **options)

@@ -4,44 +4,41 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 import msgspec
+from msgspec import structs
 
-from headwater.clock import SECOND, Timestamp
-from headwater.errors import InvalidInput, InvalidOption, InvalidPayload
+from headwater.clock import SECOND
+from headwater.errors import InvalidInput
 from headwater.log.job_operations import NewJob
-from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState
-from headwater.services.checks import check_time
+from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState, runs_command
+from headwater.model.job_policy import JobPolicy
+from headwater.services.job_options import with_options
 from headwater.stores.job_contract import JobAttempt, JobMinute, JobQueueStatus, JobStatus, ScheduleStatus, WorkerStatus
 
 
-class JobDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job to be added: `{"id": "job1", "command": "sleep 2"}`. Times are ISO 8601, lengths of time seconds."""
+class JobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to be added: `{"id": "job1", "command": "sleep 2"}`. Times are ISO 8601, lengths of time seconds.
+
+    `max_retries`, `delay_seconds`, `timeout_seconds`, `backoff_max_seconds` and `result_seconds` are older names of
+    `retries`, `delay`, `timeout`, `backoff_max` and `result_ttl`.
+    """
 
     id: str = ""
     command: str = ""
     argv: tuple[str, ...] = ()
-    queue: str = QUEUE_DEFAULT
     type: str = SHELL
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    env: dict[str, str] = {}
+    args: list[Any] = msgspec.field(default_factory=list)
+    kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: str = ""
-    priority: int = 0
     run_at: str | None = None
-    delay: float = 0.0
-    timeout: float | None = None
-    max_retries: int | None = None
-    backoff_base: float | None = None
-    backoff_max: float | None = None
-    backoff_jitter: float | None = None
-    result_ttl: float | None = None
     depends_on: tuple[str, ...] = ()
     depends_when: str = "completed"
-    unique_key: str = ""
-    unique_seconds: float = 0.0
-    unique_mode: str = "ignore"
-    concurrency_key: str = ""
-    concurrency_limit: int = 1
     batch: str = ""
+    max_retries: int | None = None
+    delay_seconds: float | None = None
+    timeout_seconds: float | None = None
+    backoff_max_seconds: float | None = None
+    result_seconds: float | None = None
 
 
 _decoder = msgspec.json.Decoder(JobDocument)
@@ -60,77 +57,11 @@ def decode_job(text: bytes | str) -> NewJob:
 
 def job_of(document: JobDocument) -> NewJob:
     """The job that a document asks for."""
-    arguments = msgspec.Raw(b"null")
-    if document.type != SHELL:
-        arguments = msgspec.Raw(msgspec.json.encode([document.args, document.kwargs]))
-    elif document.args or document.kwargs:
-        raise InvalidOption("args and kwargs are for functions: name one with type, or use argv")
-    return NewJob(
-        id=document.id,
-        queue=document.queue,
-        type=document.type,
-        command=document.command,
-        argv=document.argv,
-        arguments=arguments,
-        env=document.env,
-        cwd=document.cwd,
-        priority=document.priority,
-        run_at=None if document.run_at is None else _time(document.run_at),
-        delay_seconds=document.delay,
-        timeout_seconds=document.timeout,
-        max_retries=document.max_retries,
-        backoff_base=document.backoff_base,
-        backoff_max_seconds=document.backoff_max,
-        backoff_jitter=document.backoff_jitter,
-        result_seconds=document.result_ttl,
-        depends_on=document.depends_on,
-        depends_when=document.depends_when,
-        unique_key=document.unique_key,
-        unique_seconds=document.unique_seconds,
-        unique_mode=document.unique_mode,
-        concurrency_key=document.concurrency_key,
-        concurrency_limit=document.concurrency_limit,
-        batch=document.batch,
-    )
+    said = {name: value for name, value in structs.asdict(document).items() if value != getattr(_plain, name)}
+    return with_options(None, said)
 
 
-def document_of(job: NewJob) -> JobDocument:
-    """The document that asks for a job that is no command; the other way round than `job_of`."""
-    try:
-        args, kwargs = msgspec.json.decode(job.arguments, type=tuple[list[Any], dict[str, Any]] | None) or ([], {})
-    except msgspec.MsgspecError as error:
-        raise InvalidPayload(f"the arguments of a function are a list of two, args and kwargs: {error}") from error
-    return JobDocument(
-        id=job.id,
-        queue=job.queue,
-        type=job.type,
-        args=args,
-        kwargs=kwargs,
-        priority=job.priority,
-        run_at=None if job.run_at is None else datetime.fromtimestamp(job.run_at / SECOND, UTC).isoformat(),
-        delay=job.delay_seconds,
-        timeout=job.timeout_seconds,
-        max_retries=job.max_retries,
-        backoff_base=job.backoff_base,
-        backoff_max=job.backoff_max_seconds,
-        backoff_jitter=job.backoff_jitter,
-        result_ttl=job.result_seconds,
-        depends_on=job.depends_on,
-        depends_when=job.depends_when,
-        unique_key=job.unique_key,
-        unique_seconds=job.unique_seconds,
-        unique_mode=job.unique_mode,
-        concurrency_key=job.concurrency_key,
-        concurrency_limit=job.concurrency_limit,
-        batch=job.batch,
-    )
-
-
-def _time(text: str) -> Timestamp:
-    try:
-        return check_time(datetime.fromisoformat(text))
-    except ValueError:
-        raise InvalidOption(f"run_at must be a time like 2026-01-31T08:00:00Z; got {text!r:.80}") from None
+_plain = JobDocument()
 
 
 # ── what is shown ──
@@ -284,7 +215,7 @@ def job_document(job: JobStatus) -> ShownJob:
 
 
 def _work(job: JobStatus) -> ShownWork:
-    if job.type != SHELL:
+    if not runs_command(job.type):
         return {"arguments": job.work.arguments}
     shown: ShownWork = {"argv": list(job.work.argv)} if job.work.argv else {"command": job.work.command}
     if job.work.env:
@@ -354,7 +285,7 @@ def worker_document(worker: WorkerStatus) -> ShownWorker:
 
 def schedule_document(schedule: ScheduleStatus) -> ShownSchedule:
     """A schedule for programs."""
-    plain = NewJob()
+    plain = NewJob(queue=QUEUE_DEFAULT)
     job = {name: value for name, value in msgspec.structs.asdict(schedule.job).items() if value != getattr(plain, name)}
     if schedule.job.env:
         job["env"] = sorted(schedule.job.env)

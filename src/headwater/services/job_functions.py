@@ -11,14 +11,48 @@ import typing
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
-from headwater.errors import Closed, InvalidOption, InvalidPayload
+from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
-from headwater.services.job_checks import with_options
+from headwater.model.job import JobState
+from headwater.model.job_policy import JobPolicy, policy_of
+from headwater.services.job_options import (
+    CallOptions,
+    FunctionOptions,
+    Seconds,
+    encode_call,
+    newer_names,
+    seconds_of,
+    takes,
+    with_options,
+)
 from headwater.services.jobs import JobHandle, Jobs
+
+
+class EnqueuedJob(Protocol):
+    """A job that was enqueued without async: a `headwater.sync.JobHandle`."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether one with the same unique key was there."""
+        ...
+
+    def wait(self, timeout_seconds: Seconds | None = None) -> JobState:
+        """The state in which it ended."""
+        ...
+
+    def result(self, timeout_seconds: Seconds | None = None, *, type: Any = Any) -> Any:
+        """What it returned."""
+        ...
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,17 +61,17 @@ R = TypeVar("R")
 class Retry(Exception):
     """Raise it in a job to be run again after so many seconds; it counts as an attempt."""
 
-    def __init__(self, after: float | None = None, reason: str = "the job asked for another attempt") -> None:
+    def __init__(self, after: Seconds | None = None, reason: str = "the job asked for another attempt") -> None:
         super().__init__(reason)
-        self.after = after
+        self.after = after if after is None else seconds_of("after", after)
 
 
 class Snooze(Exception):
     """Raise it in a job that cannot run yet: it comes again after so many seconds, and no attempt is counted."""
 
-    def __init__(self, after: float, reason: str = "the job was snoozed") -> None:
+    def __init__(self, after: Seconds, reason: str = "the job was snoozed") -> None:
         super().__init__(reason)
-        self.after = after
+        self.after = seconds_of("after", after)
 
 
 class Cancel(Exception):
@@ -108,15 +142,22 @@ _decode_call = msgspec.json.Decoder(tuple[list[Any], dict[str, Any]]).decode
 class JobFunction(Generic[P, R]):
     """A function that can be called as ever, and enqueued."""
 
-    def __init__(self, app: "JobRegistry", function: Callable[P, R], template: NewJob, **policy: Any) -> None:
+    def __init__(
+        self,
+        app: "JobRegistry",
+        function: Callable[P, R],
+        template: NewJob,
+        *,
+        retry_for: tuple[type[BaseException], ...] = (Exception,),
+        give_up_for: tuple[type[BaseException], ...] = (),
+    ) -> None:
         self.app = app
         self._template = template
         self.function = function
         self.name = template.type
         self.is_async = inspect.iscoroutinefunction(function)
-        self.retry_for: tuple[type[BaseException], ...] = policy.get("retry_for", (Exception,))
-        self.give_up_for: tuple[type[BaseException], ...] = policy.get("give_up_for", ())
-        self._policy = policy
+        self.retry_for = retry_for
+        self.give_up_for = give_up_for
         self._signature = inspect.signature(function)
         self._types: dict[str, Any] | None = None
         self._places: list[Any] | None = None
@@ -133,19 +174,27 @@ class JobFunction(Generic[P, R]):
             self._signature.bind(*arguments, **options)
         except TypeError as error:
             raise InvalidOption(f"{self.name} cannot be called like this: {error}") from None
-        try:
-            kept = msgspec.json.encode([arguments, options])
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            raise InvalidPayload(f"arguments of {self.name} must be JSON values: {error}") from error
-        return msgspec.structs.replace(self._template, arguments=msgspec.Raw(kept))
+        kept = encode_call(arguments, options, self.name)
+        return msgspec.structs.replace(self._template, arguments=kept)
+
+    @property
+    def policy(self) -> JobPolicy:
+        """How it is declared to be run: that holds wherever its type is named."""
+        return policy_of(self._template)
 
     async def enqueue(self, *arguments: P.args, **options: P.kwargs) -> JobHandle:
         """Enqueue a call."""
-        return await self.app.jobs.add(self.job(*arguments, **options))
+        return await self.app.add(self.job(*arguments, **options))
 
-    def using(self, **options: Any) -> "JobFunction[P, R]":
-        """The same function with other options: `send.using(delay_seconds=60, priority=5).enqueue(…)`."""
-        return JobFunction(self.app, self.function, with_options(self._template, options), **self._policy)
+    def enqueue_sync(self, *arguments: P.args, **options: P.kwargs) -> EnqueuedJob:
+        """Enqueue a call from where nothing can be awaited: a script, a Django view, a plain job."""
+        return self.app.add_sync(self.job(*arguments, **options))
+
+    @takes(CallOptions)
+    def using(self, **options: Unpack[CallOptions]) -> "JobFunction[P, R]":
+        """The same function with other options: `send.using(delay=60, priority=5).enqueue(…)`."""
+        template = with_options(self._template, options)
+        return JobFunction(self.app, self.function, template, retry_for=self.retry_for, give_up_for=self.give_up_for)
 
     def bind(self, kept: bytes) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a kept call, as the types that the function asks for."""
@@ -196,17 +245,30 @@ class JobRegistry:
         """Enqueue calls here from now on: `app.use(hw.jobs)`."""
         self._jobs = jobs
 
+    def policies(self) -> dict[str, JobPolicy]:
+        """How its functions are declared to be run, by type."""
+        return {name: function.policy for name, function in self.functions.items()}
+
+    async def add(self, job: NewJob) -> JobHandle:
+        """Enqueue a call that is a job already."""
+        return await self.jobs.add(job)
+
+    def add_sync(self, job: NewJob) -> EnqueuedJob:
+        """The same without async."""
+        raise Closed("functions are enqueued without async through a JobApp, which knows its store")
+
     @overload
     def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
     @overload
-    def job(self, **options: Any) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
+    def job(self, **options: Unpack[FunctionOptions]) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
 
-    def job(self, *functions: Any, **options: Any) -> Any:
-        """Make a function a job: `@app.job` or `@app.job(retries=5, queue="mail", timeout_seconds=30)`.
+    @takes(FunctionOptions)
+    def job(self, *functions: Any, **options: Unpack[FunctionOptions]) -> Any:
+        """Make a function a job: `@app.job` or `@app.job(retries=5, queue="mail", timeout=30)`.
 
         `retry_for` and `give_up_for` are exceptions after which it is, or is not, tried again. The other options are
-        the fields of `headwater.NewJob`.
+        those of jobs; they hold wherever a job of this type is added, where that says nothing else.
         """
         for function in functions:
             return self._add(function, dict(options))
@@ -220,18 +282,21 @@ class JobRegistry:
         return self.functions[name]
 
     def _add(self, function: Callable[..., Any], options: dict[str, Any]) -> JobFunction[..., Any]:
-        policy = {name: options.pop(name) for name in ("retry_for", "give_up_for") if name in options}
+        exceptions = {name: options.pop(name) for name in ("retry_for", "give_up_for") if name in options}
         name = options.pop("name", "") or f"{_module_name(function)}:{function.__qualname__}"
-        retries = options.pop("retries", None)
-        if retries is not None:
-            options["max_retries"] = retries
+        unknown = sorted(set(newer_names(options)) - set(FunctionOptions.__annotations__))
+        if unknown:
+            raise InvalidOption(
+                f"no such option of a function: {', '.join(unknown)};"
+                f" there are {', '.join(FunctionOptions.__annotations__)}"
+            )
         if "<" in name:
             raise InvalidOption(
                 f"{name} cannot be found again by its name: define it at the top of a module, or name it"
             )
         if name in self.functions:
             raise InvalidOption(f"there is a job function {name!r} already")
-        made = JobFunction(self, function, with_options(NewJob(type=name), options), **policy)
+        made = JobFunction(self, function, with_options(NewJob(type=name), options), **exceptions)
         self.functions[name] = made
         return made
 

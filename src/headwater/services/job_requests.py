@@ -7,6 +7,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, structs
 from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob
 from headwater.model.job import JobState, Work
+from headwater.model.job_policy import JobPolicy
+from headwater.services.job_options import with_options
 from headwater.services.requests import Asked, HandedJob, Number
 from headwater.stores.job_contract import JobStatus, ScheduleStatus
 
@@ -54,6 +56,12 @@ class SettingRequest(Asked, frozen=True, kw_only=True):
     name: str
     value: Any
     queue: str = ""
+
+
+class RegisterRequest(Asked, frozen=True, kw_only=True):
+    """How functions are run, by type."""
+
+    types: dict[str, JobPolicy]
 
 
 class ScheduleRequest(Asked, frozen=True, kw_only=True):
@@ -157,7 +165,11 @@ def schedule_of(answer: ScheduleAnswer) -> ScheduleStatus:
 
 def new_job(handed: HandedJob) -> NewJob:
     """The job that was handed in."""
-    return NewJob(**_set(handed))
+    said = {name: value for name, value in _set(handed).items() if value != getattr(_plain, name, None)}
+    return with_options(None, said)
+
+
+_plain = NewJob()
 
 
 def _set(value: Struct) -> dict[str, Any]:

@@ -5,8 +5,8 @@
 ...     await job.wait()
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Unpack
 
 import msgspec
 
@@ -27,6 +27,7 @@ from headwater.log.job_operations import (
     Placed,
     PutSchedule,
     Rearm,
+    RegisterTypes,
     Scheduled,
     SetJobConfig,
     SetJobLimit,
@@ -36,10 +37,12 @@ from headwater.log.operations import Operation
 from headwater.log.tail import Tail
 from headwater.model.cron import next_cron
 from headwater.model.job import QUEUE_DEFAULT, JobState
+from headwater.model.job_policy import JobPolicy
 from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
 from headwater.model.names import check_name
 from headwater.services.checks import check_limit, check_list, check_optional_name
-from headwater.services.job_checks import SECONDS_MAX, check_job, check_range, with_options
+from headwater.services.job_checks import SECONDS_MAX, check_job, check_range
+from headwater.services.job_options import JobOptions, Seconds, seconds_of, takes, with_options
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.job_waits import JobWaits
 from headwater.stores.contract import Store
@@ -89,11 +92,11 @@ class JobHandle:
     def __repr__(self) -> str:
         return f"JobHandle({self.id!r})"
 
-    async def wait(self, timeout_seconds: float | None = None) -> JobState:
+    async def wait(self, timeout_seconds: Seconds | None = None) -> JobState:
         """The state in which it ended; TimeoutError when it has not in that time."""
         return await self._jobs.wait(self.id, timeout_seconds)
 
-    async def result(self, timeout_seconds: float | None = None, *, type: Any = Any) -> Any:
+    async def result(self, timeout_seconds: Seconds | None = None, *, type: Any = Any) -> Any:
         """What it returned; JobUnsuccessful when it died or was cancelled."""
         return await self._jobs.result(self.id, timeout_seconds, type=type)
 
@@ -115,12 +118,14 @@ class Jobs:
 
     # ── adding ──
 
-    async def add(self, job: NewJob | None = None, /, **fields: Any) -> JobHandle:
-        """Add one job: a `NewJob`, or its fields. It is on stable storage when this returns.
+    @takes(JobOptions)
+    async def add(self, job: NewJob | None = None, /, **options: Unpack[JobOptions]) -> JobHandle:
+        """Add one job: a `NewJob`, or its options. It is on stable storage when this returns.
 
-        >>> await hw.jobs.add(command="sleep 2", id="job1", max_retries=5)
+        >>> await hw.jobs.add(command="sleep 2", id="job1", retries=5, timeout=timedelta(minutes=1))
+        >>> await hw.jobs.add(type="tasks:send_email", kwargs={"to": "ada@example.org"})
         """
-        return (await self.add_many([with_options(job or NewJob(), fields)]))[0]
+        return (await self.add_many([with_options(job, options)]))[0]
 
     async def add_many(self, jobs: Iterable[NewJob], *, idempotency_key: str = "") -> list[JobHandle]:
         """Add jobs in one transaction: all of them, or none."""
@@ -190,11 +195,12 @@ class Jobs:
         since = Timestamp(max(self.service.clock.now() - int(hours * 3_600 * SECOND), 0))
         return await self.service.store.job_minutes(self.database, since)
 
-    async def wait(self, id: str, timeout_seconds: float | None = None) -> JobState:
+    async def wait(self, id: str, timeout_seconds: Seconds | None = None) -> JobState:
         """The state in which a job ended; TimeoutError when it has not in that time."""
-        return await self.service.waits.wait(self.database, check_name("job", id), timeout_seconds)
+        seconds = None if timeout_seconds is None else seconds_of("timeout_seconds", timeout_seconds)
+        return await self.service.waits.wait(self.database, check_name("job", id), seconds)
 
-    async def result(self, id: str, timeout_seconds: float | None = None, *, type: Any = Any) -> Any:
+    async def result(self, id: str, timeout_seconds: Seconds | None = None, *, type: Any = Any) -> Any:
         """What a job returned, once it has completed; JobUnsuccessful when it ended in another way."""
         state = await self.wait(id, timeout_seconds)
         job = await self.show(id)
@@ -222,11 +228,12 @@ class Jobs:
         return await self._change(DropJobs(database=self.database, ids=_names(ids)))
 
     async def cleanup(
-        self, *, older_than: float = 0.0, state: JobState | str = JobState.COMPLETED, queue: str = ""
+        self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str = ""
     ) -> int:
         """Forget jobs that ended in `state` more than `older_than` seconds ago; how many."""
-        check_range("older_than", older_than, 0, SECONDS_MAX)
-        before = Timestamp(self.service.clock.now() - int(older_than * SECOND))
+        seconds = seconds_of("older_than", older_than)
+        check_range("older_than", seconds, 0, SECONDS_MAX)
+        before = Timestamp(self.service.clock.now() - int(seconds * SECOND))
         chosen = DropJobs(
             database=self.database,
             state=check_state(state),
@@ -305,6 +312,7 @@ class Jobs:
 
     # ── schedules ──
 
+    @takes(JobOptions)
     async def schedule(
         self,
         name: str,
@@ -312,31 +320,46 @@ class Jobs:
         /,
         *,
         cron: str = "",
-        every: float = 0.0,
+        every: Seconds = 0.0,
         timezone: str = "UTC",
-        **fields: Any,
+        **options: Unpack[JobOptions],
     ) -> Timestamp:
         """Enqueue a job again and again, by a cron line or every so many seconds; when it does so first."""
-        if bool(cron) == bool(every):
+        seconds = seconds_of("every", every)
+        if bool(cron) == bool(seconds):
             raise InvalidOption("a schedule needs either cron or every")
-        if every:
-            check_range("every", every, 0.1, SECONDS_MAX)
+        if seconds:
+            check_range("every", seconds, 0.1, SECONDS_MAX)
         else:
             next_cron(cron, timezone, self.service.clock.now())
-        template = check_job(with_options(job or NewJob(), fields), self.service.config.record_bytes_max)
-        if template.id:
-            raise InvalidOption("the jobs of a schedule get ids of their own: leave out id")
+        template = check_job(with_options(job, options), self.service.config.record_bytes_max)
+        for option in ("id", "run_at", "depends_on"):
+            if getattr(template, option):
+                raise InvalidOption(f"the jobs of a schedule have {_of_a_schedule[option]}: leave out {option}")
         operation = PutSchedule(
             database=self.database,
             name=check_name("schedule", name),
             cron=cron,
-            every_seconds=float(every),
+            every_seconds=seconds,
             timezone=timezone,
             job=template,
         )
         scheduled: Scheduled = await self.service.run(operation)
         assert scheduled.next_at is not None
         return scheduled.next_at
+
+    async def register(self, types: Mapping[str, JobPolicy]) -> Sequence[str]:
+        """Let jobs of these types be run as their functions are declared, whoever adds them; which ones are new or
+        changed."""
+        known = await self.service.store.job_types(self.database)
+        news = {check_name("job type", name): policy for name, policy in types.items() if known.get(name) != policy}
+        if not news:
+            return []
+        return await self._change(RegisterTypes(database=self.database, types=news))
+
+    async def types(self) -> Mapping[str, JobPolicy]:
+        """How the functions that apps and workers have registered are run, by type."""
+        return await self.service.store.job_types(self.database)
 
     async def schedules(self) -> Sequence[ScheduleStatus]:
         """The schedules."""
@@ -370,6 +393,9 @@ class Jobs:
 
     async def _change_schedule(self, name: str, **change: Any) -> None:
         await self.service.run(ChangeSchedule(database=self.database, name=check_name("schedule", name), **change))
+
+
+_of_a_schedule = {"id": "ids of their own", "run_at": "the times of the schedule", "depends_on": "nothing to wait for"}
 
 
 def _names(ids: Sequence[str]) -> tuple[str, ...]:

@@ -140,10 +140,19 @@ class TransactedReport(Struct, frozen=True, tag_field="kind", tag="report", forb
     errors: dict[int, ErrorText] | None = None
 
 
-class HandedJob(NewJob, frozen=True, kw_only=True):
-    """A job that is handed in; the arguments of a function stay out where there are none."""
+class HandedJob(NewJob, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that is handed in; the arguments of a function stay out where there are none.
+
+    `max_retries`, `delay_seconds`, `timeout_seconds`, `backoff_max_seconds` and `result_seconds` are older names of
+    `retries`, `delay`, `timeout`, `backoff_max` and `result_ttl`.
+    """
 
     arguments: Raw | UnsetType = UNSET  # type: ignore[assignment]
+    max_retries: int | UnsetType = UNSET
+    delay_seconds: float | UnsetType = UNSET
+    timeout_seconds: float | UnsetType = UNSET
+    backoff_max_seconds: float | UnsetType = UNSET
+    result_seconds: float | UnsetType = UNSET
 
 
 class TransactedJobs(Struct, frozen=True, tag_field="kind", tag="jobs", forbid_unknown_fields=True):

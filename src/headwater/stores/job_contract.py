@@ -7,6 +7,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob, WorkerAbout
 from headwater.model.job import JobState, Work
+from headwater.model.job_policy import JobPolicy
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -153,6 +154,10 @@ class JobQuestions(Protocol):
 
     async def job_limits(self, database: str) -> list[JobLimitStatus]:
         """The limits of types of jobs."""
+        ...
+
+    async def job_types(self, database: str) -> dict[str, JobPolicy]:
+        """How the functions that apps and workers have registered are run, by type."""
         ...
 
     async def workers(self, database: str) -> list[WorkerStatus]:

@@ -33,7 +33,7 @@ from headwater.log.job_operations import (
     WorkerAbout,
 )
 from headwater.log.operations import Touch
-from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, SHELL, JobNumber, Outcome, WorkerSettings
+from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
 from headwater.services.jobs import JobService
 from headwater.worker.commands import Commands
 from headwater.worker.function import Functions
@@ -226,7 +226,7 @@ class Worker:
         """Start what can be started."""
         while self._buffer:
             job = self._buffer[0]
-            if job.type != SHELL:
+            if not runs_command(job.type):
                 if self.functions.count >= max(PIPELINE_MAX, self._options.concurrency):
                     return
                 self.functions.run(self._buffer.popleft())

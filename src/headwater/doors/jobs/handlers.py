@@ -5,6 +5,7 @@ everything else is an admin's. The queues of a token are job queues here, and wh
 were not there.
 """
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -14,10 +15,11 @@ from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, JobMissing, NotAllowed, QueueMissing
 from headwater.log.job_operations import NewJob
-from headwater.model.job import FINISHED, QUEUE_DEFAULT, SHELL
+from headwater.model.job import COMMAND_PREFIX, FINISHED, QUEUE_DEFAULT, SHELL, runs_command
+from headwater.model.job_policy import JobPolicy
+from headwater.model.names import check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services.job_documents import (
-    JobDocument,
     ShownDependency,
     WholeJob,
     attempt_document,
@@ -28,10 +30,9 @@ from headwater.services.job_documents import (
     schedule_document,
     worker_document,
 )
+from headwater.services.job_options import decode_call
 from headwater.services.jobs import Jobs
 from headwater.stores.job_contract import JobStatus
-
-COMMAND_PREFIX = "command:"
 
 
 def jobs_of(site: Site, request: Request) -> Jobs:
@@ -44,49 +45,60 @@ def jobs_of(site: Site, request: Request) -> Jobs:
 
 async def add(site: Site, request: Request, body: shapes.AddJobs) -> Response:
     """Add functions and allowed commands as jobs, all of them or none."""
-    made = [submitted(site, request, document) for document in body.jobs]
+    made = await admitted(site, request, [job_of(document) for document in body.jobs])
     handles = await jobs_of(site, request).add_many(made, idempotency_key=body.key)
     return json_response([shapes.AddedJob(handle.id, handle.duplicate) for handle in handles], status=201)
 
 
-def submitted(site: Site, request: Request, document: JobDocument) -> NewJob:
-    """A job that may come over HTTP: a function, or a command that the operator allows by name, in a queue of theirs.
+async def admitted(site: Site, request: Request, jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Jobs as they may come over HTTP: functions, and commands that the operator allows by name, in queues of theirs.
 
     Any other command is for this machine's own shell.
     """
-    refuse_command(document)
-    if document.type.startswith(COMMAND_PREFIX):
-        return commanded(site, request, document)
-    check_use(request, document.queue or QUEUE_DEFAULT)
-    return job_of(document)
+    types = await jobs_of(site, request).types()
+    return [admit(site, request, job, types) for job in jobs]
 
 
-def refuse_command(job: JobDocument | NewJob) -> None:
+def admit(site: Site, request: Request, job: NewJob, types: Mapping[str, JobPolicy]) -> NewJob:
+    """One such job; its queue is said from here on, so that it is the one that was checked."""
+    refuse_command(job)
+    if runs_command(job.type):
+        return commanded(site, request, job)
+    queue = job.queue or types.get(job.type, JobPolicy()).queue or QUEUE_DEFAULT
+    check_use(request, check_name("queue", queue))
+    return msgspec.structs.replace(job, queue=queue)
+
+
+def refuse_command(job: NewJob) -> None:
     """Raises when somebody wants to say over HTTP what is run, where, or with which environment."""
     if job.type == SHELL or job.command or job.argv or job.env or job.cwd:
         raise NotAllowed("commands cannot be enqueued over HTTP; give the type of a function, and its arguments")
 
 
-def commanded(site: Site, request: Request, document: JobDocument) -> NewJob:
-    """The job of a command template, with the caller's values in its places."""
-    template = site.commands.get(document.type.removeprefix(COMMAND_PREFIX))
+def commanded(site: Site, request: Request, job: NewJob) -> NewJob:
+    """The job of a command template, with the caller's values in its places, under a type that can be limited."""
+    template = site.commands.get(job.type.removeprefix(COMMAND_PREFIX))
     if template is None:
-        raise NotAllowed(f"{document.type!r:.80} is not among the commands that the operator of this server allows")
-    if document.args:
+        raise NotAllowed(f"{job.type!r:.80} is not among the commands that the operator of this server allows")
+    args, kwargs = decode_call(job.arguments)
+    if args:
         raise InvalidOption("the parameters of a command are given by name: use kwargs, not args")
-    if template.queue and document.queue not in (QUEUE_DEFAULT, template.queue):
-        raise InvalidOption(f"{document.type} goes to the queue {template.queue}; leave out queue")
-    queue = template.queue or document.queue or QUEUE_DEFAULT
-    check_use(request, queue)
-    if template.timeout is not None and (document.timeout or template.timeout) > template.timeout:
-        raise InvalidOption(
-            f"{document.type} may run for {template.timeout:g} s; got a timeout of {document.timeout:g}"
-        )
-    plain = msgspec.structs.replace(
-        document, type=SHELL, kwargs={}, queue=queue, timeout=document.timeout or template.timeout
+    if template.queue and job.queue not in ("", QUEUE_DEFAULT, template.queue):
+        raise InvalidOption(f"{job.type} goes to the queue {template.queue}; leave out queue")
+    queue = template.queue or job.queue or QUEUE_DEFAULT
+    check_use(request, check_name("queue", queue))
+    timeout = job.timeout or template.timeout
+    if template.timeout is not None and (timeout or 0.0) > template.timeout:
+        raise InvalidOption(f"{job.type} may run for {template.timeout:g} s; got a timeout of {timeout:g}")
+    return msgspec.structs.replace(
+        job,
+        queue=queue,
+        timeout=timeout,
+        arguments=NewJob().arguments,
+        argv=template.fill(kwargs),
+        cwd=template.cwd,
+        env=template.env,
     )
-    argv = template.fill(document.kwargs)
-    return msgspec.structs.replace(job_of(plain), argv=argv, cwd=template.cwd, env=template.env)
 
 
 async def show(site: Site, request: Request, id: str) -> Response:
@@ -240,10 +252,10 @@ async def configure(site: Site, request: Request, body: shapes.Setting, name: st
 
 async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:
     """Add a schedule, or change it."""
-    template = submitted(site, request, body.job)
+    (template,) = await admitted(site, request, [job_of(body.job)])
     await check_schedule(site, request, name, new=True)
-    times = {"cron": body.cron, "timezone": body.timezone}
-    await jobs_of(site, request).schedule(name, template, every=body.every, **times)
+    jobs = jobs_of(site, request)
+    await jobs.schedule(name, template, cron=body.cron, every=body.every, timezone=body.timezone)
     return await one_schedule(site, request, name)
 
 

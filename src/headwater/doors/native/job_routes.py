@@ -6,6 +6,7 @@ from headwater.doors.native import jobs
 from headwater.doors.routes import Route, RouteHandler
 from headwater.log.job_operations import Changed, Enqueued, Limited, Scheduled
 from headwater.model.job import JobState
+from headwater.model.job_policy import JobPolicy
 from headwater.model.principal import Scope
 from headwater.services import job_requests as asked
 from headwater.stores import job_contract
@@ -33,6 +34,7 @@ ROUTES = (
     _change("pause", jobs.pause, "Let a queue rest or go on", asked.PauseJobsRequest, Changed),
     _change("limit", jobs.limit, "Limit one type of job in one queue", asked.LimitRequest, Limited),
     _change("configure", jobs.configure, "Remember a setting", asked.SettingRequest, Changed),
+    _change("register", jobs.register, "Remember how functions are run", asked.RegisterRequest, Changed),
     _change("schedule", jobs.schedule, "Add or change a schedule", asked.ScheduleRequest, Scheduled, **_submit),
     _change(
         "change-schedule",
@@ -61,5 +63,6 @@ ROUTES = (
     _look("limits", jobs.limits, "The limits of types", list[job_contract.JobLimitStatus]),
     _look("config", jobs.config, "The settings that were set", list[asked.JobSetting]),
     _look("schedules", jobs.schedules, "The schedules", list[asked.ScheduleAnswer]),
+    _look("types", jobs.types, "How registered functions are run", dict[str, JobPolicy]),
     _look("workers", jobs.workers, "The workers", list[job_contract.WorkerStatus]),
 )

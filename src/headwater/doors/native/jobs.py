@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from headwater.doors.jobs.handlers import (
-    COMMAND_PREFIX,
-    check_schedule,
-    check_theirs,
-    commanded,
-    jobs_of,
-    refuse_command,
-    visible,
-)
+from headwater.doors.jobs.handlers import admitted, check_schedule, check_theirs, jobs_of, visible
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -26,18 +18,17 @@ from headwater.log.job_operations import (
     DropJobs,
     Enqueue,
     Limited,
-    NewJob,
     PauseJobs,
     Rearm,
+    RegisterTypes,
     Scheduled,
     StopWorkers,
 )
-from headwater.model.job import FINISHED
+from headwater.model.job import FINISHED, QUEUE_DEFAULT
 from headwater.model.names import check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services import job_requests as asked
 from headwater.services.checks import check_limit, check_optional_name, check_text, check_timestamp
-from headwater.services.job_documents import document_of
 from headwater.services.requests import HandedJob
 
 # ── changing ──
@@ -47,24 +38,14 @@ async def add(site: Site, request: Request, body: asked.AddJobsRequest) -> Respo
     """Add functions as jobs, all of them or none."""
     if not body.jobs:
         raise InvalidOption("name at least one job")
-    operation = enqueue_of(site, request, body.jobs, check_text("key", body.key))
+    operation = await enqueue_of(site, request, body.jobs, check_text("key", body.key))
     return json_response(await site.jobs.run(operation), status=201)
 
 
-def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], key: str = "") -> Enqueue:
+async def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], key: str = "") -> Enqueue:
     """Jobs that may come over HTTP, as their operation."""
-    checked = jobs_of(site, request).check_all([submitted(site, request, job) for job in jobs])
-    return Enqueue(database=request.principal.database, key=key, jobs=checked)
-
-
-def submitted(site: Site, request: Request, handed: HandedJob) -> NewJob:
-    """A job that may come over HTTP: a function, or a command that the operator allows, in a queue of theirs."""
-    job = asked.new_job(handed)
-    refuse_command(job)
-    if job.type.startswith(COMMAND_PREFIX):
-        return commanded(site, request, document_of(job))
-    check_use(request, check_name("queue", job.queue))
-    return job
+    made = await admitted(site, request, [asked.new_job(job) for job in jobs])
+    return Enqueue(database=request.principal.database, key=key, jobs=jobs_of(site, request).check_all(made))
 
 
 async def cancel(site: Site, request: Request, body: asked.ChooseJobsRequest) -> Response:
@@ -129,12 +110,21 @@ async def configure(site: Site, request: Request, body: asked.SettingRequest) ->
     return json_response(Changed([]))
 
 
+async def register(site: Site, request: Request, body: asked.RegisterRequest) -> Response:
+    """Remember how functions are run."""
+    require_all(request.principal, Scope.ADMIN)
+    for name in body.types:
+        check_name("job type", name)
+    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    return json_response(await site.jobs.run(RegisterTypes(types=body.types, **about)))
+
+
 async def schedule(site: Site, request: Request, body: asked.ScheduleRequest) -> Response:
     """Add a schedule, or change it."""
-    template = submitted(site, request, body.job)
+    (template,) = await admitted(site, request, [asked.new_job(body.job)])
     await check_schedule(site, request, check_name("schedule", body.name), new=True)
-    times = {"cron": body.cron, "timezone": body.timezone}
-    next_at = await jobs_of(site, request).schedule(body.name, template, every=body.every_seconds, **times)
+    jobs = jobs_of(site, request)
+    next_at = await jobs.schedule(body.name, template, cron=body.cron, every=body.every_seconds, timezone=body.timezone)
     return json_response(Scheduled(next_at))
 
 
@@ -226,6 +216,13 @@ async def schedules(site: Site, request: Request) -> Response:
     """The schedules."""
     found = await jobs_of(site, request).schedules()
     return json_response([one for one in found if request.principal.may_use(one.job.queue)])
+
+
+async def types(site: Site, request: Request) -> Response:
+    """How registered functions are run, by type: those that go to queues of theirs."""
+    found = await jobs_of(site, request).types()
+    theirs = request.principal.may_use
+    return json_response({name: policy for name, policy in found.items() if theirs(policy.queue or QUEUE_DEFAULT)})
 
 
 async def workers(site: Site, request: Request) -> Response:

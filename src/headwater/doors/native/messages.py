@@ -195,7 +195,7 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
             operations.append(push_of(site, request, asked))
         elif isinstance(asked, TransactedJobs):
             check_scope(request, Scope.SUBMIT_JOBS)
-            operations.append(enqueue_of(site, request, asked.jobs))
+            operations.append(await enqueue_of(site, request, asked.jobs))
         else:
             operations.append(await report_of(site, request, asked))
     for lease in body.leases:

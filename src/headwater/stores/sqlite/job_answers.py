@@ -11,7 +11,8 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob, WorkerAbout
-from headwater.model.job import JobState, Work, hidden_values
+from headwater.model.job import QUEUE_DEFAULT, JobState, Work, hidden_values
+from headwater.model.job_policy import JobPolicy
 from headwater.stores.job_contract import (
     JobAttempt,
     JobFilter,
@@ -101,18 +102,35 @@ class JobAnswers:
         rows = self._connection.execute(sql.job_config, (database,)).fetchall()
         return {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
 
+    def types(self, database: str) -> dict[str, JobPolicy]:
+        """How registered functions are run, by type."""
+        rows = self._connection.execute(sql.job_types, (database,)).fetchall()
+        return {name: msgspec.json.decode(policy, type=JobPolicy) for name, policy in rows}
+
     def schedules(self, database: str) -> list[ScheduleStatus]:
-        """The schedules of a database."""
+        """The schedules of a database, each with the queue that its next job goes to."""
         rows = self._connection.execute(sql.schedules, (database,)).fetchall()
-        return [_schedule(*row) for row in rows]
+        types = self.types(database) if rows else {}
+        return [_schedule(types, *row) for row in rows]
 
     def limits(self, database: str) -> list[JobLimitStatus]:
         """The limits of types."""
         return [JobLimitStatus(*row) for row in self._connection.execute(sql.job_limits, (database,)).fetchall()]
 
 
-def _schedule(name: str, cron: str, every: float, zone: str, job: str, paused: int, *times: Any) -> ScheduleStatus:
+def _schedule(
+    types: dict[str, JobPolicy],
+    name: str,
+    cron: str,
+    every: float,
+    zone: str,
+    job: str,
+    paused: int,
+    *times: Any,
+) -> ScheduleStatus:
     template = msgspec.json.decode(job, type=NewJob)
+    queue = template.queue or types.get(template.type, JobPolicy()).queue or QUEUE_DEFAULT
+    template = msgspec.structs.replace(template, queue=queue)
     template = msgspec.structs.replace(template, env=hidden_values(template.env))
     return ScheduleStatus(name, cron, every, zone, template, bool(paused), *times)
 

@@ -10,12 +10,13 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, JobExists, JobMissing, JobUnfit
 from headwater.log.job_operations import Enqueue, Enqueued, NewJob, Placed
 from headwater.model.dependencies import check_no_cycle
-from headwater.model.job import FINISHED, SHELL, JobState, first_state
+from headwater.model.job import FINISHED, QUEUE_DEFAULT, JobState, first_state, runs_command
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
 from headwater.stores.sqlite.job_lanes import JobLanes
 from headwater.stores.sqlite.job_queues import JobQueue, JobQueues
 from headwater.stores.sqlite.job_rows import JobIds, JobRow, as_json, encode_work
+from headwater.stores.sqlite.job_types import JobTypes
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -60,8 +61,8 @@ class _Alike(msgspec.Struct, frozen=True, gc=False):
 
 # What decides, besides how many jobs it depends on and how many of them are open, how a new job begins.
 _sort = attrgetter(
-    *("queue", "type", "priority", "run_at", "delay_seconds", "max_retries", "batch", "unique_key"),
-    *("concurrency_key", "concurrency_limit"),
+    *("queue", "type", "priority", "run_at", "delay", "retries", "batch", "unique_key"),
+    *("concurrency_key", "concurrency_limit", "limit_key"),
 )
 
 
@@ -72,12 +73,14 @@ class JobIntake:
         self,
         connection: Connection,
         queues: JobQueues,
+        types: JobTypes,
         lanes: JobLanes,
         books: JobBooks,
         cancel: Callable[[Sequence[JobRow], str, Timestamp], None],
     ) -> None:
         self._connection = connection
         self._queues = queues
+        self._types = types
         self._lanes = lanes
         self._books = books
         self._cancel = cancel
@@ -90,12 +93,13 @@ class JobIntake:
 
     def enqueue(self, operation: Enqueue, now: Timestamp) -> Enqueued:
         """Add all these jobs, or none."""
-        self._refuse_known(operation)
+        jobs = self._types.filled(operation.database, operation.jobs)
+        self._refuse_known(operation.database, jobs)
         placed: list[Placed | None] = []
         arrivals = []
         keys: dict[str, _Arrival] = {}
         number = self._newest()
-        for job in operation.jobs:
+        for job in jobs:
             duplicate, replaced = self._duplicate(operation.database, job, keys, now) if job.unique_key else (None, "")
             placed.append(duplicate)
             if duplicate is None:
@@ -106,9 +110,8 @@ class JobIntake:
         self._resolve(operation.database, arrivals)
         states = self._insert(operation.database, arrivals, now) if arrivals else []
         fresh = iter(zip(arrivals, states, strict=True))
-        jobs = [found or _placed(*next(fresh)) for found in placed]
         self._last_number = number
-        return Enqueued(jobs)
+        return Enqueued([found or _placed(*next(fresh)) for found in placed])
 
     def _newest(self) -> int:
         if self._last_number is None:
@@ -117,17 +120,17 @@ class JobIntake:
 
     # ── deciding ──
 
-    def _refuse_known(self, operation: Enqueue) -> None:
+    def _refuse_known(self, database: str, jobs: Sequence[NewJob]) -> None:
         """Ids are given once: within the operation, and against what is there."""
-        if any(job.type == SHELL and not job.command and not job.argv for job in operation.jobs):
-            raise InvalidOption("a job needs a command, a list of arguments, or the name of a function")
-        ids = [job.id for job in operation.jobs if job.id]
+        for job in jobs:
+            need_work(job)
+        ids = [job.id for job in jobs if job.id]
         if not ids:
             return
         if len(set(ids)) < len(ids):
             repeated = sorted(name for name in set(ids) if ids.count(name) > 1)
             raise JobExists(f"these ids come more than once: {', '.join(repeated[:5])}")
-        found = self._connection.execute(sql.jobs_by_id, (operation.database, as_json(ids))).fetchall()
+        found = self._connection.execute(sql.jobs_by_id, (database, as_json(ids))).fetchall()
         if found:
             raise JobExists(f"there is a job {found[0][1]} already, it is {found[0][4]}; choose another id")
 
@@ -186,12 +189,12 @@ class JobIntake:
             sort = (*_sort(job), len(arrival.needs), open_needs)
             group = alike.get(sort)
             if group is None:
-                queue = self._queues.make(database, job.queue)
+                queue = self._queues.make(database, job.queue or QUEUE_DEFAULT)
                 like = self._like(arrival, queue, open_needs, now)
                 group = alike[sort] = _Alike(queue, like, like.state._value_, [])
             group.members.append((arrival.number, arrival.id, encode_work(job, group.queue)))
             states.append(group.like.state)
-            changes.append(JobChange(arrival.id, job.queue, job.type, group.state))
+            changes.append(JobChange(arrival.id, group.queue.name, job.type, group.state))
         for group in alike.values():
             self._connection.execute(sql.add_jobs, (as_json(group.members), database, *group.like, now))
             self._books.moved(group.queue, None, group.state, len(group.members))
@@ -205,13 +208,13 @@ class JobIntake:
         """What a new job has in common with others that are added with it."""
         job = arrival.job
         run_at = now if job.run_at is None else job.run_at
-        if job.delay_seconds and job.run_at is None:
-            run_at = Timestamp(now + int(job.delay_seconds * SECOND))
+        if job.delay and job.run_at is None:
+            run_at = Timestamp(now + int(job.delay * SECOND))
         state = first_state(now, run_at, waits=waits > 0)
-        retries = queue.defaults.max_retries if job.max_retries is None else job.max_retries
+        retries = queue.defaults.max_retries if job.retries is None else job.retries
         lane = self._lanes.place(queue, job)
         ties = (waits, len(arrival.needs), job.batch or None, job.unique_key or None)
-        return _Like(queue.id, lane, state, job.priority, run_at, job.type, retries + 1, *ties)
+        return _Like(queue.id, lane, state, job.priority or 0, run_at, job.type, retries + 1, *ties)
 
     def _waits(self, arrivals: list[_Arrival]) -> dict[int, int]:
         """How many of the jobs that each depends on have not ended well, or at all where that is enough."""
@@ -229,7 +232,7 @@ class JobIntake:
         for arrival in arrivals:
             job = arrival.job
             if job.unique_key:
-                until = now + int(job.unique_seconds * SECOND)
+                until = now + int((job.unique_seconds or 0.0) * SECOND)
                 self._connection.execute(sql.put_unique, (database, job.unique_key, arrival.number, until))
             settled = int(job.depends_when == "finished")
             for need in arrival.needs:
@@ -253,6 +256,14 @@ class JobIntake:
         if names:
             rows = self._connection.execute(sql.jobs_by_id, (database, as_json(names))).fetchall()
             self._cancel([JobRow(*row) for row in rows], "replaced by a newer job with the same unique key", now)
+
+
+def need_work(job: NewJob) -> None:
+    """Raises when a job that is to run a command has none."""
+    if not job.command and not job.argv and runs_command(job.type):
+        raise InvalidOption(
+            f"a job of type {job.type} needs a command or a list of arguments (argv); a function has a type of its own"
+        )
 
 
 def _is_met(arrival: _Arrival, state: JobState | None) -> bool:

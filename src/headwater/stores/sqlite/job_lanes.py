@@ -58,14 +58,16 @@ class JobLanes:
     def place(self, queue: JobQueue, job: NewJob) -> int:
         """The lane of a new job: 0 when nothing limits it."""
         parent = self._lane_of_type(queue, job.type)
-        if not job.concurrency_key:
+        key = job.concurrency_key or job.limit_key
+        if not key:
             return parent
-        row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, job.concurrency_key)).fetchone()
-        limit = job.concurrency_limit
+        row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
+        limit = job.concurrency_limit or (1 if job.concurrency_key else 0)
         if row is None:
-            values = (queue.id, job.type, job.concurrency_key, parent, limit)
+            values = (queue.id, job.type, key, parent, limit)
             return int(self._connection.execute(sql.add_job_lane, values).fetchone()[0])
-        self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
+        if limit:
+            self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
         return int(row[0])
 
     def limit(self, operation: SetJobLimit, now: Timestamp) -> Limited:

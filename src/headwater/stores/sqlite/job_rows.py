@@ -58,8 +58,8 @@ _NO_ARGUMENTS = Work().arguments
 
 # A function with none of these set differs from others of its queue in its arguments only.
 _own = attrgetter(
-    *("command", "argv", "env", "cwd", "run_at", "timeout_seconds", "result_seconds"),
-    *("backoff_base", "backoff_max_seconds", "backoff_jitter"),
+    *("command", "argv", "env", "cwd", "run_at", "timeout", "result_ttl"),
+    *("backoff_base", "backoff_max", "backoff_jitter"),
 )
 _nothing_own = _own(NewJob())
 _SOME_ARGUMENTS = msgspec.Raw(b'["\x7f"]')
@@ -95,19 +95,19 @@ def _encode_work(job: NewJob, queue: JobQueue) -> str:
             env=job.env,
             cwd=job.cwd,
             run_at=job.run_at,
-            timeout_seconds=_or(job.timeout_seconds, queue.defaults.timeout),
-            result_seconds=_or(job.result_seconds, queue.defaults.result_ttl),
+            timeout_seconds=_or(job.timeout, queue.defaults.timeout),
+            result_seconds=_or(job.result_ttl, queue.defaults.result_ttl),
             backoff=_backoff(job, queue.backoff),
         )
     ).decode()
 
 
 def _backoff(job: NewJob, standing: Backoff) -> Backoff:
-    if job.backoff_base is None and job.backoff_max_seconds is None and job.backoff_jitter is None:
+    if job.backoff_base is None and job.backoff_max is None and job.backoff_jitter is None:
         return standing
     return Backoff(
         _or(job.backoff_base, standing.base),
-        _or(job.backoff_max_seconds, standing.max_seconds),
+        _or(job.backoff_max, standing.max_seconds),
         _or(job.backoff_jitter, standing.jitter),
     )
 

@@ -3,18 +3,21 @@
 A schedule that was missed, because nothing ran, comes once when it can and then at its next time: runs do not pile up.
 """
 
+import logging
+
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import JobMissing
+from headwater.errors import HeadwaterError, JobMissing
 from headwater.log.job_operations import ChangeSchedule, Enqueue, Fired, NewJob, PutSchedule, Scheduled
 from headwater.model.cron import find_timezone, next_cron, next_every
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks
-from headwater.stores.sqlite.job_intake import JobIntake
+from headwater.stores.sqlite.job_intake import JobIntake, need_work
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
+log = logging.getLogger(__name__)
 
 
 class _Schedule(msgspec.Struct, frozen=True):
@@ -47,6 +50,7 @@ class JobSchedules:
     def put(self, operation: PutSchedule, now: Timestamp) -> Scheduled:
         """Add a schedule, or change one."""
         find_timezone(operation.timezone)
+        need_work(operation.job)
         job = msgspec.json.encode(operation.job).decode()
         times = (operation.cron, operation.every_seconds, operation.timezone)
         schedule = _Schedule(operation.database, operation.name, *times, job, None, now)
@@ -74,12 +78,21 @@ class JobSchedules:
         ids: list[str] = []
         rows = self._connection.execute(sql.due_schedules, (now,)).fetchall()
         for schedule in (_Schedule(*row) for row in rows):
-            job = msgspec.json.decode(schedule.job, type=NewJob)
-            placed = self._intake.enqueue(Enqueue(database=schedule.database, jobs=(job,)), now).jobs[0]
-            ids.append(placed.id)
-            values = (schedule.after(now), now, placed.id, schedule.database, schedule.name)
+            job_id = self._enqueue(schedule, now)
+            ids += [] if job_id is None else [job_id]
+            values = (schedule.after(now), now, job_id, schedule.database, schedule.name)
             self._connection.execute(sql.schedule_fired, values)
         return Fired(ids, self.next_at() if rows else None)
+
+    def _enqueue(self, schedule: _Schedule, now: Timestamp) -> str | None:
+        """The next job of a schedule. One that cannot be added is told and passed over: workers claim through here, and
+        one wrong schedule must not keep them from everybody's jobs."""
+        try:
+            job = msgspec.json.decode(schedule.job, type=NewJob)
+            return self._intake.enqueue(Enqueue(database=schedule.database, jobs=(job,)), now).jobs[0].id
+        except (HeadwaterError, msgspec.MsgspecError) as error:
+            log.error("schedule %s could not add its job, and waits for its next time: %s", schedule.name, error)
+            return None
 
     def clock_set_back(self, now: Timestamp) -> None:
         """Count the next times anew: those that are known lie behind a time that may never come."""

@@ -26,6 +26,7 @@ from headwater.log.job_operations import (
     Prune,
     PutSchedule,
     Rearm,
+    RegisterTypes,
     Report,
     Rescue,
     SetJobConfig,
@@ -57,6 +58,7 @@ from headwater.stores.sqlite.job_lanes import JobLanes, QueueLook
 from headwater.stores.sqlite.job_queues import JobQueues
 from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, decode_work, numbers_of
 from headwater.stores.sqlite.job_schedules import JobSchedules
+from headwater.stores.sqlite.job_types import JobTypes
 from headwater.stores.sqlite.job_workers import JobWorkers
 from headwater.stores.sqlite.segments import Segments
 from headwater.stores.statements import load_statements
@@ -87,7 +89,8 @@ class Jobs:
         self.queues = JobQueues(connection)
         self._lanes = JobLanes(connection, self.queues)
         self._dependents = JobDependents(connection)
-        self.intake = JobIntake(connection, self.queues, self._lanes, self.books, self._cancel_rows)
+        self._types = JobTypes(connection)
+        self.intake = JobIntake(connection, self.queues, self._types, self._lanes, self.books, self._cancel_rows)
         self._schedules = JobSchedules(connection, self.intake, self.books)
         self._workers = JobWorkers(connection, self.queues, self.books)
 
@@ -108,6 +111,7 @@ class Jobs:
             SetJobConfig: lambda operation, _: self._told(operation, self.queues.configure(operation)),
             PauseJobs: lambda operation, _: self._told(operation, self.queues.pause(operation)),
             SetJobLimit: self._limit,
+            RegisterTypes: self._register,
             PutSchedule: self._schedules.put,
             ChangeSchedule: self._schedules.change,
             FireSchedules: lambda _, now: self._schedules.fire(now),
@@ -116,6 +120,7 @@ class Jobs:
     def forget(self) -> None:
         """Drop what is remembered: others have committed, or something was undone."""
         self.queues.forget()
+        self._types.forget()
         self._lanes.forget()
         self.intake.forget()
 
@@ -418,6 +423,12 @@ class Jobs:
 
     def _told(self, operation: SetJobConfig | PauseJobs, changed: Changed) -> Changed:
         self.books.control(operation.database, "configured", changed.ids[0])
+        return changed
+
+    def _register(self, operation: RegisterTypes, now: Timestamp) -> Changed:
+        changed = self._types.register(operation, now)
+        if changed.ids:
+            self.books.control(operation.database, "configured", changed.ids[0])
         return changed
 
     def _limit(self, operation: SetJobLimit, now: Timestamp) -> Any:

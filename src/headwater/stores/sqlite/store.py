@@ -22,6 +22,7 @@ from headwater.errors import Closed, StoreBusy
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.access_token import AccessToken
 from headwater.model.job import JobState
+from headwater.model.job_policy import JobPolicy
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.rollup import Rollup, RollupQuery
@@ -450,6 +451,10 @@ class SqliteStore:
     async def job_limits(self, database: str) -> list[JobLimitStatus]:
         """The limits of types of jobs."""
         return await self._answers.ask(self._jobs.limits, database)
+
+    async def job_types(self, database: str) -> dict[str, JobPolicy]:
+        """How registered functions are run, by type."""
+        return await self._answers.ask(self._jobs.types, database)
 
     async def workers(self, database: str) -> list[WorkerStatus]:
         """The workers of a database."""

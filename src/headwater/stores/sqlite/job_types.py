@@ -1,0 +1,56 @@
+"""What functions were declared with, kept in the store: so it holds wherever a job is added that names its type.
+
+Apps and workers register their functions when they start. A store on which nobody has done so costs nothing here.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.log.job_operations import Changed, NewJob, RegisterTypes
+from headwater.model.job_policy import JobPolicy, filled, said
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+
+class JobTypes:
+    """The policies of all types, under the write lock."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def forget(self) -> None:
+        """Others may have registered theirs."""
+        self._known.clear()
+
+    def filled(self, database: str, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        """Jobs with what their functions were declared with, where they say nothing themselves."""
+        known = self._policies(database)
+        if not known:
+            return jobs
+        return [filled(job, standing) if (standing := known.get(job.type)) else job for job in jobs]
+
+    def register(self, operation: RegisterTypes, now: Timestamp) -> Changed:
+        """Remember the policies of types; those that are new or different."""
+        found = dict(self._connection.execute(sql.job_types, (operation.database,)).fetchall())
+        changed = []
+        for name, policy in operation.types.items():
+            text = msgspec.json.encode(policy).decode()
+            if found.get(name) != text:
+                self._connection.execute(sql.put_job_type, (operation.database, name, text, now))
+                changed.append(name)
+        self.forget()
+        return Changed(changed)
+
+    def _policies(self, database: str) -> dict[str, dict[str, Any]]:
+        known = self._known.get(database)
+        if known is None:
+            rows = self._connection.execute(sql.job_types, (database,)).fetchall()
+            policies = {name: said(msgspec.json.decode(text, type=JobPolicy)) for name, text in rows}
+            known = self._known[database] = {name: standing for name, standing in policies.items() if standing}
+        return known
