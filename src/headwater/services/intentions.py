@@ -4,6 +4,10 @@ Intentions with the same selection and group share a key. The tail says which pa
 keys that could want it get a pop, at most one commit's worth at a time, oldest intention first, until one comes back
 empty. An answer is claimed by taking the intention out of the registry before anything is delivered, so a deadline and
 a delivery can never both answer. Whoever leaves early gets nothing; what was leased for them is given back at once.
+
+Who is served, by rule: those who wait for the same stand in a line, and what becomes free goes to the one who has
+waited longest. Whoever comes while others wait stands behind them, also when it hands in a report that sets something
+free. A pop of several partitions takes no more than its share of them while others wait.
 """
 
 import asyncio
@@ -12,6 +16,8 @@ import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
@@ -135,14 +141,7 @@ class Intentions:
             self.overflows += 1
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
         loop = asyncio.get_running_loop()
-        key = Key(
-            operation.database,
-            operation.queue,
-            operation.partition,
-            operation.namespace,
-            operation.task,
-            operation.group,
-        )
+        key = key_of(operation)
         intention = _Intention(operation, key, loop.time() + seconds, loop.create_future())
         number = next(self._numbers)
         line = self._enter(number, intention)
@@ -158,6 +157,18 @@ class Intentions:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 self._return(answer.result().batches, key)
             raise
+
+    def waiting_for(self, operation: Pop) -> int:
+        """How many wait for the same as this pop."""
+        line = self._lines.get(key_of(operation)) if self._lines else None
+        return 0 if line is None else len(line.waiting)
+
+    def serve(self, operation: Pop) -> None:
+        """Something may be free for those who wait for the same as this pop."""
+        key = key_of(operation)
+        line = self._lines.get(key)
+        if line is not None:
+            self._serve(key, line)
 
     def _return(self, batches: Sequence[Batch], key: Key) -> None:
         """Give records back that nobody will work on, without burning an attempt."""
@@ -231,7 +242,7 @@ class Intentions:
         chosen = list(itertools.islice(line.waiting.items(), size))
         self.pops += len(chosen)
         try:
-            answers = self._pop([intention.operation for _, intention in chosen])
+            answers = self._pop([shared(intention.operation, len(line.waiting) - 1) for _, intention in chosen])
         except HeadwaterError as error:
             # Whoever came to wait meanwhile would be refused as well.
             for number, intention in list(line.waiting.items()):
@@ -432,6 +443,25 @@ class Intentions:
                 timer.cancel()
         while self._tasks or self._under_way:
             await asyncio.gather(*self._tasks, *self._under_way, return_exceptions=True)
+
+
+def key_of(operation: Pop) -> Key:
+    """The line that a pop belongs to."""
+    return Key(
+        operation.database,
+        operation.queue,
+        operation.partition,
+        operation.namespace,
+        operation.task,
+        operation.group,
+    )
+
+
+def shared(operation: Pop, others: int) -> Pop:
+    """The pop when so many others wait for the same; one that takes a single partition leaves the rest anyway."""
+    if not others or operation.partitions == 1 or operation.batch == 1:
+        return operation
+    return msgspec.structs.replace(operation, sharers=others)
 
 
 def release(batch: Batch, database: str) -> Ack:

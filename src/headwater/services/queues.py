@@ -15,7 +15,7 @@ from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
 from headwater.log.tail import Tail
 from headwater.model.names import Lsn
-from headwater.services.intentions import Intentions, release
+from headwater.services.intentions import Intentions, release, shared
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Segment, Store
 
@@ -74,12 +74,25 @@ class Queues(Verbs):
         self.check_wait(wait_seconds)
         if wait_seconds:
             await self._tail.join(self.intentions.touched, self.intentions.committed_elsewhere)
+            if self.intentions.waiting_for(operation):
+                return await self._stand_in_line(operation, wait_seconds, reports, parked)
         mark = self.intentions.mark()
-        popped = await self.report_and_pop(reports, operation)
+        popped = await self.report_and_pop(reports, shared(operation, self.intentions.waiting_for(operation)))
         if popped.batches or not wait_seconds:
             return popped
         parked()
         return await self.intentions.wait(operation, wait_seconds, (mark, popped))
+
+    async def _stand_in_line(
+        self, operation: Pop, wait_seconds: float, reports: Sequence[Ack], parked: Callable[[], None]
+    ) -> Popped:
+        """Wait behind those who wait already: they get what the reports set free, in the same commit."""
+        if reports:
+            settling = self._committer.submit_all(reports, self._standing)
+            self.intentions.serve(operation)
+            await self._settled(reports, settling)
+        parked()
+        return await self.intentions.wait(operation, wait_seconds)
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
