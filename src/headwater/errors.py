@@ -12,6 +12,7 @@
     │   ├── LeaseLost
     │   ├── UnknownRecord
     │   ├── AlreadyReached
+    │   ├── KeyReused
     │   ├── ResyncRequired
     │   └── StreamMismatch
     ├── JobError              the request was understood, the state of a job speaks against it
@@ -139,6 +140,12 @@ class AlreadyReached(QueueError):
         super().__init__(message)
         self.number = number
         self.note = note
+
+
+class KeyReused(QueueError):
+    """The idempotency key was used for another request; take a new key for a new request."""
+
+    code = "idempotency_key_reused"
 
 
 class ResyncRequired(QueueError):

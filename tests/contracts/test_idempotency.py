@@ -2,9 +2,13 @@
 
 import pytest
 
-from headwater.errors import InvalidOption, LeaseLost
-from headwater.log.operations import Ack, Configure, Pop, Popped, Requeue, Transaction
+from headwater.errors import HeadwaterError, KeyReused, LeaseLost
+from headwater.log.job_operations import Enqueue, NewJob
+from headwater.log.operations import Ack, Configure, Operation, Pop, Popped, Requeue, Transaction
 from headwater.model.cursor import Outcome
+from headwater.model.idempotency import scoped_key
+from headwater.model.principal import OWNER, Principal
+from headwater.services.queue import with_keys
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, payloads, push
 
@@ -59,7 +63,7 @@ async def test_an_operation_that_failed_may_be_tried_again_with_its_key(log: Log
 async def test_a_key_of_another_kind_of_operation_is_refused(log: Log) -> None:
     await log.push("a", key="k")
     (refused,) = await log.results(Pop(queue="orders", key="k"))
-    assert isinstance(refused, InvalidOption)
+    assert isinstance(refused, KeyReused)
     assert payloads(await log.take()) == ["a"]
 
 
@@ -73,7 +77,7 @@ async def test_a_key_of_another_kind_in_the_same_commit_is_refused(log: Log) -> 
     await log.push("old")
     pushed, refused = await log.results(push("a", key="k"), Pop(queue="orders", key="k"))
     assert pushed.offsets() == [1]
-    assert isinstance(refused, InvalidOption)
+    assert isinstance(refused, KeyReused)
 
 
 async def test_keys_are_known_after_a_restart_and_in_other_stores(log: Log, open_log: OpenLog) -> None:
@@ -109,7 +113,7 @@ async def test_a_transaction_is_answered_again_as_the_first_time(log: Log) -> No
 async def test_a_transaction_of_other_steps_is_another_kind(log: Log) -> None:
     await log.run(Transaction(key="k", operations=[push("a")]))
     (refused,) = await log.results(Transaction(key="k", operations=[push("a"), push("b")]))
-    assert isinstance(refused, InvalidOption)
+    assert isinstance(refused, KeyReused)
     assert await log.drain() == ["a"]
 
 
@@ -137,7 +141,7 @@ async def test_a_key_brings_no_records_of_another_queue(log: Log) -> None:
     await log.push("open", queue="orders")
     await log.run(Pop(queue="plans", key="once"))
     (refused,) = await log.results(Pop(queue="orders", key="once"))
-    assert isinstance(refused, InvalidOption)
+    assert isinstance(refused, KeyReused)
     (again,) = (await log.run(Pop(queue="plans", key="once"))).batches
     assert payloads(again) == ["secret"]
 
@@ -149,4 +153,76 @@ async def test_a_key_of_a_push_to_another_queue_is_refused_also_inside_a_long_tr
     first = await log.run(steps("a"))
     assert await log.run(steps("a")) == first
     (refused,) = await log.results(steps("b"))
-    assert isinstance(refused, InvalidOption)
+    assert isinstance(refused, KeyReused)
+
+
+OTHER_REQUESTS: dict[str, tuple[Operation, Operation]] = {
+    "another payload": (push("a", key="k"), push("b", key="k")),
+    "one record more": (push("a", key="k"), push("a", "b", key="k")),
+    "another transaction id": (push("a", ids=["1"], key="k"), push("a", ids=["2"], key="k")),
+    "another partition": (push("a", partition="1", key="k"), push("a", partition="2", key="k")),
+    "another time to live": (push("a", key="k"), push("a", ttl_seconds=5.0, key="k")),
+    "a larger batch": (Pop(queue="orders", key="k"), Pop(queue="orders", batch=9, key="k")),
+    "another group": (Pop(queue="orders", group="a", key="k"), Pop(queue="orders", group="b", key="k")),
+    "other options": (
+        Configure(queue="orders", options={"retry_limit": 5}, key="k"),
+        Configure(queue="orders", options={"retry_limit": 6}, key="k"),
+    ),
+    "other steps of the same kind": (
+        Transaction(operations=[push("a")], key="k"),
+        Transaction(operations=[push("b")], key="k"),
+    ),
+    "another job": (Enqueue(jobs=[NewJob(type="a:b")], key="k"), Enqueue(jobs=[NewJob(type="a:c")], key="k")),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_REQUESTS)
+@pytest.mark.parametrize("together", [True, False], ids=["in one commit", "one after the other"])
+async def test_a_repeated_key_with_another_request_is_refused_and_changes_nothing(
+    log: Log, case: str, together: bool
+) -> None:
+    await log.push("waits", queue="orders", partition="0")
+    first, other = OTHER_REQUESTS[case]
+    if together:
+        done, refused = await log.results(first, other)
+    else:
+        (done,), (refused,) = await log.results(first), await log.results(other)
+    assert isinstance(refused, KeyReused)
+    assert "'k'" in str(refused)
+    assert not isinstance(done, HeadwaterError)
+    (again,) = await log.results(first)
+    assert again == done
+
+
+async def test_a_push_to_several_partitions_is_refused_wholly_when_its_key_stands_for_another(log: Log) -> None:
+    first = with_keys([push("a", partition="1")], "k")
+    more = with_keys([push("a", partition="1"), push("b", partition="2")], "k")
+    await log.results(*first)
+    assert [type(result) for result in await log.results(*more)] == [KeyReused, KeyReused]
+    assert await log.drain() == ["a"]
+    done = await log.results(*with_keys([push("c", partition="3"), push("d", partition="4")], "l"))
+    assert await log.results(*with_keys([push("c", partition="3"), push("d", partition="4")], "l")) == done
+    assert sorted(await log.drain()) == ["c", "d"]
+
+
+BILLING = Principal(subject="billing", queues=("orders",))
+PRINCIPALS = {
+    "another subject": Principal(subject="shipping", queues=("orders",)),
+    "other patterns": Principal(subject="billing", queues=("orders", "bills")),
+    "the owner": OWNER,
+}
+
+
+@pytest.mark.parametrize("who", PRINCIPALS)
+async def test_principals_do_not_meet_in_their_keys(log: Log, who: str) -> None:
+    """Neither answered with what another did, nor refused for it."""
+    first = await log.push("a", key=scoped_key(BILLING, "k"))
+    other = await log.push("b", key=scoped_key(PRINCIPALS[who], "k"))
+    assert (first.offsets(), other.offsets()) == ([0], [1])
+    assert await log.push("a", key=scoped_key(BILLING, "k")) == first
+    assert await log.push("b", key=scoped_key(PRINCIPALS[who], "k")) == other
+
+
+def test_patterns_in_another_order_are_the_same_principal() -> None:
+    turned = [Principal(subject="billing", queues=queues) for queues in (("a", "b"), ("b", "a"))]
+    assert len({scoped_key(principal, "k") for principal in turned}) == 1

@@ -352,7 +352,7 @@ async def test_a_damaged_row_is_called_damage_and_harms_no_neighbour(
     shutil.copy(stocked, path)
     statement, how = DAMAGES[damage]
     async with open_at(path) as hw:
-        await hw.queue("orders").push("first", idempotency_key="once")
+        await hw.queue("orders").push({"new": True}, idempotency_key="once")
     make_foreign(path, statement)
     async with open_at(path) as hw:
         used, neighbour = await asyncio.gather(

@@ -37,6 +37,10 @@ INTENTIONS = "headwater/services/intentions.py"
 RECEPTION = "headwater/doors/access/reception.py"
 TOKENS = "headwater/doors/access/tokens.py"
 KEYS = "headwater/doors/access/keys.py"
+EDGE_READING = "headwater/doors/edge/reading.py"
+HOSTS = "headwater/doors/hosts.py"
+IDEMPOTENCY = "headwater/model/idempotency.py"
+APPLIED = "headwater/stores/sqlite/applied.py"
 JWT = "headwater/model/json_web_token.py"
 JWT_DOOR = "headwater/doors/access/json_web_tokens.py"
 BROWSER = "headwater/doors/access/browser.py"
@@ -484,17 +488,17 @@ BUGS = [
         (RECEIVED,),
     ),
     Bug(
-        "guesses-counted-afterwards",
-        "a thousand guesses at once are all looked up",
+        "good-credentials-refused-for-guesses",
+        "after too many wrong credentials from an address, good ones are refused too",
         (
-            Edit(RECEPTION, "            self._count_guess(guesser)\n", "            pass\n"),
             Edit(
                 RECEPTION,
-                "            self._known.pop(name, None)\n            log",
-                "            self._known.pop(name, None)\n            self._count_guess(guesser)\n            log",
+                "        try:\n            return await self._verify(",
+                "        if known is None:\n            self._count_guess(address_key(request.client))\n"
+                "        try:\n            return await self._verify(",
             ),
         ),
-        (RECEIVED,),
+        ("tests/doors/access/test_reception.py",),
     ),
     Bug(
         "token-kept-in-the-clear",
@@ -533,14 +537,28 @@ BUGS = [
         (TENANTS,),
     ),
     Bug(
-        "key-of-another-queue",
-        "an idempotency key brings the records of any queue it was used for",
-        (
-            Edit(
-                WRITER, '    return f"{type(operation).__name__}({acts_on})"\n', "    return type(operation).__name__\n"
-            ),
-        ),
+        "keys-shared-over-a-tenant",
+        "an idempotency key of one token is answered with what another token did",
+        (Edit(IDEMPOTENCY, "    if not key or (not principal.subject", "    if key or (not principal.subject"),),
         (TENANTS,),
+    ),
+    Bug(
+        "another-request-under-a-key",
+        "a repeated idempotency key hides that the request was another one",
+        (Edit(APPLIED, " or print_before not in (None, _fingerprint(operation)):", ":"),),
+        ("tests/contracts/test_idempotency.py",),
+    ),
+    Bug(
+        "host-with-a-user",
+        "a Host header is read up to its colon, so that localhost:80@evil.example is localhost",
+        (Edit(HOSTS, "    found = _authority.fullmatch(header)\n", "    found = _authority.match(header)\n"),),
+        ("tests/doors/test_smuggling.py",),
+    ),
+    Bug(
+        "any-transfer-encoding",
+        "a body may come in codings that others in between do not read",
+        (Edit(EDGE_READING, 'if coding.lower() != "chunked":', 'if "chunked" not in coding.lower():'),),
+        ("tests/doors/test_smuggling.py",),
     ),
     Bug(
         "images-let-through",

@@ -13,9 +13,11 @@ from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
 from headwater.model.command_template import CommandTemplate
+from headwater.model.idempotency import scoped_key
 from headwater.model.lane import Lane
 from headwater.model.names import PartitionId
 from headwater.model.principal import Scope, require, require_queue
+from headwater.services.checks import check_text
 from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
@@ -166,6 +168,11 @@ def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -
 def check_use(request: Request, queue: str) -> None:
     """Raises when a queue is not among those that the caller may use: the same as when there is none of that name."""
     require_queue(request.principal, queue)
+
+
+def key_of(request: Request, key: str) -> str:
+    """The idempotency key that a caller gave, as theirs alone. Every route that takes one takes it from here."""
+    return scoped_key(request.principal, check_text("idempotency key", key))
 
 
 async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:

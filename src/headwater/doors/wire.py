@@ -14,6 +14,7 @@ from headwater.errors import (
     InvalidInput,
     JobError,
     JobMissing,
+    KeyReused,
     LeaseLost,
     NotAllowed,
     Overloaded,
@@ -72,6 +73,10 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+# What watches over a server has no credential: these say that it runs, and nothing about what it holds.
+OPEN_PATHS = frozenset({"/health", "/ready"})
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -142,6 +147,7 @@ _statuses: tuple[tuple[type[HeadwaterError], HTTPStatus], ...] = (
     (QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
     (Overloaded, HTTPStatus.TOO_MANY_REQUESTS),
     (LeaseLost, HTTPStatus.CONFLICT),
+    (KeyReused, HTTPStatus.CONFLICT),
     (UnknownRecord, HTTPStatus.CONFLICT),
     (ResyncRequired, HTTPStatus.CONFLICT),
     (StreamMismatch, HTTPStatus.CONFLICT),

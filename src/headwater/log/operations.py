@@ -2,7 +2,8 @@
 
 A service makes an operation; the committer gathers those that wait; a store applies them in one transaction. An
 operation that fails is answered with an error from `errors.py` and leaves no trace; its neighbours are not touched.
-`key` makes an operation idempotent: the second one with the same key gets the answer of the first.
+`key` makes an operation idempotent: the second one with the same key gets the answer of the first, and
+another operation with that key is refused.
 """
 
 from collections.abc import Sequence
@@ -79,6 +80,7 @@ class Push(Operation, frozen=True, kw_only=True):
 
     A push to the partition "" names none: its records are spread over the lanes of the queue. `lanes` are those of a
     queue that is made by this push.
+    `part_of` is the fingerprint of a keyed request that became several pushes: the same key stands for all of it.
     """
 
     queue: str
@@ -86,6 +88,7 @@ class Push(Operation, frozen=True, kw_only=True):
     records: Sequence[Record]
     ttl_seconds: float | None = None
     lanes: int = LANES_DEFAULT
+    part_of: str = ""
 
 
 class Pushed(msgspec.Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from headwater.config import Durability
 from headwater.errors import InvalidOption
@@ -21,6 +21,7 @@ from headwater.log.operations import (
     Trace,
 )
 from headwater.model.cursor import Outcome
+from headwater.model.idempotency import fingerprint, lane_key
 from headwater.model.names import GROUP_DEFAULT, Offset, check_name
 from headwater.model.record import encode_payload
 from headwater.services.checks import (
@@ -105,14 +106,14 @@ class Queue:
         pushes = [
             Push(
                 database=self.database,
-                key=lane_key(idempotency_key, position),
                 queue=self.name,
                 partition=lane,
                 records=records if len(lanes) == 1 else [records[index] for index in members],
                 ttl_seconds=ttl_seconds,
             )
-            for position, (lane, members) in enumerate(lanes.items())
+            for lane, members in lanes.items()
         ]
+        pushes = with_keys(pushes, idempotency_key)
         answers = await self._queues.push_together(pushes, check_durability(durability))
         return in_order(zip(lanes.values(), map(Receipts, pushes, answers), strict=True), len(records))
 
@@ -201,13 +202,13 @@ class Queue:
         check_optional_name("partition", partition)
         operation = Seek(database=self.database, queue=self.name, group=group, partition=partition)
         if isinstance(to, datetime):
-            operation = msgspec.structs.replace(operation, timestamp=check_time(to))
+            operation = structs.replace(operation, timestamp=check_time(to))
         elif isinstance(to, bool) or (to not in ("beginning", "end") and not isinstance(to, int)):
             raise InvalidOption(f"seek to beginning, end, a datetime or an offset; got {to!r}")
         elif isinstance(to, int):
-            operation = msgspec.structs.replace(operation, offset=Offset(check_number("offset", to)))
+            operation = structs.replace(operation, offset=Offset(check_number("offset", to)))
         else:
-            operation = msgspec.structs.replace(operation, to=to)
+            operation = structs.replace(operation, to=to)
         return int((await self._queues.run(operation)).partitions)
 
     async def delete(self) -> bool:
@@ -263,9 +264,14 @@ class Queue:
         return await self._queues.store.traces(self.database, message.partition_id, identity)
 
 
-def lane_key(key: str, position: int) -> str:
-    """A key of its own for each partition of a push: \x00 cannot be in a key that somebody gives."""
-    return f"{key}\x00{position}" if key and position else key
+def with_keys(pushes: list[Push], key: str) -> list[Push]:
+    """The pushes of one request under its key; each knows what the whole request was."""
+    if not key:
+        return pushes
+    if len(pushes) == 1:
+        return [structs.replace(pushes[0], key=key)]
+    whole = fingerprint(pushes)
+    return [structs.replace(push, key=lane_key(key, place), part_of=whole) for place, push in enumerate(pushes)]
 
 
 def pop_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from headwater.doors.jobs import shapes
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, JobMissing, NotAllowed, QueueMissing
 from headwater.log.job_operations import NewJob
@@ -46,7 +46,7 @@ def jobs_of(site: Site, request: Request) -> Jobs:
 async def add(site: Site, request: Request, body: shapes.AddJobs) -> Response:
     """Add functions and allowed commands as jobs, all of them or none."""
     made = await admitted(site, request, [job_of(document) for document in body.jobs])
-    handles = await jobs_of(site, request).add_many(made, idempotency_key=body.key)
+    handles = await jobs_of(site, request).add_many(made, idempotency_key=key_of(request, body.key))
     return json_response([shapes.AddedJob(handle.id, handle.duplicate) for handle in handles], status=201)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from headwater.doors.jobs.handlers import admitted, check_schedule, check_theirs, jobs_of, visible
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.job_operations import (
@@ -28,7 +28,7 @@ from headwater.model.job import FINISHED, QUEUE_DEFAULT
 from headwater.model.names import check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services import job_requests as asked
-from headwater.services.checks import check_limit, check_optional_name, check_text, check_timestamp
+from headwater.services.checks import check_limit, check_optional_name, check_timestamp
 from headwater.services.requests import HandedJob
 
 # ── changing ──
@@ -38,7 +38,7 @@ async def add(site: Site, request: Request, body: asked.AddJobsRequest) -> Respo
     """Add functions as jobs, all of them or none."""
     if not body.jobs:
         raise InvalidOption("name at least one job")
-    operation = await enqueue_of(site, request, body.jobs, check_text("key", body.key))
+    operation = await enqueue_of(site, request, body.jobs, key_of(request, body.key))
     return json_response(await site.jobs.run(operation), status=201)
 
 
@@ -78,7 +78,7 @@ async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -
         require_all(request.principal, Scope.ADMIN)
     return {
         "database": request.principal.database,
-        "key": check_text("key", body.key),
+        "key": key_of(request, body.key),
         "ids": tuple(dict.fromkeys(body.ids)),
         "state": body.state,
         "queue": body.queue,
@@ -90,7 +90,7 @@ async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -
 async def pause(site: Site, request: Request, body: asked.PauseJobsRequest) -> Response:
     """Hand out no more jobs of a queue, or hand them out again."""
     check_use(request, check_name("queue", body.queue))
-    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    about = {"database": request.principal.database, "key": key_of(request, body.key)}
     return json_response(await site.jobs.run(PauseJobs(queue=body.queue, paused=body.paused, **about)))
 
 
@@ -115,7 +115,7 @@ async def register(site: Site, request: Request, body: asked.RegisterRequest) ->
     require_all(request.principal, Scope.ADMIN)
     for name in body.types:
         check_name("job type", name)
-    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    about = {"database": request.principal.database, "key": key_of(request, body.key)}
     return json_response(await site.jobs.run(RegisterTypes(types=body.types, **about)))
 
 
@@ -131,7 +131,7 @@ async def schedule(site: Site, request: Request, body: asked.ScheduleRequest) ->
 async def change_schedule(site: Site, request: Request, body: asked.ChangeScheduleRequest) -> Response:
     """Let a schedule rest or go on, or remove it."""
     await check_schedule(site, request, check_name("schedule", body.name))
-    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    about = {"database": request.principal.database, "key": key_of(request, body.key)}
     operation = ChangeSchedule(name=body.name, paused=body.paused, remove=body.remove, **about)
     return json_response(await site.jobs.run(operation))
 
@@ -139,7 +139,7 @@ async def change_schedule(site: Site, request: Request, body: asked.ChangeSchedu
 async def stop_workers(site: Site, request: Request, body: asked.StopWorkersRequest) -> Response:
     """Ask workers to finish and end."""
     require_all(request.principal, Scope.ADMIN)
-    about = {"database": request.principal.database, "key": check_text("key", body.key)}
+    about = {"database": request.principal.database, "key": key_of(request, body.key)}
     return json_response(await site.jobs.run(StopWorkers(workers=body.workers, **about)))
 
 

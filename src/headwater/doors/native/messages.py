@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from headwater.doors.holds import are_pops_held_off, check_pushes_taken
 from headwater.doors.native.jobs import enqueue_of
-from headwater.doors.site import Site, check_scope, check_use, lane_of
+from headwater.doors.site import Site, check_scope, check_use, key_of, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge
 from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transaction
@@ -14,7 +14,7 @@ from headwater.model.principal import Scope, require_all
 from headwater.model.record import Record, check_ready_json
 from headwater.services.checks import check_headers, check_seconds, check_text, check_timestamp
 from headwater.services.messages import ERROR_LENGTH_MAX
-from headwater.services.queue import lane_key
+from headwater.services.queue import with_keys
 from headwater.services.requests import (
     ExtendRequest,
     LanePush,
@@ -35,12 +35,9 @@ from headwater.services.requests import (
 async def push(site: Site, request: Request, body: PushRequest) -> Response:
     """Append records; answered when they are as durable as was asked for."""
     await check_pushes_taken(site, request)
-    key = check_text("key", body.key)
-    pushes = [
-        push_of(site, request, asked, lane_key(key, position), body.ttl_seconds)
-        for position, asked in enumerate(body.pushes)
-    ]
+    pushes = [push_of(site, request, asked, body.ttl_seconds) for asked in body.pushes]
     _check_count(site, pushes)
+    pushes = with_keys(pushes, key_of(request, body.key))
     answers = await site.queues.push_each(pushes, body.durability)
     site.pushed(pushes, answers)
     said = []
@@ -51,12 +48,11 @@ async def push(site: Site, request: Request, body: PushRequest) -> Response:
     return json_response(said, status=201)
 
 
-def push_of(site: Site, request: Request, asked: LanePush, key: str = "", ttl_seconds: float | None = None) -> Push:
+def push_of(site: Site, request: Request, asked: LanePush, ttl_seconds: float | None = None) -> Push:
     """One partition's records, as its push."""
     check_use(request, check_name("queue", asked.queue))
     push = Push(
         database=request.principal.database,
-        key=key,
         queue=asked.queue,
         partition=asked.partition,
         records=[record_of(site, request, record) for record in asked.records],
@@ -94,7 +90,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         require_all(request.principal, Scope.CONSUME)
     operation = Pop(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         queue=body.queue,
         partition=body.partition,
         namespace=body.namespace,
@@ -142,7 +138,7 @@ async def report_of(site: Site, request: Request, report: Report | TransactedRep
     errors: dict[int | str, str] = {at: text[:ERROR_LENGTH_MAX] for at, text in (report.errors or {}).items()}
     return Ack(
         database=request.principal.database,
-        key=check_text("key", report.key) if isinstance(report, Report) else "",
+        key=key_of(request, report.key) if isinstance(report, Report) else "",
         partition_id=report.partition_id,
         group=report.group,
         token=report.token,
@@ -204,7 +200,7 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
     transacted = await site.queues.run(
         Transaction(
             database=request.principal.database,
-            key=check_text("key", body.key),
+            key=key_of(request, body.key),
             operations=tuple(operations),
             leases=leases,
         )

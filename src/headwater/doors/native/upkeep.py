@@ -3,7 +3,7 @@
 from msgspec import UNSET, Raw
 
 from headwater.doors.native.messages import check_partition
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Purge, Requeue, Seek, Trace
@@ -34,7 +34,7 @@ async def configure(site: Site, request: Request, body: ConfigureRequest) -> Res
             check_optional_name(kind, name)
     operation = Configure(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         queue=check_queue(request, body.queue),
         namespace=body.namespace,
         task=body.task,
@@ -47,7 +47,7 @@ async def delete_queue(site: Site, request: Request, body: DeleteQueueRequest) -
     """Remove a queue with everything in it."""
     operation = DeleteQueue(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         queue=check_queue(request, body.queue),
     )
     return json_response(await site.queues.run(operation))
@@ -59,7 +59,7 @@ async def seek(site: Site, request: Request, body: SeekRequest) -> Response:
         raise InvalidOption("a group goes to a timestamp, behind an LSN or to an offset, not to several")
     operation = Seek(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         queue=check_queue(request, body.queue),
         group=check_name("group", body.group),
         partition=check_optional_name("partition", body.partition),
@@ -79,7 +79,7 @@ async def delete_group(site: Site, request: Request, body: DeleteGroupRequest) -
         require_all(request.principal, Scope.ADMIN)
     operation = DeleteGroup(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         group=check_name("group", body.group),
         queue=body.queue,
     )
@@ -90,7 +90,7 @@ async def requeue(site: Site, request: Request, body: DeadLettersRequest) -> Res
     """Push dead letters back."""
     operation = Requeue(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         queue=check_queue(request, body.queue),
         ids=check_ids(body.ids),
         limit=body.limit,
@@ -102,7 +102,7 @@ async def purge(site: Site, request: Request, body: DeadLettersRequest) -> Respo
     """Drop dead letters for good."""
     operation = Purge(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         queue=check_queue(request, body.queue),
         ids=check_ids(body.ids),
         limit=body.limit,
@@ -117,7 +117,7 @@ async def trace(site: Site, request: Request, body: TraceRequest) -> Response:
     check_ready_json(data, site.config.record_bytes_max)
     operation = Trace(
         database=request.principal.database,
-        key=check_text("key", body.key),
+        key=key_of(request, body.key),
         partition_id=body.partition_id,
         transaction_id=check_text("transaction_id", body.transaction_id),
         group=check_name("group", body.group),

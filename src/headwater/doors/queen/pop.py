@@ -13,7 +13,7 @@ from headwater.doors.holds import are_pops_held_off
 from headwater.doors.queen.identities import lease_name, message_id, parse_time, record_name, show_time
 from headwater.doors.queen.push import LANES
 from headwater.doors.queen.shapes import PopAnswer, PoppedMessage, PopQuery
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import NOTHING, Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.operations import Batch, Pop, Popped
@@ -70,7 +70,7 @@ def operation_of(site: Site, request: Request, query: PopQuery, queue: str, part
         batch = BATCH_AUTOMATIC if query.autopilot else BATCH_DEFAULT
     return Pop(
         database=request.principal.database,
-        key=query.idempotency_key,
+        key=key_of(request, query.idempotency_key),
         group=query.consumer_group,
         queue=queue,
         partition=partition,

@@ -9,15 +9,15 @@ from headwater.config import Durability
 from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import OFFSET_MARK, message_id
 from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import HeadwaterError, InvalidOption, TooLarge
+from headwater.errors import HeadwaterError, InvalidOption, KeyReused, TooLarge
 from headwater.log.committer import Answer
 from headwater.log.operations import Push, Pushed
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.record import SHALLOW_BYTES_MAX, Record, check_ready_json
 from headwater.services.checks import check_durability, check_headers, check_text, check_timestamp
-from headwater.services.queue import lane_key
+from headwater.services.queue import with_keys
 
 CREATED = 201
 # Queues that this wire makes have the one partition that its clients know, whoever else pushes to them.
@@ -30,22 +30,25 @@ async def push(site: Site, request: Request, body: PushBody) -> Response:
     """Append messages; answered when they are as durable as was asked for."""
     await check_pushes_taken(site, request)
     durability = check_durability(body.durability)
-    key = check_text("idempotency key", request.headers.get("idempotency-key", "") or body.idempotency_key)
+    key = key_of(request, request.headers.get("idempotency-key", "") or body.idempotency_key)
     lanes = lanes_of(site, request, body.items)
     records = records_of(site, request, body.items)
     pushes = [
         Push(
             database=request.principal.database,
-            key=lane_key(key, position),
             queue=queue,
             partition=partition,
             records=records if len(lanes) == 1 else [records[index] for index in members],
             ttl_seconds=body.ttl_seconds,
             lanes=LANES,
         )
-        for position, ((queue, partition), members) in enumerate(lanes.items())
+        for (queue, partition), members in lanes.items()
     ]
+    pushes = with_keys(pushes, key)
     answers = await site.queues.push_each(pushes, durability)
+    for answer in answers:
+        if isinstance(answer, KeyReused):
+            raise answer
     site.pushed(pushes, answers)
     return json_response(results_of(body.items, pushes, list(lanes.values()), answers), status=CREATED)
 

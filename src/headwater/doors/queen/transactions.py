@@ -11,14 +11,13 @@ from headwater.doors.queen.identities import parse_lease
 from headwater.doors.queen.push import LANES, lanes_of, records_of, results_of
 from headwater.doors.queen.reports import Lease, lease_of, operation_of, outcome_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
-from headwater.doors.site import Site, check_scope, lane_of
+from headwater.doors.site import Site, check_scope, key_of, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
 from headwater.log.committer import Answer
 from headwater.log.operations import Acked, Operation, Push, Transacted, Transaction
 from headwater.model.names import PartitionId
 from headwater.model.principal import Scope
-from headwater.services.checks import check_text
 
 
 class Step(msgspec.Struct):
@@ -33,13 +32,16 @@ async def transaction(site: Site, request: Request, body: TransactionBody) -> Re
     """Everything holds, or nothing does and the answer says why."""
     if any(isinstance(operation, TransactionPush) for operation in body.operations):
         await check_pushes_taken(site, request)
-    key = check_text("idempotency key", request.headers.get("idempotency-key", "") or body.idempotency_key)
+    key = request.headers.get("idempotency-key", "") or body.idempotency_key
     required = [parse_lease(lease) for lease in dict.fromkeys(body.required_leases)]
     for lease in required:
         await _check_theirs(site, request, lease[0])
     operations, steps = await _operations(site, request, body, required)
     operation = Transaction(
-        database=request.principal.database, key=key, operations=tuple(operations), leases=tuple(required)
+        database=request.principal.database,
+        key=key_of(request, key),
+        operations=tuple(operations),
+        leases=tuple(required),
     )
     transacted: Transacted = await site.queues.run(operation)
     results = [

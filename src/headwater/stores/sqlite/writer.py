@@ -8,19 +8,15 @@ trace and costs no savepoint; only a transaction of several operations has one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import apsw
-import msgspec
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueMissing, StoreDamaged
-from headwater.log.flow_operations import FLOW_RESULT_TYPES, AddRollups, Load, MarkArchived
-from headwater.log.job_operations import JOB_RESULT_TYPES
+from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueMissing
+from headwater.log.flow_operations import AddRollups, Load, MarkArchived
 from headwater.log.operations import (
-    RESULT_TYPES,
     Ack,
     AddAccessToken,
     Advance,
@@ -58,6 +54,7 @@ from headwater.log.operations import (
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.access_tokens import AccessTokens
+from headwater.stores.sqlite.applied import SAME_KEY, Applied, Remembered
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
@@ -75,8 +72,6 @@ from headwater.stores.sqlite.streams import Streams
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
-
-KIND_LENGTH_MAX = 200
 
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
@@ -111,6 +106,7 @@ class Writer:
         self.identity = Identity(connection)
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         streams = Streams(connection)
+        self._applied = Applied(connection)
         self._check_lease = reports.check_lease
         self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
@@ -170,10 +166,11 @@ class Writer:
         for index, operation in enumerate(operations):
             if operation.key:
                 first = firsts.setdefault((operation.database, operation.key), index)
-                results[index] = self._answered_before(operation, operations[first] if first < index else None)
+                results[index] = self._applied.answered_before(operation, operations[first] if first < index else None)
                 if results[index] is not None:
                     continue
             phases[_order.get(type(operation), _FIRST)].append(index)
+        self._applied.refuse_wholly(operations, results, phases[_PUSHES])
         for index in phases[_FIRST]:
             results[index] = self._try(operations[index], now)
             self._cursors.flush()
@@ -191,10 +188,10 @@ class Writer:
             results[index] = popped
         if not firsts:
             return results, False
-        repeated = any(type(result) is _Remembered for result in results)
-        self._remember_answers(operations, results, now)
+        repeated = any(type(result) is Remembered for result in results)
+        self._applied.remember(operations, results, now)
         for index, result in enumerate(results):
-            if result is _SAME_KEY:
+            if result is SAME_KEY:
                 results[index] = results[firsts[operations[index].database, operations[index].key]]
         return results, repeated
 
@@ -340,79 +337,6 @@ class Writer:
         if isinstance(result, HeadwaterError):
             raise result
         return result
-
-    # ── idempotency keys ──
-
-    def _answered_before(self, operation: Operation, first: Operation | None) -> Any:
-        """The answer that stands: one in the log, or that of the `first` operation of this commit with the same key."""
-        row = self._connection.execute(sql.find_applied, (operation.database, operation.key)).fetchone()
-        if row is not None:
-            kind, answer = row[0], row[1]
-        elif first is not None:
-            kind, answer = _kind(first), None
-        else:
-            return None
-        if kind != _kind(operation):
-            return InvalidOption(f"idempotency key {operation.key!r} was used for another operation or queue")
-        return _SAME_KEY if answer is None else _recall(operation, answer)
-
-    def _remember_answers(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
-        for index, operation in enumerate(operations):
-            result = results[index]
-            if not operation.key or result is _SAME_KEY or isinstance(result, HeadwaterError):
-                continue
-            if isinstance(result, _Remembered):
-                results[index] = result.answer
-                continue
-            row = (operation.database, operation.key, _kind(operation), msgspec.json.encode(result).decode())
-            self._connection.execute(sql.add_applied, (*row, now))
-
-
-class _Remembered(msgspec.Struct, frozen=True):
-    """An answer that was given in an earlier commit."""
-
-    answer: Any
-
-
-class _Steps(msgspec.Struct, frozen=True):
-    """The answers of a transaction, each to be read as its step says."""
-
-    results: list[msgspec.Raw]
-
-
-_SAME_KEY = object()
-
-
-def _kind(operation: Operation) -> str:
-    """What an idempotency key stands for: the operation and what it acts on. A transaction is known by its steps.
-
-    Without the queue, a key that somebody else used would bring the records of a queue that the caller may not read.
-    """
-    if isinstance(operation, Transaction):
-        return _short(f"Transaction({', '.join(map(_kind, operation.operations))})")
-    acts_on = getattr(operation, "queue", "") or getattr(operation, "partition_id", "")
-    return f"{type(operation).__name__}({acts_on})"
-
-
-def _short(kind: str) -> str:
-    """The same for the same, in few letters."""
-    return kind if len(kind) <= KIND_LENGTH_MAX else f"Transaction sha256 {sha256(kind.encode()).hexdigest()}"
-
-
-def _recall(operation: Operation, kept: str) -> "_Remembered | StoreDamaged":
-    """The answer that was kept for a key; it fails alone when it cannot be read."""
-    try:
-        return _Remembered(_answer_of(operation, kept))
-    except (msgspec.MsgspecError, ValueError) as error:
-        return StoreDamaged(f"the answer kept for idempotency key {operation.key!r} cannot be read: {error}")
-
-
-def _answer_of(operation: Operation, kept: str | bytes) -> Any:
-    """The answer that was kept for an operation of this kind."""
-    if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES | FLOW_RESULT_TYPES)[type(operation)])
-    steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
-    return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
 
 
 def _affirms(result: Any) -> bool:

@@ -1,10 +1,10 @@
 -- name: find_applied
 -- The answer that an idempotency key got before.
-SELECT operation, result FROM hw_applied WHERE database = ? AND key = ?;
+SELECT operation, result, fingerprint FROM hw_applied WHERE database = ? AND key = ?;
 
 -- name: add_applied
 -- Remember the answer for an idempotency key.
-INSERT INTO hw_applied (database, key, operation, result, applied_at) VALUES (?, ?, ?, ?, ?);
+INSERT INTO hw_applied (database, key, operation, result, fingerprint, applied_at) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: forget_applied
 -- Drop old idempotency keys.

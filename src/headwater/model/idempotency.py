@@ -1,0 +1,53 @@
+"""Idempotency keys: whose they are, and whether a repeated one comes with the same request. Rules only.
+
+A key that somebody gives has no NUL, so what is added to it here cannot be mistaken for what they chose:
+
+    NUL scope NUL key             over HTTP, for who has a name or is held to some queues
+                  key NUL place   for the second and later partitions of one push
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+
+from headwater.model.principal import ALL_QUEUES, Principal
+
+_NUL = "\x00"
+SCOPE_LENGTH = 32
+
+
+def scoped_key(principal: Principal, key: str) -> str:
+    """A key as its own principal's: by who it is and by what it may touch, so that nobody meets another's.
+
+    This machine's owner, who is whoever opens the file, has the plain keys.
+    """
+    if not key or (not principal.subject and principal.queues == (ALL_QUEUES,)):
+        return key
+    about = msgspec.json.encode((principal.subject, sorted(principal.queues)))
+    return f"{_NUL}{sha256(about).hexdigest()[:SCOPE_LENGTH]}{_NUL}{key}"
+
+
+def plain_key(key: str) -> str:
+    """The key as it was given, and with the place of its partition: without its scope."""
+    return key.split(_NUL, 2)[2] if key.startswith(_NUL) else key
+
+
+def given_key(key: str) -> str:
+    """The key as it was given, to show it."""
+    return plain_key(key).partition(_NUL)[0]
+
+
+def whole_key(key: str) -> str:
+    """The key of a whole push, for each of its partitions."""
+    return key[: len(key) - len(plain_key(key))] + given_key(key)
+
+
+def lane_key(key: str, place: int) -> str:
+    """A key of its own for each partition of a push."""
+    return f"{key}{_NUL}{place}" if key and place else key
+
+
+def fingerprint(request: msgspec.Struct | Sequence[msgspec.Struct]) -> str:
+    """What tells a request from any other: all of it."""
+    return sha256(msgspec.json.encode(request)).hexdigest()

@@ -1,0 +1,133 @@
+"""Idempotency keys, under the write lock: what was done under each, and the answer that it got."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, cast
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
+from headwater.log.flow_operations import FLOW_RESULT_TYPES
+from headwater.log.job_operations import JOB_RESULT_TYPES
+from headwater.log.operations import RESULT_TYPES, Operation, Push, Transacted, Transaction
+from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+KIND_LENGTH_MAX = 200
+# The answer of another operation of the same commit, which is not known yet.
+SAME_KEY = object()
+
+
+class Applied:
+    """The operations that came with a key."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def answered_before(self, operation: Operation, first: Operation | None) -> Any:
+        """The answer that stands: one in the log, or that of the `first` operation of this commit with the same key."""
+        applied = self._find(operation)
+        if applied is not None:
+            kind, answer, print_before = applied
+        elif first is not None:
+            kind, answer, print_before = _kind(first), None, _fingerprint(first)
+        else:
+            return None
+        if kind != _kind(operation) or print_before not in (None, _fingerprint(operation)):
+            return KeyReused(
+                f"idempotency key {given_key(operation.key)!r} was used for another request; take a new one"
+            )
+        return SAME_KEY if answer is None else _recall(operation, answer)
+
+    def _find(self, operation: Operation) -> tuple[str, str, str | None] | None:
+        """What was done under a key: operation, answer and fingerprint.
+
+        Before keys had a scope they were kept without one, and without a fingerprint; those still count for everybody.
+        """
+        row = self._connection.execute(sql.find_applied, (operation.database, operation.key)).fetchone()
+        plain = plain_key(operation.key)
+        if row is not None or plain == operation.key:
+            return cast("tuple[str, str, str | None] | None", row)
+        old = self._connection.execute(sql.find_applied, (operation.database, plain)).fetchone()
+        return old if old is not None and old[2] is None else None
+
+    def refuse_wholly(self, operations: Sequence[Operation], results: list[Any], pushes: list[int]) -> None:
+        """A push to several partitions whose key stands for another request in one of them is refused in all."""
+        refused = {
+            (operation.database, whole_key(operation.key), operation.part_of): result
+            for operation, result in zip(operations, results, strict=True)
+            if isinstance(result, KeyReused) and isinstance(operation, Push) and operation.part_of
+        }
+        for index in list(pushes) if refused else ():
+            push = operations[index]
+            assert isinstance(push, Push)
+            results[index] = refused.get((push.database, whole_key(push.key), push.part_of))
+            if results[index] is not None:
+                pushes.remove(index)
+
+    def remember(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
+        """Keep the answers that keys got now, and give those that were kept."""
+        for index, operation in enumerate(operations):
+            result = results[index]
+            if not operation.key or result is SAME_KEY or isinstance(result, HeadwaterError):
+                continue
+            if isinstance(result, Remembered):
+                results[index] = result.answer
+                continue
+            answer = msgspec.json.encode(result).decode()
+            row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
+            self._connection.execute(sql.add_applied, row)
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """An answer that was given in an earlier commit."""
+
+    answer: Any
+
+
+class _Steps(msgspec.Struct, frozen=True):
+    """The answers of a transaction, each to be read as its step says."""
+
+    results: list[msgspec.Raw]
+
+
+def _kind(operation: Operation) -> str:
+    """What an idempotency key stands for: the operation and what it acts on. A transaction is known by its steps.
+
+    Without the queue, a key that somebody else used would bring the records of a queue that the caller may not read.
+    """
+    if isinstance(operation, Transaction):
+        return _short(f"Transaction({', '.join(map(_kind, operation.operations))})")
+    acts_on = getattr(operation, "queue", "") or getattr(operation, "partition_id", "")
+    return f"{type(operation).__name__}({acts_on})"
+
+
+def _fingerprint(operation: Operation) -> str:
+    """What tells an operation from all others that could have its key; the parts of one push have one together."""
+    whole = operation.part_of if isinstance(operation, Push) else ""
+    return whole or fingerprint(msgspec.structs.replace(operation, key=""))
+
+
+def _short(kind: str) -> str:
+    """The same for the same, in few letters."""
+    return kind if len(kind) <= KIND_LENGTH_MAX else f"Transaction sha256 {sha256(kind.encode()).hexdigest()}"
+
+
+def _recall(operation: Operation, kept: str) -> "Remembered | StoreDamaged":
+    """The answer that was kept for a key; it fails alone when it cannot be read."""
+    try:
+        return Remembered(_answer_of(operation, kept))
+    except (msgspec.MsgspecError, ValueError) as error:
+        return StoreDamaged(f"the answer kept for idempotency key {given_key(operation.key)!r} cannot be read: {error}")
+
+
+def _answer_of(operation: Operation, kept: str | bytes) -> Any:
+    """The answer that was kept for an operation of this kind."""
+    if not isinstance(operation, Transaction):
+        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES | FLOW_RESULT_TYPES)[type(operation)])
+    steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
+    return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
