@@ -21,15 +21,16 @@ names = st.text(LETTERS, min_size=1, max_size=8)
 patterns = st.text(LETTERS + "*", min_size=1, max_size=8)
 
 
-def test_an_admin_may_do_everything_but_run_code() -> None:
+def test_an_admin_may_do_everything_but_run_code_and_watch_over_other_databases() -> None:
     admin = Principal(scopes=frozenset({Scope.ADMIN}))
-    assert [scope for scope in Scope if not admin.may(scope)] == [Scope.SUBMIT_JOBS]
+    assert [scope for scope in Scope if not admin.may(scope)] == [Scope.SUBMIT_JOBS, Scope.OPERATOR]
 
 
 def test_a_scope_does_not_bring_another() -> None:
     for scope in set(Scope) - {Scope.ADMIN}:
         principal = Principal(scopes=frozenset({scope}))
-        assert [other for other in Scope if principal.may(other)] == [scope]
+        included = [Scope.SUBSCRIBE] if scope is Scope.CONSUME else []
+        assert [other for other in Scope if principal.may(other)] == [scope, *included]
 
 
 def test_the_owner_of_the_machine_may_not_run_code_over_the_wire_unasked() -> None:

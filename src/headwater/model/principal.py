@@ -17,14 +17,23 @@ _pattern = re.compile(r"[A-Za-z0-9._:/*-]{1,256}")
 
 
 class Scope(StrEnum):
-    """What may be allowed; `admin` includes all the others but `jobs:submit`, which runs code."""
+    """What may be allowed. `consume` includes `subscribe`: who may take messages may look at them.
+
+    `admin` includes all the others but `jobs:submit`, which runs code, and `operator`, which is about the whole server:
+    what its processes do for all databases together.
+    """
 
     PUBLISH = "publish"
     CONSUME = "consume"
     SUBSCRIBE = "subscribe"
     METRICS = "metrics"
     SUBMIT_JOBS = "jobs:submit"
+    OPERATOR = "operator"
     ADMIN = "admin"
+
+
+# What an administrator of one database does not have by that.
+NOT_BY_ADMIN = frozenset({Scope.SUBMIT_JOBS, Scope.OPERATOR})
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +49,9 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def may(self, scope: Scope) -> bool:
         """Whether they have a scope, for some queue at least."""
-        return scope in self.scopes or (Scope.ADMIN in self.scopes and scope is not Scope.SUBMIT_JOBS)
+        if scope in self.scopes or (Scope.ADMIN in self.scopes and scope not in NOT_BY_ADMIN):
+            return True
+        return scope is Scope.SUBSCRIBE and Scope.CONSUME in self.scopes
 
     def may_use(self, queue: str) -> bool:
         """Whether a queue is among theirs."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import apsw
 import msgspec
 import pytest
 
@@ -277,8 +278,9 @@ async def test_a_route_asks_for_its_scope_and_takes_no_other(town: Town, route: 
     for scope in Scope:
         _, town.tokens[scope] = await town.hw.access_tokens("acme").create("one", [scope])
         response = await town.ask(scope, route.method, path)
-        brings = scope in (route.scope, route.or_scope)
-        brings = brings or (scope is Scope.ADMIN and route.scope is not Scope.SUBMIT_JOBS)
+        asked = {route.scope, route.or_scope}
+        brings = scope in asked or (scope is Scope.CONSUME and Scope.SUBSCRIBE in asked)
+        brings = brings or (scope is Scope.ADMIN and route.scope not in (Scope.SUBMIT_JOBS, Scope.OPERATOR))
         assert (response.status == 403) is not brings, (scope, response)
     bare = await town.door(Request(method=route.method, path=path))
     assert bare.status == 401
@@ -334,3 +336,99 @@ async def test_an_idempotency_key_of_another_brings_nothing_of_theirs(town: Town
     assert victim.secret in owned.body.decode()
     response = await town.ask(border, "GET", "/api/v1/pop/queue/orders", keyed)
     assert victim.secret not in response.body.decode()
+
+
+# ── idempotency keys ──
+
+KEYED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "a push on the queen wire": ("/api/v1/push", "idempotencyKey", {"items": [{"queue": "orders", "payload": 1}]}),
+    "a transaction on the queen wire": (
+        "/api/v1/transaction",
+        "idempotencyKey",
+        {"operations": [{"type": "push", "items": [{"queue": "orders", "payload": 1}]}]},
+    ),
+    "a push on our wire": ("/v1/push", "key", {"pushes": [{"queue": "orders", "records": [{"data": 1}]}]}),
+    "a transaction on our wire": (
+        "/v1/transaction",
+        "key",
+        {"operations": [{"kind": "push", "queue": "orders", "records": [{"data": 1}]}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEYED)
+async def test_tokens_of_one_tenant_do_not_meet_in_their_keys(town: Town, case: str) -> None:
+    """Both push, and both are answered the same again: one never learns that the other used the key."""
+    path, name, body = KEYED[case]
+    for who, queues in (("red", ["orders", "red.*"]), ("blue", ["orders", "blue.*"])):
+        _, town.tokens[who] = await town.hw.access_tokens("acme").create("one-name", SCOPES, queues=queues)
+    answers = {who: await town.ask(who, "POST", path, "", {**body, name: "k"}) for who in ("red", "blue")}
+    assert {answer.status < 300 for answer in answers.values()} == {True}
+    (queue,) = [queue for queue in await town.hw.store.queues("acme") if queue.queue == "orders"]
+    assert queue.records == 2
+    for who, answer in answers.items():
+        again = await town.ask(who, "POST", path, "", {**body, name: "k"})
+        assert (again.status, again.body) == (answer.status, answer.body)
+    refused = await town.ask("red", "POST", path, "", _with_payload(body, 2) | {name: "k"})
+    assert refused.status == 409
+    assert msgspec.json.decode(refused.body)["code"] == "idempotency_key_reused"
+    (queue,) = [queue for queue in await town.hw.store.queues("acme") if queue.queue == "orders"]
+    assert queue.records == 2
+
+
+def _with_payload(body: dict[str, Any], payload: int) -> dict[str, Any]:
+    text = msgspec.json.encode(body).decode()
+    changed: dict[str, Any] = msgspec.json.decode(re.sub(r'("payload"|"data"):1', rf"\1:{payload}", text))
+    return changed
+
+
+async def test_a_key_from_before_keys_had_a_scope_still_counts(town: Town, tmp_path: Path) -> None:
+    path, name, body = KEYED["a push on our wire"]
+    _, town.tokens["red"] = await town.hw.access_tokens("acme").create("red", SCOPES)
+    first = await town.hw.database("acme").queue("orders").push(1, idempotency_key="k")
+    connection = apsw.Connection(str(tmp_path / "log.db"))
+    connection.execute("UPDATE hw_applied SET fingerprint = NULL")
+    connection.close()
+    (again,) = msgspec.json.decode((await town.ask("red", "POST", path, "", {**body, name: "k"})).body)
+    assert (again["pushed"]["partition_id"], again["pushed"]["first_offset"]) == (first.partition_id, first.offset)
+
+
+async def test_a_key_of_the_owner_is_nothing_to_a_token(town: Town) -> None:
+    path, name, body = KEYED["a push on our wire"]
+    _, town.tokens["red"] = await town.hw.access_tokens("acme").create("red", SCOPES)
+    await town.hw.database("acme").queue("orders").push("the owner's", idempotency_key="k")
+    assert (await town.ask("red", "POST", path, "", {**body, name: "k"})).status == 201
+
+
+# ── the read-only role ──
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "shown"),
+    [
+        ("/v1/segments", "queue=plans", "secret"),
+        ("/v1/dead-letters", "queue=plans", "secret"),
+        ("/v1/traces", "partition_id={partition_id}&transaction_id={transaction}", "secret"),
+        ("/v1/queues", "", "plans"),
+        ("/v1/groups", "", "working"),
+        ("/api/v1/messages", "queue=plans", "secret"),
+        ("/api/v1/messages/{partition_id}/{transaction}", "", "secret"),
+        ("/api/v1/status/queues/plans/messages", "", "secret"),
+        ("/api/v1/dlq", "queue=plans", "secret"),
+        ("/api/v1/traces/{partition_id}/{transaction}", "", "secret"),
+        ("/api/v1/resources/queues", "", "plans"),
+        ("/api/v1/resources/partitions", "queue=plans", "lane"),
+        ("/api/v1/consumer-groups", "", "working"),
+    ],
+)
+async def test_who_may_only_look_sees_what_is_there_and_changes_nothing(
+    town: Town, path: str, query: str, shown: str
+) -> None:
+    victim = town.victims["of other queues"]
+    _, town.tokens["reader"] = await town.hw.access_tokens("acme").create("reader", ["subscribe"])
+    before = await victim.state()
+    response = await town.ask("reader", "GET", path.format(**victim.names), query.format(**victim.names))
+    assert response.status == 200
+    assert (victim.secret if shown == "secret" else shown) in response.body.decode()
+    assert await victim.state() == before
+    assert (await town.ask("reader", "GET", "/api/v1/pop/queue/plans")).status == 403
