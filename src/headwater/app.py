@@ -156,15 +156,17 @@ def asgi(
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
 
     `store` is a path or URL, opened with `options` as `headwater.open` takes them when the app starts up; or a
-    Headwater that is open already and stays its owner's to close. Without `access` nobody is asked who they are: that
-    is left to the app around it. With it, the guards of `headwater serve` stand in front, set as docs/security.md says.
+    Headwater that is open already and stays its owner's to close. The guards of `headwater serve` stand in front, set
+    by `access` as docs/security.md says. Without it nobody is asked who they are: that is left to the app around it;
+    pages of other origins and names of other hosts than this machine's own are kept out, until `allowed_origins` and
+    `allowed_hosts` name them.
 
     >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db", access={"auth": "token"}))])
     """
-    from headwater.doors.access.settings import load_access
+    from headwater.doors.access.settings import AccessSettings, load_access
     from headwater.doors.asgi import AsgiApp
 
-    settings = None if access is None else load_access(**access)
+    settings = AccessSettings() if access is None else load_access(**access)
     return AsgiApp(lambda: open_door(store, settings, **options))
 
 

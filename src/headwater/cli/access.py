@@ -64,8 +64,13 @@ def access_of(ctx: typer.Context) -> "AccessSettings":
 
 def check_bind(host: str, access: "AccessSettings") -> None:
     """Raises when others could connect and nobody would ask them who they are."""
-    from headwater.doors.hosts import is_loopback
+    from headwater.doors.hosts import ANY_NAME, is_loopback
 
+    if not access.auth and ANY_NAME in access.allowed_hosts:
+        raise ConfigError(
+            "allowed_hosts is *, and there is no authentication: any page could reach this server under a name of its "
+            "own; name the hosts, or say --auth token"
+        )
     if not access.auth and not is_loopback(host):
         raise NotLoopback(
             f"refusing to listen at {host}: there is no authentication, so anybody could connect; "

@@ -5,12 +5,15 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from queen import Queen
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 import headwater
 from headwater.app import Headwater, open_door
@@ -81,13 +84,49 @@ async def test_the_published_client_shows_why_it_was_refused(door: LiveDoor, tok
 async def test_an_asgi_app_is_guarded_when_it_is_told_how(tmp_path: Path) -> None:
     async with headwater.open(str(tmp_path / "a.db")) as hw:
         _, token = await hw.access_tokens().create("ci", ["subscribe"])
-        for access, bare, shown in ((None, 200, 200), ({"auth": "token"}, 401, 200)):
+        any_name = {"allowed_hosts": ["*"]}
+        for access, bare, shown in ((any_name, 200, 200), ({"auth": "token"}, 401, 200)):
             app = headwater.asgi(hw, access=access)
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://q.example") as client:
                 assert (await client.get("/version")).status_code == bare
                 headers = {"authorization": f"Bearer {token}"}
                 assert (await client.get("/version", headers=headers)).status_code == shown
+
+
+PAGES: dict[str, tuple[dict[str, str], int]] = {
+    "a program": ({}, 200),
+    "a page of its own": ({"origin": "http://localhost", "sec-fetch-site": "same-origin"}, 200),
+    "a foreign page": ({"origin": "https://evil.example", "sec-fetch-site": "cross-site"}, 403),
+    "an image on a foreign page": ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+    "a name that a stranger's DNS points here": ({"host": "evil.example"}, 403),
+    "a host that is no name": ({"host": "localhost:80@evil.example"}, 403),
+}
+WIDER: dict[str, Any] = {"allowed_hosts": ["evil.example"], "allowed_origins": ["https://evil.example"]}
+
+
+@pytest.mark.parametrize("mounted", [False, True], ids=["alone", "mounted"])
+@pytest.mark.parametrize("sent", PAGES)
+async def test_an_asgi_app_keeps_foreign_pages_out_until_it_is_told_otherwise(
+    tmp_path: Path, sent: str, mounted: bool
+) -> None:
+    headers, status = PAGES[sent]
+    body = {"items": [{"queue": "orders", "payload": 1}]}
+    async with headwater.open(str(tmp_path / "a.db")) as hw:
+        for access, expected in ((None, status), (WIDER, 200)):
+            app: Any = headwater.asgi(hw, access=access)
+            app = Starlette(routes=[Mount("/queues", app)]) if mounted else app
+            base = "http://localhost/queues" if mounted else "http://localhost"
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client:
+                before = await _count(hw)
+                response = await client.post("/api/v1/push", json=body, headers=headers)
+                refused = expected != 200 or sent in ("an image on a foreign page", "a host that is no name")
+                assert response.status_code == (403 if refused else 201)
+                assert await _count(hw) == before + (not refused)
+
+
+async def _count(hw: headwater.Headwater) -> int:
+    return sum(queue.records for queue in await hw.queues())
 
 
 def test_an_asgi_app_that_could_not_guard_itself_is_not_made() -> None:

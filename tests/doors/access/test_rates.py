@@ -28,15 +28,6 @@ def test_keys_do_not_share() -> None:
     assert [allowed.take(key) for key in "aabb"] == [0] * 4
 
 
-def test_what_is_given_back_can_be_taken_again_and_is_no_gain() -> None:
-    allowed, _ = allowances()
-    for _ in range(10):
-        assert allowed.take("a") == 0
-        allowed.give_back("a")
-    allowed.give_back("a")
-    assert [allowed.take("a") for _ in range(3)] == [0, 0, 2]
-
-
 def test_being_refused_costs_nothing() -> None:
     allowed, hand = allowances()
     for _ in range(20):

@@ -63,7 +63,7 @@ GOOD_JWT = {"auth": "jwt", "jwt_algorithms": "HS256", "jwt_secret": CANARY}
         ({"allowed_origins": "null"}, "allowed_origins"),
         ({"allowed_origins": "https://*.example.org"}, "allowed_origins"),
         ({"allowed_origins": "https://a.example/path"}, "allowed_origins"),
-        ({"allowed_hosts": "*"}, "allowed_hosts"),
+        ({"allowed_hosts": "*.example"}, "allowed_hosts"),
         ({"allowed_hosts": "https://a.example"}, "allowed_hosts"),
         ({"allowed_hosts": "a.example:6632"}, "allowed_hosts"),
         ({"no_such": "1"}, "no_such"),

@@ -8,7 +8,7 @@ from headwater.doors.access.reception import Reception
 from headwater.doors.access.settings import AccessSettings, Auth
 from headwater.doors.access.tokens import TokenVerifier
 from headwater.doors.access.verifiers import Verifier
-from headwater.doors.hosts import for_this_machine
+from headwater.doors.hosts import for_this_machine, with_sound_host
 from headwater.doors.wire import Handler
 from headwater.errors import ConfigError
 from headwater.log.tail import Tail
@@ -30,8 +30,8 @@ def guarded(handler: Handler, settings: AccessSettings, store: Store, tail: Tail
         handler = Reception(handler, make_verifiers(settings, store, tail), clock, guesses)
     handler = for_our_pages(handler, settings.allowed_origins)
     if settings.allowed_hosts or not settings.auth:
-        handler = for_this_machine(handler, settings.allowed_hosts)
-    return handler
+        return for_this_machine(handler, settings.allowed_hosts)
+    return with_sound_host(handler)
 
 
 def make_verifiers(settings: AccessSettings, store: Store, tail: Tail) -> list[Verifier]:

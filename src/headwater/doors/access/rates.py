@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from ipaddress import IPv6Address
 
 from headwater.doors.access.refusals import ask_to_wait
-from headwater.doors.wire import Handler, Request, Response
+from headwater.doors.wire import OPEN_PATHS, Handler, Request, Response
 from headwater.errors import RateExceeded
 from headwater.model.allowance import Level, Rate, refill, wait_seconds
 
@@ -34,11 +34,6 @@ class Allowances:
         self._keep(key, level if wait else Level(level.left - 1.0, level.at))
         return wait
 
-    def give_back(self, key: Hashable) -> None:
-        """Take it as not taken."""
-        level = self._level(key)
-        self._keep(key, Level(min(level.left + 1.0, self._rate.burst), level.at))
-
     def _level(self, key: Hashable) -> Level:
         now = self._now()
         kept = self._levels.pop(key, None)
@@ -52,9 +47,14 @@ class Allowances:
 
 
 def within_rate(handler: Handler, allowances: Allowances) -> Handler:
-    """The same door, for requests that do not come too often from one principal; one without a name is its address."""
+    """The same door, for requests that do not come too often from one principal; one without a name is its address.
+
+    What watches over a server comes as often as it likes: refused, it would take a busy server for a dead one.
+    """
 
     async def answer(request: Request) -> Response:
+        if request.path in OPEN_PATHS:
+            return await handler(request)
         principal = request.principal
         key = (principal.database, principal.subject) if principal.subject else address_key(request.client)
         wait = allowances.take(key)

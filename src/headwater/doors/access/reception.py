@@ -1,13 +1,13 @@
 """Finds out who asks, once: a credential that was verified is known again by its hash for a while.
 
-    known and fresh ─────────────────────────────► principal            microseconds
-    known, but old, or its kind changed ─► verify ─► principal or 401
-    not known ─► guesses left? ─► verify ─► principal or 401, and one guess less
-                     └─ none ─► 429
+    known and fresh ─► principal                                        microseconds
+    anything else ─► verify ─► principal
+                        └─ not good ─► was known, or guesses left: 401, and one guess less; none left: 429
 
-Knowing ends with the credential's own time, with `KNOWN_SECONDS`, or at once when its verifier's version changes. What
-was known once may be verified again without it counting as a guess: whoever guesses from the same address cannot keep
-the others out. What can still be taken back, the messages of a pop that waited, is given only to who is still known.
+Knowing ends with the credential's own time, with `KNOWN_SECONDS`, or at once when its verifier's version changes. A
+credential that is good passes whatever came from its address before: behind one address may be a whole office, and who
+guesses there must not keep the others out. Guessing gains nothing by it, because what is guessed at has 256 bits. What
+can still be taken back, the messages of a pop that waited, is given only to who is still known.
 """
 
 import logging
@@ -21,7 +21,7 @@ from headwater.clock import Clock, Timestamp
 from headwater.doors.access.rates import Allowances, address_key
 from headwater.doors.access.refusals import refusal
 from headwater.doors.access.verifiers import Verified, Verifier
-from headwater.doors.wire import Handler, Request, Response
+from headwater.doors.wire import OPEN_PATHS, Handler, Request, Response
 from headwater.errors import HeadwaterError, RateExceeded, Unauthenticated
 from headwater.model.principal import NOBODY, Principal
 
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 KNOWN_SECONDS = 30.0
 KNOWN_MAX = 10_000
 CREDENTIAL_BYTES_MAX = 8 * 1_024
-# What watches over a server has no credential: these say that it runs, and nothing about what it holds.
-OPEN_PATHS = frozenset({"/health", "/ready"})
 
 
 class _Known(msgspec.Struct, frozen=True, gc=False):
@@ -97,25 +95,14 @@ class Reception:
         known = self._known.get(name)
         if verifier is not None and known is not None and self._is_fresh(known, verifier):
             return known.principal
-        guesser = address_key(request.client)
-        if known is None:
-            self._count_guess(guesser)
         try:
-            principal = await self._verify(name, credential, verifier)
+            return await self._verify(name, credential, verifier)
         except Unauthenticated as error:
-            self._known.pop(name, None)
+            was_known = self._known.pop(name, None) is not None
+            if not was_known:
+                self._count_guess(address_key(request.client))
             log.info("request %s from %s refused: %s", request.id, request.client or "unknown", error)
             raise Unauthenticated("the credential is not valid, or not any more") from None
-        except HeadwaterError:
-            self._take_back_guess(guesser, known)
-            raise
-        self._take_back_guess(guesser, known)
-        return principal
-
-    def _take_back_guess(self, guesser: str, known: _Known | None) -> None:
-        """It was none: the credential is good, or the store could not say."""
-        if known is None:
-            self._guesses.give_back(guesser)
 
     def _verifier_for(self, credential: str) -> Verifier | None:
         return next((verifier for verifier in self._verifiers if verifier.fits(credential)), None)
@@ -126,7 +113,7 @@ class Reception:
         return known.until is None or self._clock.now() < known.until
 
     def _count_guess(self, guesser: str) -> None:
-        """Taken before it is looked at, so that a thousand at once are no more than one after the other."""
+        """One that was not good. Who has none left is told so, and the log is spared the rest."""
         wait = self._guesses.take(guesser)
         if wait:
             raise RateExceeded("too many credentials that are not valid came from this address", wait)

@@ -13,6 +13,7 @@ import msgspec
 
 from headwater.config import ENVIRONMENT_PREFIX
 from headwater.doors.access.keys import Algorithm
+from headwater.doors.hosts import ANY_NAME
 from headwater.errors import ConfigError
 
 
@@ -29,7 +30,7 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     auth: tuple[Auth, ...] = ()
     """What is taken as proof: token, jwt or both; none leaves the server to this machine's own users."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names that requests may be sent to, besides localhost, 127.0.0.1 and [::1]."""
+    """Names that requests may be sent to, besides localhost, 127.0.0.1 and [::1]; `*` leaves that to others."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of pages that may use this server, besides its own."""
     requests_per_second: float = 0.0
@@ -114,6 +115,8 @@ def _check(settings: AccessSettings) -> None:
         if not origin.startswith(("http://", "https://")) or origin.count("/") != 2 or "*" in origin:
             raise ConfigError(f"allowed_origins are written like https://app.example.org; got {origin!r}")
     for host in settings.allowed_hosts:
+        if host == ANY_NAME:
+            continue
         if "/" in host or "*" in host or (":" in host and not host.endswith("]")):
             raise ConfigError(f"allowed_hosts are names without scheme and port; got {host!r}")
     if Auth.JWT in settings.auth:

@@ -5,6 +5,7 @@ a client whose words were misread once may mean anything by the next ones.
 """
 
 import itertools
+import re
 import secrets
 from collections.abc import Callable
 from enum import Enum
@@ -14,6 +15,7 @@ import httptools
 import msgspec
 
 from headwater.doors.edge.limits import Limits
+from headwater.doors.hosts import is_sound_host
 from headwater.doors.wire import Request, stay
 
 # The parser tells of a header when it is complete; feeding it in pieces bounds what it gathers until then. Of a body it
@@ -71,7 +73,9 @@ class RequestReader:
         "_limits",
         "_park",
         "_parser",
+        "_path",
         "_progress",
+        "_query",
         "_quiet_bytes",
         "_refusal",
         "_url",
@@ -189,6 +193,10 @@ class RequestReader:
             raise self._refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "http_version", "HTTP/1.1 is spoken here")
         if version == "1.1" and "host" not in self._headers:
             raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "a request needs a Host header")
+        self._check_framing(version)
+        self._path, _, self._query = self._target().partition("?")
+        if not is_sound_host(self._headers.get("host", "")):
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "the Host header names no host")
         length = self._headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._limits.body_bytes_max:
             raise self._body_too_large()
@@ -217,17 +225,30 @@ class RequestReader:
 
     def _request(self) -> Request:
         assert self._parser is not None
-        path, _, query = self._target().partition("?")
         return Request(
             method=self._parser.get_method().decode("latin-1"),
-            path=path,
-            query=query,
+            path=self._path,
+            query=self._query,
             headers=self._headers,
             body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
             id=f"{_process}{next(_numbers):08x}",
             client=self._client,
             park=self._park,
         )
+
+    def _check_framing(self, version: str) -> None:
+        """Where a request ends is said in one way only, and in one that everybody in between reads alike."""
+        coding = self._headers.get("transfer-encoding")
+        if coding is None:
+            return
+        if version == "1.0":
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "HTTP/1.0 has no Transfer-Encoding")
+        if "content-length" in self._headers:
+            detail = "a request has Content-Length or Transfer-Encoding, not both"
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", detail)
+        if coding.lower() != "chunked":
+            detail = "the only Transfer-Encoding that is taken is chunked"
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", detail)
 
     def _target(self) -> str:
         """Path and query. Most targets are just that; a whole address is taken apart."""
@@ -238,7 +259,15 @@ class RequestReader:
             target = httptools.parse_url(url)
         except httptools.HttpParserInvalidURLError:
             raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "the target is no path") from None
+        if url[:1] != b"/":
+            self._check_authority(url)
         return b"?".join((target.path or b"/", target.query or b"")).decode("latin-1")
+
+    def _check_authority(self, url: bytes) -> None:
+        """An address as target names the same host as `Host` does: nobody can say which of two would count."""
+        authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0].decode("latin-1")
+        if authority.lower() != self._headers.setdefault("host", authority).lower():
+            raise self._refused(HTTPStatus.BAD_REQUEST, "bad_request", "the target names another host than Host does")
 
     def _repeat_header(self, name: str, value: str) -> None:
         if name == "host":
