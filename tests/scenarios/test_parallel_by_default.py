@@ -50,46 +50,48 @@ async def hold_together(queue: headwater.Queue, barrier: asyncio.Barrier) -> obj
     return message.payload
 
 
-async def all_hold_together(queues: list[headwater.Queue]) -> None:
+async def held_together(queues: list[headwater.Queue]) -> set[object]:
+    """The messages that all of them held at the same time."""
     barrier = asyncio.Barrier(WORKERS)
     async with asyncio.timeout(PATIENCE_SECONDS):
-        held = await asyncio.gather(*(hold_together(queue, barrier) for queue in queues))
-    assert len(set(held)) == WORKERS
+        return set(await asyncio.gather(*(hold_together(queue, barrier) for queue in queues)))
 
 
 @pushed_in_every_way
 async def test_six_tasks_work_at_the_same_time(tmp_path: Path, push: Push) -> None:
     async with headwater.open(str(tmp_path / "log.db")) as hw:
         await push(hw.queue("orders"))
-        await all_hold_together([hw.queue("orders")] * WORKERS)
+        assert len(await held_together([hw.queue("orders")] * WORKERS)) == WORKERS
 
 
 @pushed_in_every_way
 async def test_six_tasks_that_wait_already_work_at_the_same_time(tmp_path: Path, push: Push) -> None:
     async with headwater.open(str(tmp_path / "log.db")) as hw:
-        working = asyncio.ensure_future(all_hold_together([hw.queue("orders")] * WORKERS))
+        working = asyncio.ensure_future(held_together([hw.queue("orders")] * WORKERS))
 
         async def all_wait() -> bool:
             return hw.queues_service.intentions.count == WORKERS
 
         await expect_soon_async(all_wait)
         await push(hw.queue("orders"))
-        await working
+        assert len(await working) == WORKERS
 
 
 @pushed_in_every_way
 async def test_six_loops_work_at_the_same_time(tmp_path: Path, push: Push) -> None:
-    async def consume(queue: headwater.Queue, barrier: asyncio.Barrier) -> None:
+    async def consume(queue: headwater.Queue, barrier: asyncio.Barrier) -> object:
         async with queue.consume(group="workers") as messages:
-            async for _ in messages:
+            async for message in messages:
                 await barrier.wait()
-                return
+                return message.payload
+        raise AssertionError("a loop does not end by itself")
 
     async with headwater.open(str(tmp_path / "log.db")) as hw:
         await push(hw.queue("orders"))
         barrier = asyncio.Barrier(WORKERS)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await asyncio.gather(*(consume(hw.queue("orders"), barrier) for _ in range(WORKERS)))
+            held = await asyncio.gather(*(consume(hw.queue("orders"), barrier) for _ in range(WORKERS)))
+        assert len(set(held)) == WORKERS
 
 
 @pushed_in_every_way
@@ -97,7 +99,7 @@ async def test_six_clients_of_a_server_work_at_the_same_time(tmp_path: Path, pus
     async with Server(tmp_path / "log.db") as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(headwater.connect(server.url)) for _ in range(WORKERS)]
         await push(clients[0].queue("orders"))
-        await all_hold_together([client.queue("orders") for client in clients])
+        assert len(await held_together([client.queue("orders") for client in clients])) == WORKERS
 
 
 @pushed_in_every_way
