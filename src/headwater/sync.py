@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from headwater import app
 from headwater.errors import Closed
@@ -23,6 +23,7 @@ from headwater.services import database as async_database
 from headwater.services import jobs as async_jobs
 from headwater.services import queue as async_queue
 from headwater.services.consumption import Consumption
+from headwater.services.job_options import JobOptions, takes
 from headwater.services.messages import Message
 from headwater.services.transaction import Together
 
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Runs(Protocol):
+    """Brings coroutines to the loop that they belong to."""
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """The outcome of a coroutine, from the loop's thread."""
+        ...
 
 
 class Bridge:
@@ -48,6 +57,11 @@ class Bridge:
             raise Closed("Headwater is closed")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop."""
+        return self._loop
+
     def close(self) -> None:
         """Stop the loop and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -58,7 +72,7 @@ class Bridge:
 class Bridged:
     """Something of the async face, held together with the loop it lives on."""
 
-    def __init__(self, bridge: Bridge, inner: Any) -> None:
+    def __init__(self, bridge: Runs, inner: Any) -> None:
         self._bridge = bridge
         self._inner = inner
 
@@ -148,17 +162,25 @@ class Jobs(Bridged):
     workers = bridged(async_jobs.Jobs.workers)
     stop_workers = bridged(async_jobs.Jobs.stop_workers)
 
-    def add(self, job: NewJob | None = None, /, **fields: Any) -> "JobHandle":
-        """Add one job: a `NewJob`, or its fields."""
-        return JobHandle(self._bridge, self._bridge.run(self._inner.add(job, **fields)))
+    register = bridged(async_jobs.Jobs.register)
+    types = bridged(async_jobs.Jobs.types)
 
-    def add_many(self, jobs: Iterable[NewJob], **options: Any) -> "builtins.list[JobHandle]":
+    @takes(JobOptions)
+    def add(self, job: NewJob | None = None, /, **options: Unpack[JobOptions]) -> "JobHandle":
+        """Add one job: a `NewJob`, or its options."""
+        return JobHandle(self._bridge, self._bridge.run(self._inner.add(job, **options)))
+
+    def add_many(self, jobs: Iterable[NewJob], *, idempotency_key: str = "") -> "builtins.list[JobHandle]":
         """Add jobs in one transaction."""
-        return [JobHandle(self._bridge, job) for job in self._bridge.run(self._inner.add_many(jobs, **options))]
+        added = self._bridge.run(self._inner.add_many(jobs, idempotency_key=idempotency_key))
+        return [JobHandle(self._bridge, job) for job in added]
 
-    def add_batch(self, jobs: Iterable[NewJob], **options: Any) -> "builtins.list[JobHandle]":
+    def add_batch(
+        self, jobs: Iterable[NewJob], *, batch: str, callback: NewJob | None = None
+    ) -> "builtins.list[JobHandle]":
         """Add jobs that belong together."""
-        return [JobHandle(self._bridge, job) for job in self._bridge.run(self._inner.add_batch(jobs, **options))]
+        added = self._bridge.run(self._inner.add_batch(jobs, batch=batch, callback=callback))
+        return [JobHandle(self._bridge, job) for job in added]
 
 
 class JobHandle(Bridged):
@@ -208,6 +230,8 @@ class Database(Bridged):
 
 class Headwater(Database):
     """An open store, without async. Made by `headwater.sync.open`."""
+
+    _bridge: Bridge
 
     def __enter__(self) -> Self:
         return self

@@ -7,19 +7,15 @@
 >>> async with app:
 ...     await send_email.enqueue(to="ada@example.org")
 
-`queuectl worker start --app tasks:app` runs them.
+Where nothing can be awaited: `send_email.enqueue_sync(to="ada@example.org")`. Inside a job both work as they are, and
+go to the store of the worker that runs it. `queuectl worker start --app tasks:app` runs them.
 """
 
-from types import TracebackType
-from typing import Any, Self
-
-from headwater.app import Headwater, open_headwater
-from headwater.model.names import DATABASE_DEFAULT
+from headwater.jobs.app import JobApp
 from headwater.services.job_functions import (
     Cancel,
     JobContext,
     JobFunction,
-    JobRegistry,
     Retry,
     Snooze,
     current_job,
@@ -37,28 +33,3 @@ __all__ = [
     "Snooze",
     "current_job",
 ]
-
-
-class JobApp(JobRegistry):
-    """Functions, and the store that their calls are enqueued in. Open it with `async with app:`."""
-
-    def __init__(self, store: str = "headwater.db", *, database: str = DATABASE_DEFAULT, **settings: Any) -> None:
-        super().__init__()
-        self.store = store
-        self.database = database
-        self._settings = settings
-        self._headwater: Headwater | None = None
-
-    async def __aenter__(self) -> Self:
-        self._headwater = open_headwater(self.store, database=self.database, **self._settings)
-        await self._headwater.start()
-        self.use(self._headwater.jobs)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.use(None)
-        if self._headwater is not None:
-            await self._headwater.close()
-            self._headwater = None

@@ -136,7 +136,7 @@ def enter_job(context: JobContext) -> None:
     _current.set(context)
 
 
-_decode_call = msgspec.json.Decoder(tuple[list[Any], dict[str, Any]]).decode
+_decode_call = msgspec.json.Decoder(tuple[list[Any], dict[str, Any]] | None).decode
 
 
 class JobFunction(Generic[P, R]):
@@ -198,7 +198,7 @@ class JobFunction(Generic[P, R]):
 
     def bind(self, kept: bytes) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a kept call, as the types that the function asks for."""
-        arguments, options = _decode_call(kept or b"[[],{}]")
+        arguments, options = _decode_call(kept or b"null") or ([], {})
         places = self._plain_places()
         if not options and len(arguments) == len(places):
             return list(map(msgspec.convert, arguments, places)), options
@@ -244,6 +244,9 @@ class JobRegistry:
     def use(self, jobs: Jobs | None) -> None:
         """Enqueue calls here from now on: `app.use(hw.jobs)`."""
         self._jobs = jobs
+
+    def work_for(self, store: str, database: str) -> None:
+        """This process runs jobs of that store."""
 
     def policies(self) -> dict[str, JobPolicy]:
         """How its functions are declared to be run, by type."""

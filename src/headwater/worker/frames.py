@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from headwater.model.job import JobNumber, Outcome
+from headwater.model.job_policy import JobPolicy
 from headwater.services.job_functions import RunAbout
 
 FRAME_BYTES_MAX = 64 * 1_048_576
@@ -61,9 +62,10 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The runner has loaded its app, or could not: then `error` says why."""
+    """The runner has loaded its app, or could not: then `error` says why. `policies` is how functions are declared."""
 
     error: str = ""
+    policies: dict[str, JobPolicy] = {}
 
 
 ToRunner = Run | Stop | Recall

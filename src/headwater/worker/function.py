@@ -19,6 +19,7 @@ import msgspec
 
 from headwater.log.job_operations import ClaimedJob, Report
 from headwater.model.job import JobNumber, Outcome
+from headwater.model.job_policy import JobPolicy
 from headwater.services.job_functions import RunAbout
 from headwater.worker.calls import CallLine, Slate, make_line, make_slate
 from headwater.worker.frames import (
@@ -96,6 +97,7 @@ class Functions:
         self._watch: asyncio.TimerHandle | None = None
         self._watch_at = 0.0
         self.unloadable = ""
+        self.policies: dict[str, JobPolicy] = {}
         self.on_report: Callable[[Report], None] = lambda report: None
         self.on_progress: Callable[[ClaimedJob, str], None] = lambda job, value: None
         self.on_unloadable: Callable[[], None] = lambda: None
@@ -294,6 +296,7 @@ class Functions:
             self.on_unloadable()
         else:
             self._ready = True
+            self.policies = message.policies
             self._warmed()
 
     def _warmed(self) -> None:

@@ -19,11 +19,13 @@ KnownFunctions = dict[str, JobFunction[..., Any]]
 
 class FunctionSources(msgspec.Struct, frozen=True, kw_only=True):
     """Where functions come from: an app as `module:name`, modules with decorated functions, and undecorated functions,
-    each named as `module:function`."""
+    each named as `module:function`. What they enqueue themselves goes to `database` of `store`."""
 
     app: str = ""
     modules: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    store: str = ""
+    database: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.app or self.modules or self.functions)
@@ -39,6 +41,9 @@ def load_functions(sources: FunctionSources) -> KnownFunctions:
     for name in sources.functions:
         function = _allowed(name)
         _add(known, {function.name: function})
+    if sources.store:
+        for app in {id(one.app): one.app for one in known.values()}.values():
+            app.work_for(sources.store, sources.database)
     return known
 
 

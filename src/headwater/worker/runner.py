@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from headwater.errors import HeadwaterError
 from headwater.model.job import JobNumber, Outcome
 from headwater.services.job_functions import (
     Cancel,
@@ -279,9 +280,11 @@ def main(ends: Ends, sources: FunctionSources, concurrency: int, parent: int) ->
     try:
         known = load_functions(sources)
     except Exception as error:
-        os.write(ends.telling, encode_frame(Ready(describe(error))))
+        # What we refuse ourselves says all that there is to say; anything else is somebody's code.
+        reason = str(error) if isinstance(error, HeadwaterError) else describe(error)
+        os.write(ends.telling, encode_frame(Ready(reason)))
         return 1
-    os.write(ends.telling, encode_frame(Ready()))
+    os.write(ends.telling, encode_frame(Ready(policies={name: one.policy for name, one in known.items()})))
     Runner(ends, known, concurrency).serve()
     return 0
 

@@ -34,7 +34,7 @@ from headwater.log.job_operations import (
 )
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
-from headwater.services.jobs import JobService
+from headwater.services.jobs import Jobs, JobService
 from headwater.worker.commands import Commands
 from headwater.worker.function import Functions
 from headwater.worker.loading import FunctionSources
@@ -69,6 +69,7 @@ class Worker:
     """Runs jobs of one database until it is asked to stop, or, with `drain`, until there are none."""
 
     def __init__(self, service: JobService, options: WorkerOptions, settings: WorkerSettings) -> None:
+        self._service = service
         self._committer: Committer = service.committer
         self._store = service.store
         self._clock: Clock = service.clock
@@ -111,6 +112,7 @@ class Worker:
             await self._beat()
             if self._options.sources:
                 await self.functions.warm_up()
+                await self._register()
             await self._work()
         finally:
             beating.cancel()
@@ -122,6 +124,13 @@ class Worker:
             log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
             return 1
         return 0
+
+    async def _register(self) -> None:
+        """Let jobs of these types be run as their functions are declared, whoever adds them."""
+        try:
+            await Jobs(self._service, self._options.database).register(self.functions.policies)
+        except HeadwaterError as error:
+            log.warning("how functions are declared could not be noted; jobs that name them by type miss it: %s", error)
 
     def stop(self) -> None:
         """Finish what runs, give back the rest, and end; asked a second time, end at once."""

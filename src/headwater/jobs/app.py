@@ -1,0 +1,201 @@
+"""The app: functions, the store that their calls are enqueued in, and the ways to get them there.
+
+Which store that is: what `JobApp(...)` names, or else `HEADWATER_STORE`, or else `headwater.db`. A worker that is
+started on another one than the app names says so and ends: two programs that mean one queue must not talk past each
+other.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from headwater import sync
+from headwater.app import Headwater, open_headwater
+from headwater.errors import Closed, InvalidOption
+from headwater.log.job_operations import NewJob
+from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.job_functions import EnqueuedJob, JobRegistry
+from headwater.services.jobs import Jobs
+from headwater.services.other_loop import OtherLoop
+
+log = logging.getLogger(__name__)
+
+STORE_VARIABLE = "HEADWATER_STORE"
+STORE_DEFAULT = "headwater.db"
+
+
+class JobApp(JobRegistry):
+    """Functions, and the store that their calls are enqueued in: open it with `async with app:`, or with `with app:`
+    where there is no async."""
+
+    def __init__(self, store: str | None = None, *, database: str = DATABASE_DEFAULT, **settings: Any) -> None:
+        super().__init__()
+        self._said = store
+        self.store = store or os.environ.get(STORE_VARIABLE) or STORE_DEFAULT
+        self.database = database
+        self._settings = settings
+        self._headwater: Headwater | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._line: _Line | None = None
+        self._making = threading.Lock()
+        self._is_in_worker = False
+
+    # ── opening ──
+
+    async def __aenter__(self) -> Self:
+        if self._headwater is not None:
+            raise InvalidOption("this JobApp is open already: open it once, where your program starts")
+        self._tell_conflict()
+        opened = open_headwater(self.store, database=self.database, **self._settings)
+        await opened.start()
+        self._headwater = opened
+        self.use(opened.jobs)
+        await opened.jobs.register(self.policies())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.use(None)
+        if self._headwater is not None:
+            await self._headwater.close()
+            self._headwater = None
+
+    def __enter__(self) -> Self:
+        self._own_line()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store that `with app:` or `enqueue_sync` have opened."""
+        with self._making:
+            line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def use(self, jobs: Jobs | None) -> None:
+        """Enqueue calls here from now on: `app.use(hw.jobs)`."""
+        super().use(jobs)
+        try:
+            self._loop = None if jobs is None else asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None
+
+    def work_for(self, store: str, database: str) -> None:
+        """This process runs jobs of that store: calls are enqueued there. An app that names another one is refused."""
+        if self._said is not None and not _is_same(self._said, store):
+            raise InvalidOption(
+                f"this app keeps its jobs in {self._said}, and the worker was started on {store}:"
+                f" start it with --store {self._said}, or let JobApp() take the store from {STORE_VARIABLE}"
+            )
+        if self.database not in (DATABASE_DEFAULT, database):
+            raise InvalidOption(
+                f"this app keeps its jobs in the database {self.database}, and the worker serves {database}:"
+                f" start it with --database {self.database}"
+            )
+        self.store, self.database = store, database
+        self._is_in_worker = True
+
+    # ── enqueueing ──
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the database that calls are enqueued in."""
+        if self._jobs is None and self._is_in_worker:
+            return self._own_line().jobs_of_any_loop
+        return super().jobs
+
+    def add_sync(self, job: NewJob) -> EnqueuedJob:
+        """Enqueue a call that is a job already, without async."""
+        if _is_in_loop():
+            raise InvalidOption(
+                "an event loop runs here, and enqueue_sync would stop it until the disk answers:"
+                " write `await function.enqueue(...)`, or call it from a thread (asyncio.to_thread)"
+            )
+        bridge, jobs = self._sync_way()
+        return sync.JobHandle(bridge, bridge.run(jobs.add(job)))
+
+    def _sync_way(self) -> "tuple[sync.Runs, Jobs]":
+        """Where a thread hands in its calls: the loop that the app is open on, or else one of its own."""
+        if self._jobs is not None:
+            if self._loop is None or not self._loop.is_running():
+                raise Closed("the event loop that this JobApp is open on runs no more: use `with app:` instead")
+            return _Hand(self._loop), self._jobs
+        line = self._own_line()
+        return line.bridge, line.opened.jobs
+
+    def _own_line(self) -> "_Line":
+        with self._making:
+            if self._line is None or self._line.process != os.getpid():
+                # One of a parent process stays untouched: closing its files here would drop the parent's locks.
+                self._tell_conflict()
+                self._line = _Line(self)
+            return self._line
+
+    def _tell_conflict(self) -> None:
+        named = os.environ.get(STORE_VARIABLE)
+        if self._said is not None and named and not _is_same(self._said, named) and not self._is_in_worker:
+            log.warning("JobApp(%r) goes before %s=%s: jobs are kept in the first", self._said, STORE_VARIABLE, named)
+
+    def open_for_line(self) -> Headwater:
+        """The store, to be started on a loop of its own."""
+        return open_headwater(self.store, database=self.database, **{"housekeeping": False, **self._settings})
+
+
+class _Line:
+    """An open store on an event loop of its own thread. A program may end without closing it: what `enqueue_sync` has
+    returned for is on stable storage, and the file is in order whenever a process ends."""
+
+    def __init__(self, app: JobApp) -> None:
+        self.process = os.getpid()
+        self.bridge = sync.Bridge()
+        self.opened = app.open_for_line()
+        try:
+            self.bridge.run(self.opened.start())
+            if app.functions:
+                self.bridge.run(self.opened.jobs.register(app.policies()))
+        except BaseException:
+            self.bridge.close()
+            raise
+        other = OtherLoop(self.opened.jobs_service, self.bridge.loop)
+        self.jobs_of_any_loop = Jobs(other, self.opened.name)
+
+    def close(self) -> None:
+        """Close the store and end the thread, once, and only in the process that opened them."""
+        if self.process == os.getpid():
+            self.process = 0
+            self.bridge.run(self.opened.close())
+            self.bridge.close()
+
+
+class _Hand:
+    """Runs coroutines on a loop that somebody else keeps going."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(self, work: Any) -> Any:
+        """The outcome of a coroutine, from the loop's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two names of stores mean the same: paths as they are resolved, addresses as they are written."""
+    if "://" in one or "://" in other:
+        return one == other
+    return os.path.realpath(one) == os.path.realpath(other)

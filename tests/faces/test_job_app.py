@@ -1,0 +1,180 @@
+"""Functions are enqueued from wherever a program is: a loop, a thread, a plain script, a job."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater.errors import Closed, InvalidOption
+from headwater.jobs import JobApp
+from tests.cli.program import environment
+from tests.cli.queuectl import Queuectl
+
+
+def send(to: str) -> str:
+    return to
+
+
+def app_on(path: Path) -> JobApp:
+    app = JobApp(str(path), housekeeping=False)
+    app.job(name="tasks:send", retries=7, queue="mail")(send)
+    return app
+
+
+async def ids(path: Path) -> list[str]:
+    async with headwater.open(str(path), housekeeping=False) as hw:
+        return sorted(job.id for job in await hw.jobs.list())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "headwater.db"
+
+
+# ── without async ──
+
+
+def test_a_plain_program_enqueues_without_async(path: Path) -> None:
+    app = app_on(path)
+    function = app.functions["tasks:send"]
+    with app:
+        handle = function.using(id="a").enqueue_sync("ada")
+        assert (handle.id, handle.duplicate) == ("a", False)
+    function.using(id="b").enqueue_sync("bob")
+    app.close()
+    assert asyncio.run(ids(path)) == ["a", "b"]
+
+
+def test_a_script_that_never_opens_or_closes_anything_loses_no_job(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from headwater.jobs import JobApp\napp = JobApp()\n@app.job\ndef send(to: str) -> None: ...\n"
+        "print(send.using(id='a').enqueue_sync('ada').id)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment({}), capture_output=True, text=True, timeout=60
+    )
+    assert (ended.stdout, ended.stderr) == ("a\n", "")
+    assert asyncio.run(ids(tmp_path / "headwater.db")) == ["a"]
+
+
+async def test_inside_a_running_loop_it_says_what_to_write_instead(path: Path) -> None:
+    app = app_on(path)
+    function = app.functions["tasks:send"]
+    with pytest.raises(InvalidOption, match=r"await function\.enqueue"):
+        function.enqueue_sync("ada")
+    async with app:
+        with pytest.raises(InvalidOption, match=r"await function\.enqueue"):
+            function.enqueue_sync("ada")
+        handle = await asyncio.to_thread(function.using(id="thread").enqueue_sync, "ada")
+        assert handle.id == "thread"
+        assert [job.id for job in await app.jobs.list()] == ["thread"], "the open app is used, not a second one"
+
+
+async def test_an_app_that_is_not_open_says_how_to_open_it(path: Path) -> None:
+    with pytest.raises(Closed, match="async with app"):
+        await app_on(path).functions["tasks:send"].enqueue("ada")
+    app = app_on(path)
+    async with app:
+        with pytest.raises(InvalidOption, match="open already"):
+            async with app:
+                pass
+
+
+def test_a_child_process_gets_a_line_of_its_own(path: Path) -> None:
+    app = app_on(path)
+    function = app.functions["tasks:send"]
+    function.using(id="parent").enqueue_sync("ada")
+    child = os.fork()
+    if child == 0:
+        try:
+            function.using(id="child").enqueue_sync("bob")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    function.using(id="again").enqueue_sync("eve")
+    app.close()
+    assert asyncio.run(ids(path)) == ["again", "child", "parent"]
+
+
+# ── which store ──
+
+
+def test_the_store_is_what_the_app_names_or_else_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HEADWATER_STORE", str(tmp_path / "named.db"))
+    assert JobApp().store == str(tmp_path / "named.db")
+    with app_on(tmp_path / "said.db") as app:
+        assert app.store == str(tmp_path / "said.db")
+    assert "goes before HEADWATER_STORE" in caplog.text
+    monkeypatch.delenv("HEADWATER_STORE")
+    assert JobApp().store == "headwater.db"
+
+
+TASKS = """
+import asyncio
+from headwater.jobs import JobApp
+
+app = JobApp({store})
+
+@app.job(retries=0)
+def plain() -> str:
+    return child.using(id="of-plain").enqueue_sync(1).id
+
+@app.job(retries=0)
+def loops() -> str:
+    async def go() -> str:
+        return (await child.using(id="of-loop").enqueue(2)).id
+    return asyncio.run(go())
+
+@app.job(retries=0)
+async def asynchronous() -> str:
+    handle = await child.using(id="of-async").enqueue(3)
+    return await handle.result(30)
+
+@app.job(retries=4, queue="children")
+async def child(number: int) -> str:
+    return f"child {{number}}"
+"""
+
+
+def test_a_job_enqueues_others_into_the_store_of_its_worker(tmp_path: Path) -> None:
+    queuectl = Queuectl(tmp_path)
+    (tmp_path / "tasks.py").write_text(TASKS.format(store=""))
+    for name in ("plain", "loops", "asynchronous"):
+        queuectl.expect(0, "enqueue", "--store", "other.db", "--type", f"tasks:{name}", "--id", name)
+    with queuectl.workers("--store", "other.db", "--app", "tasks:app", "--count", "1", "--concurrency", "4"):
+        names = ("plain", "loops", "asynchronous")
+        queuectl.expect(0, "wait", *names, "--store", "other.db", "--timeout", "60s")
+        children = ("of-plain", "of-loop", "of-async")
+        queuectl.expect(0, "wait", *children, "--store", "other.db", "--timeout", "60s")
+    assert queuectl.expect(0, "show", "asynchronous", "--store", "other.db", "--json").document()["result"] == "child 3"
+    shown = queuectl.expect(0, "show", "of-plain", "--store", "other.db", "--json").document()
+    assert (shown["queue"], shown["max_retries"]) == ("children", 4)
+    assert not (tmp_path / "headwater.db").exists(), "nothing goes anywhere else"
+
+
+def test_what_a_worker_knows_of_its_functions_holds_for_whoever_names_them(tmp_path: Path) -> None:
+    queuectl = Queuectl(tmp_path)
+    (tmp_path / "tasks.py").write_text(TASKS.format(store=""))
+    queuectl.expect(0, "worker", "start", "--app", "tasks:app", "--count", "1", "--drain", PYTHONPATH=str(tmp_path))
+    queuectl.expect(0, "enqueue", '{"id": "a", "type": "tasks:child", "args": [1]}')
+    shown = queuectl.expect(0, "show", "a", "--json").document()
+    assert (shown["queue"], shown["max_retries"]) == ("children", 4)
+
+
+def test_a_worker_on_another_store_than_its_app_names_says_so_and_ends(tmp_path: Path) -> None:
+    queuectl = Queuectl(tmp_path)
+    (tmp_path / "tasks.py").write_text(TASKS.format(store=repr(str(tmp_path / "mine.db"))))
+    arguments = ("worker", "start", "--app", "tasks:app", "--count", "1", "--drain")
+    ended = queuectl.run_process(*arguments, "--store", "other.db")
+    assert ended.code == 1
+    assert "mine.db" in ended.err
+    assert "--store" in ended.err
+    assert queuectl.run_process(*arguments, "--store", "mine.db").code == 0
