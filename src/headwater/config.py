@@ -62,6 +62,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The most requests of such programs at once; the next one is told to come back."""
     log_answer_bytes_max: int = 4 * MIB
     """The most bytes of records in one answer to such a program, before compression; one segment at least."""
+    staged_bytes_max: int = 64 * MIB
+    """The most bytes of records in one commit that comes in several requests (Spark's micro-batches, tables)."""
     encryption_key: str = ""
     """64 hexadecimal digits; needed by queues with `encrypted`."""
 
@@ -84,6 +86,7 @@ _positive = (
     "log_readers_max",
     "log_requests_max",
     "log_answer_bytes_max",
+    "staged_bytes_max",
 )
 
 

@@ -13,6 +13,7 @@
     │   ├── UnknownRecord
     │   ├── AlreadyReached
     │   ├── KeyReused
+    │   ├── StagingLost
     │   ├── ResyncRequired
     │   └── StreamMismatch
     ├── JobError              the request was understood, the state of a job speaks against it
@@ -146,6 +147,12 @@ class KeyReused(QueueError):
     """The idempotency key was used for another request; take a new key for a new request."""
 
     code = "idempotency_key_reused"
+
+
+class StagingLost(QueueError):
+    """Parts of a large commit are not there, or not any more; upload all of them again, then commit."""
+
+    code = "staging_lost"
 
 
 class ResyncRequired(QueueError):

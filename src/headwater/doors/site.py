@@ -1,5 +1,6 @@
 """What routes act on: the services of one open store, and what this server counts of its own work."""
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +79,7 @@ class Site:
         self.queues = queues
         self.jobs = jobs
         self.log_reading = log_reading
+        self.large_commits = asyncio.Semaphore(1)
         self.tail = tail
         self.committer = committer
         self.version = version

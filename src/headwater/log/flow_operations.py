@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headwater.log.operations import Operation
+from headwater.log.operations import Deleted, Operation
 from headwater.model.coverage import Ranges
 from headwater.model.names import PARTITION_DEFAULT, Lsn
 from headwater.model.record import Record
@@ -61,8 +61,34 @@ class RollupsAdded(msgspec.Struct, frozen=True):
     number: int
 
 
+class Stage(Operation, frozen=True, kw_only=True):
+    """Keep a part of a commit that is too large for one request, until it is committed with the others or is old.
+
+    `body` is compressed, `size` its bytes before.
+    """
+
+    upload: str
+    part: int
+    size: int
+    body: bytes
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """How many bytes the upload has now."""
+
+    bytes: int
+
+
+class Unstage(Operation, frozen=True, kw_only=True):
+    """Drop an upload."""
+
+    upload: str
+
+
 FLOW_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Load: Loaded,
     MarkArchived: Archived,
     AddRollups: RollupsAdded,
+    Stage: Staged,
+    Unstage: Deleted,
 }

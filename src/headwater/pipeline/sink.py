@@ -122,7 +122,8 @@ class BatchSink(DataSourceArrowWriter):
         operations = pushes(self._options.database, messages)
         if operations:
             key = self._options.idempotency_key
-            run_once(self._options.store, Transaction(database=self._options.database, key=key, operations=operations))
+            whole = Transaction(database=self._options.database, key=key, operations=operations)
+            run_once(self._options.store, whole, self._options.access)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -151,6 +152,6 @@ class StreamSink(DataSourceStreamArrowWriter):
         step = Reach(database=self._options.database, name=f"spark/{queries.pop()}", number=batchId, note=note)
         both = Transaction(database=self._options.database, operations=[step, *operations])
         try:
-            run_once(self._options.store, both)
+            run_once(self._options.store, both, self._options.access)
         except AlreadyReached as reached:
             check_same(step, reached)

@@ -237,7 +237,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Seek(database=self._options.database, queue=queue, group=self._options.group, lsn=lsn)
             for queue in self._look().queues()
         ]
-        run_once(self._options.store, Transaction(database=self._options.database, operations=seeks))
+        moved = Transaction(database=self._options.database, operations=seeks)
+        run_once(self._options.store, moved, self._options.access)
 
     def stop(self) -> None:
         """The query ended."""

@@ -14,7 +14,7 @@ from headwater.clock import Timestamp
 from headwater.model.compression import BadCompression, compress, expand
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.services.requests import Number
+from headwater.services.requests import SEVERAL_MAX, Asked, LanePush, Number
 from headwater.stores.log_reader import Body, Fingerprint, Stretch
 
 CONTENT_TYPE = "application/vnd.headwater.segments"
@@ -116,6 +116,66 @@ class Outline(Struct, frozen=True):
 
     stretches: list[Stretch]
     reached: Lsn
+
+
+# ── commits ──
+
+
+UploadName = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+
+
+class StageRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a commit that is too large for one request. The client names the upload, at random."""
+
+    upload: UploadName
+    part: Annotated[int, Meta(ge=0, lt=1_000_000)]
+    pushes: Annotated[list[LanePush], Meta(min_length=1)]
+
+
+class UnstageRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """An upload that is not needed any more."""
+
+    upload: UploadName
+
+
+class Step(Struct, frozen=True, forbid_unknown_fields=True):
+    """A step of a query's work, taken once; `note` is what it is known by again."""
+
+    name: Annotated[str, Meta(pattern="^spark/", max_length=512)]
+    number: Number
+    note: Annotated[str, Meta(max_length=1_024)] = ""
+
+
+class GroupMove(Struct, frozen=True, forbid_unknown_fields=True):
+    """A group that goes behind an LSN."""
+
+    queue: str
+    group: str
+    lsn: Number
+
+
+class CommitRequest(Asked, frozen=True, kw_only=True):
+    """What takes effect together: a step, pushes (these, or those of an upload with so many parts), moved groups."""
+
+    step: Step | None = None
+    pushes: Sequence[LanePush] = ()
+    upload: UploadName | None = None
+    parts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    moves: Annotated[Sequence[GroupMove], Meta(max_length=SEVERAL_MAX)] = ()
+
+
+class StepTaken(Struct, frozen=True):
+    """The last step that was taken, and what was noted with it."""
+
+    number: int
+    note: str
+
+
+class CommitAnswer(Struct, frozen=True):
+    """How many records were pushed; nothing took effect when the step was `taken` before."""
+
+    records: int
+    taken: StepTaken | None = None
 
 
 # ── segments in our own bytes ──

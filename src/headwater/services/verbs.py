@@ -46,6 +46,14 @@ class Questions(Protocol):
         ...
 
 
+def check_target(queue: str, partition: str) -> None:
+    """Raises when nobody may push there."""
+    check_name("queue", queue)
+    check_optional_name("partition", partition)
+    if queue.startswith(SYSTEM_PREFIX):
+        raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+
+
 class Verbs(ABC):
     """Takes operations and gives their answers; checks what can be checked before anything is handed in."""
 
@@ -108,10 +116,7 @@ class Verbs(ABC):
 
     def check_push(self, push: Push) -> None:
         """Raises when a push cannot be taken whatever the state of its queue is."""
-        check_name("queue", push.queue)
-        check_optional_name("partition", push.partition)
-        if push.queue.startswith(SYSTEM_PREFIX):
-            raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+        check_target(push.queue, push.partition)
         count = len(push.records)
         if not 1 <= count <= self.config.batch_max:
             raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")

@@ -285,6 +285,10 @@ class Store(JobQuestions, Protocol):
         """The last step that named work has reached (`Reach`), None when it has not begun."""
         ...
 
+    async def staged(self, database: str, upload: str) -> list[bytes]:
+        """The parts of an upload, from the first on as far as there is no gap."""
+        ...
+
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record, oldest first."""
         ...

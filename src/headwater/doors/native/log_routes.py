@@ -1,7 +1,9 @@
 """The routes of the log by LSN, as data."""
 
-from headwater.doors.native import log
+from headwater.doors.native import log, log_commits
 from headwater.doors.routes import Route
+from headwater.log.flow_operations import Staged
+from headwater.log.operations import Deleted
 from headwater.model.principal import Scope
 from headwater.services import log_requests
 from headwater.stores.log_reader import Drops
@@ -85,5 +87,33 @@ ROUTES = (
         or_scope=Scope.CONSUME,
         takes=log_requests.SegmentsRequest,
         content_types=(log_requests.CONTENT_TYPE,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/stage",
+        handler=log_commits.stage,
+        summary="Upload a part of a commit that is too large for one request",
+        scope=Scope.PUBLISH,
+        takes=log_requests.StageRequest,
+        gives=Staged,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/unstage",
+        handler=log_commits.unstage,
+        summary="Drop an upload",
+        scope=Scope.PUBLISH,
+        takes=log_requests.UnstageRequest,
+        gives=Deleted,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/commit",
+        handler=log_commits.commit,
+        summary="Take a step of a query's work once, with its pushes and the groups that it moves",
+        scope=Scope.PUBLISH,
+        or_scope=Scope.CONSUME,
+        takes=log_requests.CommitRequest,
+        gives=log_requests.CommitAnswer,
     ),
 )

@@ -247,6 +247,11 @@ class Answers:
         row = self._connection.execute(sql.find_milestone, (database, name)).fetchone()
         return None if row is None else int(row[0])
 
+    def staged(self, database: str, upload: str) -> list[bytes]:
+        """The parts of an upload, from the first on as far as there is no gap."""
+        rows = self._connection.execute(sql.staged_parts, (database, upload)).fetchall()
+        return [body for place, (part, body) in enumerate(rows) if part == place]
+
     def positions(self, database: str) -> list[Position]:
         """Where every group stands."""
         return [Position(*row) for row in self._connection.execute(sql.position_list, (database,))]

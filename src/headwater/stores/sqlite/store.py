@@ -370,6 +370,10 @@ class SqliteStore:
         """The last step that named work has reached."""
         return await self._answers.ask(self._answers.milestone, database, name)
 
+    async def staged(self, database: str, upload: str) -> list[bytes]:
+        """The parts of an upload, from the first on as far as there is no gap."""
+        return await self._answers.ask(self._answers.staged, database, upload)
+
     async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
         """The noted events of one record."""
         return await self._answers.ask(self._answers.traces, database, partition_id, transaction_id)

@@ -15,7 +15,7 @@ import apsw
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueMissing
-from headwater.log.flow_operations import AddRollups, Load, MarkArchived
+from headwater.log.flow_operations import AddRollups, Load, MarkArchived, Stage, Unstage
 from headwater.log.operations import (
     Ack,
     AddAccessToken,
@@ -68,6 +68,7 @@ from headwater.stores.sqlite.pushes import Pushes
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
 from headwater.stores.sqlite.segments import SegmentRow, Segments
+from headwater.stores.sqlite.staging import Staging
 from headwater.stores.sqlite.streams import Streams
 from headwater.stores.statements import load_statements
 
@@ -101,6 +102,7 @@ class Writer:
         retention = Retention(connection, self.catalog, self.segments)
         pushes = self._pushes = Pushes(connection, self.catalog, self.segments)
         flows = Flows(connection, self.catalog, self.segments, pushes.place)
+        staging = Staging(connection, config.staged_bytes_max)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
         self.identity = Identity(connection)
@@ -137,6 +139,8 @@ class Writer:
             Forget: lambda operation, _: retention.forget(operation),
             Load: flows.load,
             MarkArchived: flows.mark_archived,
+            Stage: staging.stage,
+            Unstage: staging.unstage,
             AddRollups: lambda operation, _: flows.add_rollups(operation),
             **self.jobs.handlers(),
         }
