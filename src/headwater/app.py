@@ -4,10 +4,10 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from headwater.clock import Clock, SystemClock
-from headwater.config import Config, load_config
+from headwater.config import Config, Durability, load_config
 from headwater.housekeeping.keeper import Keeper
 from headwater.log.committer import Committer
 from headwater.log.tail import Tail
@@ -24,6 +24,8 @@ from headwater.wakeups.data_version import DataVersionWakeup
 from headwater.wakeups.inotify import InotifyWakeup, is_available
 
 if TYPE_CHECKING:
+    import ssl
+
     from headwater.client.client import Client
     from headwater.doors.access.settings import AccessSettings
     from headwater.doors.asgi import AsgiApp
@@ -46,7 +48,6 @@ class Headwater(Database):
         self.committer = Committer(store, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
-        self._running = False
         self.jobs_service = JobService(store, self.committer, self.tail, clock, config)
         self.log_reading = LogReading(
             lambda: open_reader(store.traits.location, config),
@@ -59,6 +60,14 @@ class Headwater(Database):
     async def __aenter__(self) -> Self:
         await self.start()
         return self
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "headwater.open needs `async with headwater.open(...) as hw:`; "
+            "for a plain `with`, write `with headwater.sync.open(...) as hw:`"
+        )
+
+    def __exit__(self, *_: object) -> None: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -77,13 +86,15 @@ class Headwater(Database):
             raise
         if self.config.housekeeping:
             self.keeper.start()
-        self._running = True
+        self.queues_service.life.begin()
 
     async def close(self) -> None:
-        """Finish what was taken, then let go of the store."""
-        if not self._running:
+        """Give back what consumers hold, finish what was taken, then let go of the store."""
+        life = self.queues_service.life
+        if not life.is_open:
             return
-        self._running = False
+        await self.queues_service.holdings.close()
+        life.end()
         await self.keeper.close()
         await self.queues_service.intentions.close()
         await self.jobs_service.waits.close()
@@ -108,33 +119,84 @@ def open_headwater(
     adopt: bool = False,
     create: bool = True,
     clock: Clock | None = None,
-    **settings: Any,
+    durability: Durability | str | None = None,
+    record_bytes_max: int | None = None,
+    batch_max: int | None = None,
+    batch_bytes_max: int | None = None,
+    wait_seconds_max: float | None = None,
+    waiters_max: int | None = None,
+    pending_max: int | None = None,
+    lock_wait_seconds: float | None = None,
+    cache_bytes: int | None = None,
+    wal_bytes_max: int | None = None,
+    deduplication_ids_max: int | None = None,
+    wakeup: str | None = None,
+    housekeeping: bool | None = None,
+    housekeeping_seconds: float | None = None,
+    idempotency_seconds: float | None = None,
+    encryption_key: str | None = None,
 ) -> Headwater:
     """A Headwater over the store at `store`: a path, or a URL. Use it with `async with`.
 
-    `settings` are those of `headwater.Config`; `HEADWATER_*` variables give the defaults. `adopt` adds Headwater's
-    tables to a file that has tables of your own application; without `create` a missing file is an error.
+    `adopt` adds Headwater's tables to a file that has tables of your own application; without `create` a missing file
+    is an error. The others are the settings of `headwater.Config`; one that is not given comes from its `HEADWATER_*`
+    variable, or is the default.
 
     >>> async with headwater.open("headwater.db") as hw:
     ...     await hw.queue("orders").push({"id": 7})
     """
-    config = load_config(**settings)
+    config = load_config(
+        durability=durability,
+        record_bytes_max=record_bytes_max,
+        batch_max=batch_max,
+        batch_bytes_max=batch_bytes_max,
+        wait_seconds_max=wait_seconds_max,
+        waiters_max=waiters_max,
+        pending_max=pending_max,
+        lock_wait_seconds=lock_wait_seconds,
+        cache_bytes=cache_bytes,
+        wal_bytes_max=wal_bytes_max,
+        deduplication_ids_max=deduplication_ids_max,
+        wakeup=wakeup,
+        housekeeping=housekeeping,
+        housekeeping_seconds=housekeeping_seconds,
+        idempotency_seconds=idempotency_seconds,
+        encryption_key=encryption_key,
+    )
     clock = clock or SystemClock()
     return Headwater(open_store(store, config, clock, adopt=adopt, create=create), config, clock, database)
 
 
-def connect(url: str, *, token: str = "", **options: Any) -> "Client":
+def connect(
+    url: str,
+    *,
+    token: str = "",
+    tls: "ssl.SSLContext | str | None" = None,
+    connections_max: int = 32,
+    connect_seconds: float = 5.0,
+    answer_seconds: float = 30.0,
+    retry_seconds: float = 30.0,
+) -> "Client":
     """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
 
-    `options` may name tls (a file of certificates to trust, or an `ssl.SSLContext`), connections_max, connect_seconds,
-    answer_seconds, retry_seconds.
+    `tls` is whom to trust with addresses that begin with https://: a file of certificates (PEM), or an
+    `ssl.SSLContext`; None is whom the system trusts. The seconds say for how long to wait for a connection, for an
+    answer, and for how long to repeat a request that failed.
 
     >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
     ...     await hw.queue("orders").push({"id": 7})
     """
-    from headwater.client.client import connect
+    from headwater.client.client import make_client
 
-    return connect(url, token=token, **options)
+    return make_client(
+        url,
+        token=token,
+        tls=tls,
+        connections_max=connections_max,
+        connect_seconds=connect_seconds,
+        answer_seconds=answer_seconds,
+        retry_seconds=retry_seconds,
+    )
 
 
 def make_wakeup(store: Store, config: Config) -> Wakeup:
@@ -151,11 +213,33 @@ def make_wakeup(store: Store, config: Config) -> Wakeup:
 
 
 def asgi(
-    store: "str | Headwater" = "headwater.db", *, access: Mapping[str, Any] | None = None, **options: Any
+    store: "str | Headwater" = "headwater.db",
+    *,
+    access: Mapping[str, Any] | None = None,
+    database: str = DATABASE_DEFAULT,
+    adopt: bool = False,
+    create: bool = True,
+    clock: Clock | None = None,
+    durability: Durability | str | None = None,
+    record_bytes_max: int | None = None,
+    batch_max: int | None = None,
+    batch_bytes_max: int | None = None,
+    wait_seconds_max: float | None = None,
+    waiters_max: int | None = None,
+    pending_max: int | None = None,
+    lock_wait_seconds: float | None = None,
+    cache_bytes: int | None = None,
+    wal_bytes_max: int | None = None,
+    deduplication_ids_max: int | None = None,
+    wakeup: str | None = None,
+    housekeeping: bool | None = None,
+    housekeeping_seconds: float | None = None,
+    idempotency_seconds: float | None = None,
+    encryption_key: str | None = None,
 ) -> "AsgiApp":
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
 
-    `store` is a path or URL, opened with `options` as `headwater.open` takes them when the app starts up; or a
+    `store` is a path or URL, opened with the settings of `headwater.open` when the app starts up; or a
     Headwater that is open already and stays its owner's to close. The guards of `headwater serve` stand in front, set
     by `access` as docs/security.md says. Without it nobody is asked who they are: that is left to the app around it;
     pages of other origins and names of other hosts than this machine's own are kept out, until `allowed_origins` and
@@ -166,8 +250,30 @@ def asgi(
     from headwater.doors.access.settings import AccessSettings, load_access
     from headwater.doors.asgi import AsgiApp
 
-    settings = AccessSettings() if access is None else load_access(**access)
-    return AsgiApp(lambda: open_door(store, settings, **options))
+    options = {
+        "database": database,
+        "adopt": adopt,
+        "create": create,
+        "clock": clock,
+        "durability": durability,
+        "record_bytes_max": record_bytes_max,
+        "batch_max": batch_max,
+        "batch_bytes_max": batch_bytes_max,
+        "wait_seconds_max": wait_seconds_max,
+        "waiters_max": waiters_max,
+        "pending_max": pending_max,
+        "lock_wait_seconds": lock_wait_seconds,
+        "cache_bytes": cache_bytes,
+        "wal_bytes_max": wal_bytes_max,
+        "deduplication_ids_max": deduplication_ids_max,
+        "wakeup": wakeup,
+        "housekeeping": housekeeping,
+        "housekeeping_seconds": housekeeping_seconds,
+        "idempotency_seconds": idempotency_seconds,
+        "encryption_key": encryption_key,
+    }
+    guards = AccessSettings() if access is None else load_access(**access)
+    return AsgiApp(lambda: open_door(store, guards, **options))
 
 
 @asynccontextmanager

@@ -91,7 +91,8 @@ _positive = (
 
 
 def load_config(environment: Mapping[str, str] | None = None, **settings: Any) -> Config:
-    """The settings from `HEADWATER_*` variables, with those given by name laid over them."""
+    """The settings from `HEADWATER_*` variables, with those given by name laid over them; None is not given."""
+    settings = {name: value for name, value in settings.items() if value is not None}
     source = os.environ if environment is None else environment
     names = Config.__struct_fields__
     unknown = sorted(set(settings) - set(names))

@@ -51,6 +51,8 @@
     │   └── ServerUnreadable
     ├── Overloaded            too much waits already; come back later
     ├── Closed                this handle was closed
+    │   └── NotOpened         it was never opened: `async with` is missing
+    ├── Forked                it was opened before a fork, in another process
     ├── WrongLoop             it is open on another event loop
     └── ConfigError           a setting is wrong; the message names the key
 
@@ -398,6 +400,18 @@ class Closed(HeadwaterError):
     """This Headwater was closed."""
 
     code = "closed"
+
+
+class NotOpened(Closed):
+    """This store or client was never opened; the message has the line to write."""
+
+    code = "not_opened"
+
+
+class Forked(HeadwaterError):
+    """This store or client was opened by the process that this one was forked from; open it anew after the fork."""
+
+    code = "forked"
 
 
 class WrongLoop(HeadwaterError):

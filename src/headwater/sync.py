@@ -11,20 +11,23 @@ import asyncio
 import builtins
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
 
 from headwater import app
-from headwater.errors import Closed
+from headwater.errors import InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.services import database as async_database
 from headwater.services import jobs as async_jobs
+from headwater.services import messages as async_messages
 from headwater.services import queue as async_queue
-from headwater.services.consumption import Consumption
+from headwater.services import signals
+from headwater.services.consumption import Consumption, Loop
 from headwater.services.job_options import JobOptions, takes
-from headwater.services.messages import Message
+from headwater.services.life import Life
+from headwater.services.running import Handler, check_handler, is_async
 from headwater.services.transaction import Together
 
 if TYPE_CHECKING:
@@ -45,17 +48,35 @@ class Runs(Protocol):
 class Bridge:
     """An event loop in a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: str) -> None:
+        self._life = Life("this Headwater", line)
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
         self._thread.start()
+        self._life.begin()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it runs, in this process: a fork copies the loop and leaves its thread behind."""
+        return self._life.is_open
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """The outcome of a coroutine, from the loop's thread."""
-        if self._loop.is_closed():
+        try:
+            self._life.check()
+        except BaseException:
             work.close()
-            raise Closed("Headwater is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            raise
+        waiting = asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
+        try:
+            result, escaped = waiting.result()
+        except BaseException:
+            # Ctrl-C while it waits: nobody would take what comes.
+            waiting.cancel()
+            raise
+        if escaped is not None:
+            raise escaped
+        return cast(R, result)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -64,9 +85,18 @@ class Bridge:
 
     def close(self) -> None:
         """Stop the loop and its thread."""
+        self._life.end()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _contained(work: Coroutine[Any, Any, R]) -> tuple[R | None, BaseException | None]:
+    """What the work came to. What would end a program is handed over: raised here it would end the loop's thread."""
+    try:
+        return await work, None
+    except (KeyboardInterrupt, SystemExit) as escaped:
+        return None, escaped
 
 
 class Bridged:
@@ -87,12 +117,94 @@ def bridged(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Ca
     return call
 
 
+def bridged_report(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Any, P], None]:
+    """The same for a message, which knows its bridge."""
+
+    @wraps(method)
+    def call(self: "Message", /, *arguments: P.args, **options: P.kwargs) -> None:
+        self.bridge.run(method(self, *arguments, **options))
+
+    return call
+
+
+def bridged_pop(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, list[async_messages.Message]]],
+) -> Callable[Concatenate[Any, P], "list[Message]"]:
+    """The same for a pop: its messages are reported on without async."""
+
+    @wraps(method)
+    def call(self: Bridged, /, *arguments: P.args, **options: P.kwargs) -> "list[Message]":
+        found = self._bridge.run(method(self._inner, *arguments, **options))
+        return [_plain(self._bridge, message) for message in found]
+
+    return call
+
+
+def bridged_run(
+    method: Callable[Concatenate[Any, Handler, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Any, Handler, P], None]:
+    """The same for a run: its handler is a plain function, and the signals are those of the caller's thread."""
+
+    @wraps(method)
+    def call(self: Bridged, handler: Handler, /, *arguments: P.args, **options: P.kwargs) -> None:
+        if is_async(handler):
+            raise InvalidOption("run of headwater.sync takes a plain function; headwater.open has a run for async ones")
+        check_handler(handler)
+        work = method(self._inner, _Plain(self._bridge, handler), *arguments, **options)
+        with signals.listening() if options.get("stop_on_signals", True) else nullcontext():
+            self._bridge.run(work)
+
+    return call
+
+
+def bridged_consume(
+    method: Callable[Concatenate[Any, P], Consumption],
+) -> Callable[Concatenate[Any, P], "Messages"]:
+    """The same for a consumer's loop."""
+
+    @wraps(method)
+    def call(self: Bridged, /, *arguments: P.args, **options: P.kwargs) -> "Messages":
+        return Messages(self._bridge, method(self._inner, *arguments, **options))
+
+    return call
+
+
+class Message(async_messages.Message, eq=False):
+    """A delivered message, reported on without async."""
+
+    bridge: Any = None
+
+    ack = bridged_report(async_messages.Message.ack)  # type: ignore[assignment]
+    fail = bridged_report(async_messages.Message.fail)  # type: ignore[assignment]
+    release = bridged_report(async_messages.Message.release)  # type: ignore[assignment]
+    extend = bridged_report(async_messages.Message.extend)  # type: ignore[assignment]
+
+
+def _plain(bridge: Bridge, message: async_messages.Message) -> Message:
+    return Message(message.batch, message.index, message.delivery, bridge=bridge)
+
+
+class _Plain:
+    """A handler that gets messages of this face."""
+
+    def __init__(self, bridge: Bridge, handler: Handler) -> None:
+        self._bridge = bridge
+        self._handler = handler
+
+    def __call__(self, message: async_messages.Message) -> None:
+        self._handler(_plain(self._bridge, message))
+
+
 class Queue(Bridged):
     """One queue, without async."""
 
     push = bridged(async_queue.Queue.push)
     push_many = bridged(async_queue.Queue.push_many)
-    pop = bridged(async_queue.Queue.pop)
+    pop = bridged_pop(async_queue.Queue.pop)
+    consume = bridged_consume(async_queue.Queue.consume)
+    run = bridged_run(async_queue.Queue.run)
     ack = bridged(async_queue.Queue.ack)
     fail = bridged(async_queue.Queue.fail)
     release = bridged(async_queue.Queue.release)
@@ -109,27 +221,51 @@ class Queue(Bridged):
     trace = bridged(async_queue.Queue.trace)
     traces = bridged(async_queue.Queue.traces)
 
-    def consume(self, **options: Any) -> "Messages":
-        """Messages one after the other: acked when the loop's body ends, failed and retried when it raises."""
-        return Messages(self._bridge, self._inner.consume(**options))
 
+class Messages:
+    """The loop of a consumer, without async: `with queue.consume() as messages: for message in messages: …`."""
 
-class Messages(Bridged):
-    """The endless loop of a consumer, without async. A loop that is left is noticed by the consumption inside."""
+    def __init__(self, bridge: Bridge, inner: "Consumption | Loop", received: int = 0) -> None:
+        self._bridge = bridge
+        self._inner = inner
+        self._received = received
+        self._in_block = False
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> "Messages":
+        if self._in_block or isinstance(self._inner, Loop):
+            return self
+        # As in the async face: the loop alone holds its iterator, so that leaving it is noticed.
+        received, self._received = self._received, 0
+        return Messages(self._bridge, cast(Loop, aiter(self._inner)), received)
 
     def __next__(self) -> Message:
-        return self._bridge.run(_next_of(self._inner))
+        try:
+            message = self._bridge.run(self._inner.take(self._received))
+        except StopAsyncIteration:
+            raise StopIteration from None
+        self._received += 1
+        return _plain(self._bridge, message)
 
     def __enter__(self) -> Self:
+        self._bridge.run(cast(Consumption, self._inner).__aenter__())
+        self._in_block = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bridge.run(self._inner.aclose(error))
+        self._in_block = False
+        # Closing has said all there was to say; and a process that was forked has nothing to say.
+        if self._bridge.is_open:
+            self._bridge.run(cast(Consumption, self._inner).__aexit__(kind, error, trace))
+
+    def release(self) -> None:
+        """Leave it without a word on the current message: it is released. (A method `close` would be called by every
+        `yield from` that is left.)"""
+        self._bridge.run(self._inner.aclose())
+
+    def __aiter__(self) -> NoReturn:
+        raise TypeError("consume() of headwater.sync is for a plain `for`; `async for` needs headwater.open")
 
 
 class Jobs(Bridged):
@@ -206,7 +342,7 @@ class Database(Bridged):
     """The queues and jobs of one tenant, without async."""
 
     push_all = bridged(async_database.Database.push_all)
-    pop = bridged(async_database.Database.pop)
+    pop = bridged_pop(async_database.Database.pop)
     queues = bridged(async_database.Database.queues)
     groups = bridged(async_database.Database.groups)
     delete_group = bridged(async_database.Database.delete_group)
@@ -241,38 +377,45 @@ class Headwater(Database):
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> NoReturn:
+        self.close()
+        raise TypeError(
+            "headwater.sync is for a plain `with`; for async, write `async with headwater.open(...) as hw:`"
+        )
+
+    async def __aexit__(self, *_: object) -> None: ...
+
     def close(self) -> None:
-        """Finish what was taken and let go of the store."""
-        self._bridge.run(self._inner.close())
-        self._bridge.close()
+        """Give back what consumers hold, finish what was taken and let go of the store."""
+        if self._bridge.is_open:
+            self._bridge.run(self._inner.close())
+            self._bridge.close()
 
     def database(self, name: str) -> Database:
         """The queues of another tenant in the same store."""
         return Database(self._bridge, self._inner.database(name))
 
 
-def open(store: str = "headwater.db", **settings: Any) -> Headwater:
-    """A Headwater over the store at `store`, for use from any thread; settings are those of `headwater.open`."""
-    return _started(app.open_headwater(store, **settings))
+def _opened(make: "Callable[P, app.Headwater | Client]", line: str) -> Callable[P, Headwater]:
+    """What `make` makes, opened, for use from any thread."""
+
+    @wraps(make)
+    def call(*arguments: P.args, **options: P.kwargs) -> Headwater:
+        inner = make(*arguments, **options)
+        inner.life.line = line
+        bridge = Bridge(line)
+        try:
+            bridge.run(inner.start())
+        except BaseException:
+            bridge.close()
+            raise
+        return Headwater(bridge, inner)
+
+    return call
 
 
-def connect(url: str, *, token: str = "", **options: Any) -> Headwater:
-    """The queues of the server at `url`, for use from any thread; options are those of `headwater.connect`."""
-    return _started(app.connect(url, token=token, **options))
-
-
-def _started(inner: "app.Headwater | Client") -> Headwater:
-    bridge = Bridge()
-    try:
-        bridge.run(inner.start())
-    except BaseException:
-        bridge.close()
-        raise
-    return Headwater(bridge, inner)
-
-
-async def _next_of(consumption: Consumption) -> Message:
-    return await anext(consumption)
+open = _opened(app.open_headwater, "with headwater.sync.open(...) as hw:")
+connect = _opened(app.connect, "with headwater.sync.connect(...) as hw:")
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

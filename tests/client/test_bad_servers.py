@@ -273,7 +273,7 @@ async def test_secrets_are_not_shown() -> None:
     with pytest.raises(ConfigError):
         headwater.connect("http://x/", answer_seconds=-1)
     with pytest.raises(ConfigError):
-        headwater.connect("http://x/", patience=1)
+        headwater.connect("http://x/", retry_seconds=float("nan"))
 
 
 async def test_the_token_is_sent_with_every_request() -> None:

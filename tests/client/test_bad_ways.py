@@ -159,7 +159,9 @@ async def test_a_loop_survives_a_server_that_starts_anew(tmp_path: Path) -> None
     following = asyncio.ensure_future(anext(messages))
     async with Server(place, first.port) as second:
         await second.hw.queue("orders").push(2)
-        assert (await asyncio.wait_for(following, SOON)).payload == 2
+        message = await asyncio.wait_for(following, SOON)
+        assert message.payload == 2
+        await message.ack()
         await messages.aclose()
         [group] = await second.hw.queue("orders").groups()
         assert (group.lag, group.leased) == (0, 0)

@@ -19,7 +19,6 @@ from headwater.errors import (
     UnknownRecord,
 )
 from tests.client.conftest import Face
-from tests.waiting import expect_soon_async
 
 SOON = 10.0
 
@@ -267,7 +266,7 @@ async def test_a_wrong_pop_is_refused(orders: headwater.Queue) -> None:
     with pytest.raises(InvalidOption):
         await orders.pop(batch=0)
     with pytest.raises(InvalidOption):
-        await orders.pop(leese_seconds=1)
+        await orders.pop(lease_seconds=-1)
     with pytest.raises(InvalidName):
         await orders.pop(group="a b")
 
@@ -278,12 +277,13 @@ async def test_a_wrong_pop_is_refused(orders: headwater.Queue) -> None:
 async def test_a_loop_acks_what_its_body_finished(orders: headwater.Queue) -> None:
     await orders.push_many([1, 2, 3])
     seen = []
-    async for message in orders.consume(group="g", batch=2):
-        seen.append(message.payload)
-        if len(seen) == 3:
-            break
+    async with orders.consume(group="g", batch=2) as messages:
+        async for message in messages:
+            seen.append(message.payload)
+            if len(seen) == 3:
+                break
     assert seen == [1, 2, 3]
-    await expect_soon_async(lambda: is_done(orders))
+    assert await is_done(orders)
 
 
 async def is_done(queue: headwater.Queue) -> bool:
@@ -400,7 +400,7 @@ async def test_a_queue_is_configured_and_shown(face: Face, orders: headwater.Que
     )
     assert await face.queues() == [status]
     with pytest.raises(InvalidOption):
-        await orders.configure(no_such_option=1)
+        await orders.configure(lease_seconds=-1)
 
 
 async def test_a_queue_is_deleted_once(orders: headwater.Queue) -> None:

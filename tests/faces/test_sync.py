@@ -9,17 +9,11 @@ import pytest
 import headwater
 import headwater.sync
 from headwater.errors import Closed, StoreMissing
-from tests.waiting import expect_soon
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "headwater.db")
-
-
-def fail_in_the_body(queue: headwater.sync.Queue) -> None:
-    for _ in queue.consume(group="g"):
-        raise ValueError("no")
 
 
 def fail_in_the_block(queue: headwater.sync.Queue) -> None:
@@ -40,30 +34,9 @@ def test_a_message_goes_through_without_async(path: str) -> None:
 
 def test_every_verb_of_a_queue_is_there() -> None:
     verbs = {name for name, value in vars(headwater.Queue).items() if not name.startswith("_") and callable(value)}
-    verbs.remove("pop_operation")
     assert verbs <= set(dir(headwater.sync.Queue))
     for name in verbs:
         assert not inspect.iscoroutinefunction(getattr(headwater.sync.Queue, name))
-
-
-def test_leaving_the_loop_acks_the_current_message(path: str) -> None:
-    with headwater.sync.open(path) as hw:
-        queue = hw.queue("orders")
-        queue.push_many([1, 2, 3])
-        for message in queue.consume(group="g"):
-            if message.payload == 2:
-                break
-        expect_soon(lambda: [status.lag for status in queue.groups()] == [1])
-
-
-def test_an_exception_in_the_body_fails_the_message(path: str) -> None:
-    with headwater.sync.open(path) as hw:
-        queue = hw.queue("orders")
-        queue.configure(retry_limit=0)
-        queue.push(1)
-        with pytest.raises(ValueError, match="no"):
-            fail_in_the_body(queue)
-        expect_soon(lambda: len(queue.dead_letters()) == 1)
 
 
 def test_a_block_around_the_loop_carries_the_error_into_the_dead_letter(path: str) -> None:

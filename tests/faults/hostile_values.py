@@ -51,10 +51,6 @@ class Hostile:
     """Is like nothing, and can be made into nothing."""
 
 
-def _named(name: str) -> dict[str, Any]:
-    return {name: "red"}
-
-
 def show(value: object) -> str:
     """A value as part of a case's name."""
     return ascii(value)[:24]
@@ -194,7 +190,6 @@ PUSHED: Table = {
     **table("push key", KEYS, lambda scene, key: scene.orders.push(1, idempotency_key=key)),
     **table("push_many key", KEYS, lambda scene, key: scene.orders.push_many([1], idempotency_key=key)),
     **table("ttl", SECONDS, lambda scene, seconds: scene.orders.push(1, ttl_seconds=seconds)),
-    **table("unknown", ("colour", "priority"), lambda scene, name: scene.orders.push(1, **_named(name))),
     **table("push_many", (None, 7, [Hostile()], [1] * 1_001), lambda scene, all_: scene.orders.push_many(all_)),
     **table("push_all", (None, 7, [1], [Outgoing(payload=1)]), lambda scene, all_: scene.hw.push_all(all_)),
     **table("transaction key", KEYS, transact_with_key),
@@ -215,10 +210,22 @@ POPPED: Table = {
     ),
     **table("auto_ack", ("no", 7, [], None), lambda scene, how: scene.orders.pop(auto_ack=how)),
     **table("pop key", KEYS, lambda scene, key: scene.orders.pop(idempotency_key=key)),
-    **table("pop unknown", ("colour",), lambda scene, name: scene.orders.pop(**_named(name))),
+    **table("idle", (-1, nan, inf, "5", True, []), lambda scene, it: consume_one(scene, idle_seconds=it)),
+}
+
+RUN: Table = {
+    **table("handler", (None, 7, "print"), lambda scene, it: scene.orders.run(it)),
+    **table("concurrency", COUNTS, lambda scene, count: scene.orders.run(print, concurrency=count)),
+    **table(
+        "stop_seconds", (-1, nan, inf, "5", True, None), lambda scene, it: scene.orders.run(print, stop_seconds=it)
+    ),
+    **table("stop_on_signals", (7, None), lambda scene, it: scene.orders.run(print, stop_on_signals=it)),
+    **table("run idle", (-1, nan, "5", True), lambda scene, it: scene.orders.run(print, idle_seconds=it)),
+    **table("run group", NAMES, lambda scene, name: scene.orders.run(print, group=name)),
 }
 
 REPORTED: Table = {
+    **table("message extend", SECONDS, lambda scene, seconds: scene.messages[0].extend(seconds)),
     **table("ack", (None, 7, "abc", [7], [None]), lambda scene, messages: scene.orders.ack(messages)),
     **table("fail", (None, 7, "abc", [7]), lambda scene, messages: scene.orders.fail(messages)),
     **table("release", (None, 7, [7]), lambda scene, messages: scene.orders.release(messages)),
@@ -242,7 +249,6 @@ KEPT: Table = {
     ),
     **table("seek offset", (-1, 2**70, True), lambda scene, to: scene.orders.seek(to, partition="Default")),
     **table("seek missing partition", ("nowhere",), lambda scene, name: scene.orders.seek("end", partition=name)),
-    **table("unknown option", ("colour",), lambda scene, name: scene.orders.configure(**_named(name))),
     **table(
         "lease_seconds",
         ("5", 0, -1, nan, inf, 10**400, None, []),
@@ -260,4 +266,4 @@ KEPT: Table = {
     **table("purge limit", ("x", -1, 2**70, [], None), lambda scene, it: scene.orders.purge(limit=it)),
 }
 
-HOSTILE: Table = {**NAMED, **PUSHED, **POPPED, **REPORTED, **KEPT}
+HOSTILE: Table = {**NAMED, **PUSHED, **POPPED, **RUN, **REPORTED, **KEPT}

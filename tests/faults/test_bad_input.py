@@ -260,7 +260,6 @@ async def test_a_hostile_address_is_refused(store: Any, folder: Path, monkeypatc
         {"wakeup": "magic"},
         {"encryption_key": "short"},
         {"durability": "fast"},
-        {"colour": "red"},
         {"housekeeping_seconds": 0},
     ],
     ids=str,

@@ -1,6 +1,10 @@
-"""The consumer's loop: what a body's end, break, error or cancellation says of the messages."""
+"""The consumer's loop in the library: commits, batches, leases, reports by hand.
+
+What each way of leaving it means, in every face, is the table of tests/faces/test_leaving.py.
+"""
 
 import asyncio
+import contextlib
 import gc
 import itertools
 from pathlib import Path
@@ -10,9 +14,10 @@ import pytest
 
 import headwater
 from headwater.config import Durability
-from headwater.errors import Closed, InvalidOption
+from headwater.errors import Closed, InvalidInput, InvalidOption, LeaseLost
 from headwater.log.committer import Answer
-from headwater.log.operations import Extend, Operation
+from headwater.log.operations import Extend, Operation, Pop
+from headwater.services.consumption import Session
 from tests.contracts.clock import FakeClock
 from tests.waiting import expect_soon_async
 
@@ -39,30 +44,26 @@ async def is_waiting(hw: headwater.Headwater) -> bool:
 async def take(queue: headwater.Queue, count: int, batch: int = 1) -> list[object]:
     """The payloads of a loop that is left after so many."""
     found: list[object] = []
-    async for message in queue.consume(batch=batch):
-        found.append(message.payload)
-        if len(found) == count:
-            break
+    async with queue.consume(batch=batch) as messages:
+        async for message in messages:
+            found.append(message.payload)
+            if len(found) == count:
+                break
     return found
 
 
 async def raise_at(messages: headwater.Consumption, payload: object, error: Exception) -> None:
-    """A loop whose body raises at one message. The loop must be the only one who holds the iterator."""
-    iterators = [messages]
-    del messages
-    async for message in iterators.pop():
-        if message.payload == payload:
-            raise error
+    """A block whose body raises at one message."""
+    async with messages:
+        async for message in messages:
+            if message.payload == payload:
+                raise error
 
 
 async def raise_inside_the_block(messages: headwater.Consumption, error: Exception) -> None:
     async with messages:
         async for _ in messages:
             raise error
-
-
-async def has_dead_letters(queue: headwater.Queue) -> bool:
-    return bool(await queue.dead_letters())
 
 
 # ── the ordinary way ──
@@ -92,7 +93,8 @@ async def test_a_batch_is_acked_in_one_go(hw: headwater.Headwater, orders: headw
     await orders.push_many(list(range(100)))
     before = hw.committer.commits
     assert await take(orders, 100, batch=50) == list(range(100))
-    assert hw.committer.commits - before == 2
+    # Two pops, the second with the ack of the first batch, and the report of the last.
+    assert hw.committer.commits - before == 3
 
 
 async def test_a_loop_waits_for_what_is_not_there_yet(hw: headwater.Headwater, orders: headwater.Queue) -> None:
@@ -133,9 +135,11 @@ async def test_messages_that_were_acked_when_popped_need_nothing(
 
 async def test_options_are_checked_before_the_loop_begins(orders: headwater.Queue) -> None:
     with pytest.raises(InvalidOption):
-        orders.consume(colour="red")
-    with pytest.raises(InvalidOption):
         orders.consume(batch=0)
+    with pytest.raises(InvalidOption):
+        orders.consume(subscribe="some")
+    with pytest.raises(InvalidOption):
+        orders.consume(idle_seconds=-1)
 
 
 # ── leaving the loop ──
@@ -145,17 +149,6 @@ async def test_break_acks_the_current_message_and_gives_the_rest_back(orders: he
     await orders.push_many([1, 2, 3, 4])
     assert await take(orders, 2, batch=4) == [1, 2]
     assert await payloads(orders) == [(3, 1), (4, 1)]
-
-
-async def test_return_is_like_break(orders: headwater.Queue) -> None:
-    async def first() -> object:
-        async for message in orders.consume(batch=3):
-            return message.payload
-        return None
-
-    await orders.push_many([1, 2, 3])
-    assert await first() == 1
-    assert await payloads(orders) == [(2, 1), (3, 1)]
 
 
 async def test_a_body_that_raises_fails_its_message_and_gives_the_rest_back(orders: headwater.Queue) -> None:
@@ -175,50 +168,35 @@ async def test_messages_before_the_one_that_failed_are_done(orders: headwater.Qu
     assert await payloads(orders) == [(3, 1)]
 
 
-async def test_an_error_inside_a_called_function_counts_as_raising(orders: headwater.Queue) -> None:
-    async def handle(message: headwater.Message) -> None:
-        await asyncio.sleep(0)
-        raise KeyError(message.payload)
-
-    async def loop() -> None:
-        async for message in orders.consume():
-            await handle(message)
-
-    await orders.push_many([1, 2])
-    with pytest.raises(KeyError):
-        await loop()
-    assert await payloads(orders, batch=1) == [(1, 2)]
-
-
 async def test_an_error_that_the_body_handles_is_none(orders: headwater.Queue) -> None:
     await orders.push_many([1, 2])
     seen = []
-    async for message in orders.consume():
-        try:
-            raise ValueError("handled")
-        except ValueError:
-            seen.append(message.payload)
-        if len(seen) == 2:
-            break
+    async with orders.consume() as messages:
+        async for message in messages:
+            try:
+                raise ValueError("handled")
+            except ValueError:
+                seen.append(message.payload)
+            if len(seen) == 2:
+                break
     assert seen == [1, 2]
     assert await orders.pop(wait=0) == []
 
 
-async def test_a_cancelled_body_gives_its_message_back(orders: headwater.Queue) -> None:
-    begun = asyncio.Event()
+async def test_two_tasks_cannot_ask_one_loop_at_once(orders: headwater.Queue) -> None:
+    messages = orders.consume()
+    first = asyncio.ensure_future(anext(messages))
+    await asyncio.sleep(0)
+    with pytest.raises(InvalidInput, match="a consume\\(\\) of its own"):
+        await anext(messages)
+    first.cancel()
 
-    async def loop() -> None:
-        async for _ in orders.consume(batch=2):
-            begun.set()
-            await asyncio.Event().wait()
 
-    await orders.push_many([1, 2])
-    consumer = asyncio.ensure_future(loop())
-    await asyncio.wait_for(begun.wait(), SOON)
-    consumer.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await consumer
-    assert await payloads(orders) == [(1, 1), (2, 1)]
+async def test_one_object_serves_one_block_at_a_time(orders: headwater.Queue) -> None:
+    async with orders.consume() as messages:
+        with pytest.raises(InvalidInput, match="call consume\\(\\) again"):
+            async with messages:
+                pass
 
 
 async def test_a_loop_cancelled_while_it_waits_leaves_nothing_behind(
@@ -260,20 +238,6 @@ async def test_the_dead_letter_gets_the_error_of_the_body(orders: headwater.Queu
     (letter,) = await orders.dead_letters()
     assert letter.error == "ValueError: no such customer"
     assert await payloads(orders) == [(2, 1)]
-
-
-async def test_without_the_block_the_dead_letter_says_that_the_body_raised(orders: headwater.Queue) -> None:
-    async def loop() -> None:
-        async for _ in orders.consume():
-            raise ValueError("no such customer")
-
-    await orders.configure(retry_limit=0)
-    await orders.push(1)
-    with pytest.raises(ValueError, match="no such customer"):
-        await asyncio.ensure_future(loop())
-    await expect_soon_async(lambda: has_dead_letters(orders))
-    (letter,) = await orders.dead_letters()
-    assert letter.error in ("ValueError: no such customer", "RuntimeError: the body of the loop raised")
 
 
 async def test_leaving_the_block_settles_before_it_goes_on(hw: headwater.Headwater, orders: headwater.Queue) -> None:
@@ -352,8 +316,8 @@ async def test_a_lease_is_extended_long_before_it_runs_out(
 
     await orders.push(1)
     monkeypatch.setattr(loop, "call_later", note)
-    async for _ in orders.consume(lease_seconds=90):
-        break
+    async with orders.consume(lease_seconds=90) as messages:
+        await anext(messages)
     assert any(10 < delay <= 45 for delay in delays)
 
 
@@ -391,15 +355,146 @@ async def test_messages_reported_by_hand_are_not_reported_again(
 ) -> None:
     await orders.push_many([1, 2, 3, 4])
     seen: list[object] = []
-    async for message in orders.consume(batch=3):
-        seen.append(message.payload)
-        if message.payload == 1:
-            await orders.ack(message)
-        if message.payload == 2 and message.attempts == 1:
-            await orders.fail(message, error="by hand")
-        if message.payload == 4:
-            break
+    async with orders.consume(batch=3) as messages:
+        async for message in messages:
+            seen.append(message.payload)
+            if message.payload == 1:
+                await orders.ack(message)
+            if message.payload == 2 and message.attempts == 1:
+                await message.fail(error="by hand")
+            if message.payload == 4:
+                break
     assert seen == [1, 2, 3, 2, 4]
+    assert not caplog.records
+
+
+async def say(hw: headwater.Headwater, queue: headwater.Queue, message: headwater.Message, how: str) -> None:
+    """Report on a message by hand, in one of the ways there are."""
+    if how == "transaction":
+        async with hw.transaction() as together:
+            together.ack(message)
+    elif how == "pop":
+        await queue.release(await queue.pop(group="other", ack=message))
+    elif how == "queue":
+        await queue.ack(message)
+    else:
+        await {"ack": message.ack, "fail": message.fail, "release": message.release}[how]()
+
+
+# By hand, and what a pop finds first afterwards: payload and attempts.
+SAID = {"ack": (2, 1), "queue": (2, 1), "transaction": (2, 1), "pop": (2, 1), "fail": (1, 2), "release": (1, 1)}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("how", SAID)
+@pytest.mark.parametrize("error", [None, ValueError("after the report"), KeyboardInterrupt()], ids=repr)
+async def test_a_report_by_hand_is_the_last_word(
+    hw: headwater.Headwater,
+    orders: headwater.Queue,
+    caplog: pytest.LogCaptureFixture,
+    batch: int,
+    how: str,
+    error: BaseException | None,
+) -> None:
+    """The loop says nothing more of it: not when it is left, and not when it fails after it."""
+    await orders.push_many([1, 2, 3])
+    with contextlib.suppress(ValueError, KeyboardInterrupt):
+        async with orders.consume(batch=batch) as messages:
+            await say(hw, orders, await anext(messages), how)
+            if error is not None:
+                raise error
+    assert not caplog.records
+    assert (await payloads(orders, batch=1)) == [SAID[how]]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("how", ["ack", "queue", "transaction", "pop"])
+async def test_a_loop_goes_on_behind_what_was_acked_by_hand(
+    hw: headwater.Headwater, orders: headwater.Queue, caplog: pytest.LogCaptureFixture, batch: int, how: str
+) -> None:
+    await orders.push_many([1, 2, 3])
+    seen = []
+    async with orders.consume(batch=batch, idle_seconds=0) as messages:
+        async for message in messages:
+            seen.append(message.payload)
+            await say(hw, orders, message, how)
+    assert seen == [1, 2, 3]
+    assert not caplog.records
+    assert [(group.lag, group.leased) for group in await orders.groups() if group.group != "other"] == [(0, 0)]
+
+
+async def test_a_message_can_be_buried_and_extended_by_hand(
+    hw: headwater.Headwater, orders: headwater.Queue, clock: FakeClock
+) -> None:
+    await orders.push_many([1, 2])
+    first, second = await orders.pop(batch=2, lease_seconds=10)
+    await second.extend(100)
+    clock.advance(50)
+    await first.fail(error="no such customer", retry=False)
+    await second.ack()
+    assert [(letter.offset, letter.error) for letter in await orders.dead_letters()] == [(0, "no such customer")]
+    assert (await orders.groups())[0].lag == 0
+    assert first.is_reported
+    with pytest.raises(LeaseLost):
+        await second.ack()
+
+
+# ── several leases at once ──
+
+
+async def leases_of(queue: headwater.Queue) -> Session:
+    """What a consumer holds of three partitions with three messages each, popped at once."""
+    for name in "abc":
+        await queue.push_many([f"{name}{number}" for number in range(3)], partition=name)
+    return Session(queue._queues, Pop(queue=queue.name, batch=9, partitions=3), None)
+
+
+async def left_of(queue: headwater.Queue) -> dict[str, list[tuple[object, int]]]:
+    """What is free now, by partition: payload and attempts."""
+    found: dict[str, list[tuple[object, int]]] = {}
+    for message in await queue.pop(batch=100, partitions=100):
+        found.setdefault(message.partition, []).append((message.payload, message.attempts))
+    return found
+
+
+async def test_messages_of_several_partitions_are_reported_lease_by_lease(orders: headwater.Queue) -> None:
+    session = await leases_of(orders)
+    taken = [(await session.take()).payload for _ in range(5)]
+    await session.leave(ValueError("boom"))
+    done, current = set(taken[:4]), taken[4]
+    left = [one for ones in (await left_of(orders)).values() for one in ones]
+    assert not done & {payload for payload, _ in left}
+    assert dict(left)[current] == 2
+    assert [attempts for payload, attempts in left if payload != current] == [1] * (len(left) - 1)
+
+
+async def test_leases_of_several_partitions_are_all_kept_alive(
+    hw: headwater.Headwater, orders: headwater.Queue, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await orders.configure(lease_seconds=0.09)
+    session = await leases_of(orders)
+    extensions = Extensions(hw, monkeypatch)
+    await session.take()
+    for _ in range(3):
+        count = extensions.count
+        while extensions.count < count + 3:
+            await extensions.next()
+        clock.advance(0.08)
+    assert await left_of(orders) == {}
+    await session.release()
+    assert {name: len(found) for name, found in (await left_of(orders)).items()} == {"a": 3, "b": 3, "c": 3}
+
+
+async def test_a_message_that_fails_takes_only_its_own_partition_out_of_the_batch(orders: headwater.Queue) -> None:
+    """What is behind it in its partition goes back, or it would be done out of order; the others go on."""
+    session = await leases_of(orders)
+    first = await session.take()
+    await session.fail_current(ValueError("boom"))
+    others = [await session.take() for _ in range(6)]
+    assert first.partition not in {message.partition for message in others}
+    await session.leave(None)
+    left = await left_of(orders)
+    assert left == {first.partition: [(f"{first.partition}0", 2)]}
 
 
 async def test_a_loop_over_a_closed_headwater_ends_with_the_reason(path: Path) -> None:

@@ -190,9 +190,9 @@ async def test_a_requeued_dead_letter_wakes_whoever_waits(hw: headwater.Headwate
 async def test_a_consumer_that_leaves_wakes_whoever_waits_for_the_rest(hw: headwater.Headwater) -> None:
     orders = hw.queue("orders")
     await orders.push_many([1, 2, 3], partition="p")
-    async for _ in orders.consume(batch=3):
+    async with orders.consume(batch=3) as messages:
+        await anext(messages)
         waiter = await start(orders.pop(wait=LONG), hw)
-        break
     assert [message.payload for message in await soon(waiter)] == [2]
 
 

@@ -2,7 +2,7 @@
 
 import ssl
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from headwater.client.address import check_token, parse_address, trust
 from headwater.client.exchange import Exchange, Timing
@@ -15,7 +15,6 @@ from headwater.model.names import DATABASE_DEFAULT, Lsn
 from headwater.services.database import Database
 from headwater.services.requests import Bounds, SegmentsAnswer
 
-CONNECTIONS_MAX = 32
 SECONDS_MAX = 86_400
 
 
@@ -43,6 +42,14 @@ class Client(Database):
     ) -> None:
         await self.close()
 
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "headwater.connect needs `async with headwater.connect(...) as hw:`; "
+            "for a plain `with`, write `with headwater.sync.connect(...) as hw:`"
+        )
+
+    def __exit__(self, *_: object) -> None: ...
+
     async def start(self) -> None:
         """Greet the server: an address where there is none, or a token that is not good, is told here."""
         try:
@@ -50,6 +57,7 @@ class Client(Database):
         except BaseException:
             await self.queues_service.close()
             raise
+        self.queues_service.life.begin()
 
     async def greet(self) -> Bounds:
         """What the server says of itself now: its version, its bounds, and where its log ends."""
@@ -75,29 +83,22 @@ class Client(Database):
         return await self.queues_service.store.segments(queue, after, limit, wait)
 
 
-def connect(
+def make_client(
     url: str,
     *,
-    token: str = "",
-    tls: ssl.SSLContext | str | None = None,
-    connections_max: int = CONNECTIONS_MAX,
-    **patience: float,
+    token: str,
+    tls: ssl.SSLContext | str | None,
+    connections_max: int,
+    connect_seconds: float,
+    answer_seconds: float,
+    retry_seconds: float,
 ) -> Client:
-    """The queues of the server at `url`, with the verbs that an open store has. Use it with `async with`.
-
-    `tls` is whom to trust with addresses that begin with https://: a file of certificates (PEM), or an
-    `ssl.SSLContext`; nothing is whom the system trusts. `patience` may name connect_seconds, answer_seconds and
-    retry_seconds.
-
-    >>> async with headwater.connect("http://127.0.0.1:6632") as hw:
-    ...     await hw.queue("orders").push({"id": 7})
-    """
-    names = Timing.__struct_fields__
-    for name, seconds in patience.items():
-        if name not in names:
-            raise ConfigError(f"no such option of connect: {name}; there are {', '.join(names)}")
+    """A client with options that were checked."""
+    timing = Timing(connect_seconds=connect_seconds, answer_seconds=answer_seconds, retry_seconds=retry_seconds)
+    for name in Timing.__struct_fields__:
+        seconds = getattr(timing, name)
         if type(seconds) not in (int, float) or not 0 <= seconds <= SECONDS_MAX:
             raise ConfigError(f"{name} must be 0 to {SECONDS_MAX:,} seconds; got {seconds!r:.80}")
     if type(connections_max) is not int or connections_max < 1:
         raise ConfigError(f"connections_max must be 1 or more; got {connections_max!r:.80}")
-    return Client(url, token=token, tls=trust(tls), timing=Timing(**patience), connections_max=connections_max)
+    return Client(url, token=token, tls=trust(tls), timing=timing, connections_max=connections_max)

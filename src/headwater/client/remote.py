@@ -39,7 +39,9 @@ from headwater.log.operations import (
     Transaction,
 )
 from headwater.model.names import Lsn, PartitionId
+from headwater.services.holdings import Holdings
 from headwater.services.intentions import release
+from headwater.services.life import Life
 from headwater.services.requests import (
     SEVERAL_MAX,
     Bounds,
@@ -58,6 +60,8 @@ log = logging.getLogger(__name__)
 
 # What stands between client and server may hang up on a connection that is quiet for longer.
 SLICE_SECONDS = 20.0
+# How long closing waits for a server to take back what consumers hold.
+LET_GO_SECONDS = 5.0
 
 Result = TypeVar("Result")
 
@@ -102,6 +106,8 @@ class RemoteQueues(Verbs):
             f"{prefix}{number}" for prefix in (secrets.token_hex(8) + ".",) for number in itertools.count()
         )
         self._forgotten: set[asyncio.Task[None]] = set()
+        self.life = Life("this client", "async with headwater.connect(...) as hw:")
+        self.holdings = Holdings()
         self.clock = ServerClock()
         self.config = Config()
         self.store: RemoteQuestions = RemoteQuestions(exchange)
@@ -120,11 +126,25 @@ class RemoteQueues(Verbs):
         return bounds
 
     async def close(self) -> None:
-        """Send what is on its way, then hang up."""
+        """Give back what consumers hold, send what is on its way, then hang up."""
+        if not self.life.is_here:
+            # The connections are those of the process that this one was forked from.
+            return
+        if self.life.is_open:
+            await self._let_go()
+        self.life.end()
         await self._exchange.quiesce()
         while self._forgotten:
             await asyncio.gather(*self._forgotten, return_exceptions=True)
         self._exchange.close()
+
+    async def _let_go(self) -> None:
+        """Give back what consumers hold; from a server that cannot be reached it comes back when the leases run out."""
+        try:
+            async with asyncio.timeout(LET_GO_SECONDS):
+                await self.holdings.close()
+        except TimeoutError:
+            log.warning("the server does not answer; what consumers of this client hold comes back when leases run out")
 
     # ── pushing ──
 

@@ -36,17 +36,31 @@ def check_timestamp(value: object) -> Timestamp:
     return Timestamp(number)
 
 
-_about = {"transaction_id", "trace_id", "type", "headers", "timestamp"}
-
-
-def check_outgoing(payload: Any, about: dict[str, Any]) -> Any:
-    if not about:
+def check_outgoing(
+    payload: Any,
+    *,
+    transaction_id: str,
+    trace_id: str,
+    type: str,
+    headers: dict[str, str] | None,
+    timestamp: int | None,
+) -> Any:
+    """The payload with what is said about it; an `Outgoing` says it itself."""
+    if (transaction_id, trace_id, type, headers, timestamp) == ("", "", "", None, None):
         return payload
-    if not about.keys() <= _about or type(payload) is Outgoing:
+    if isinstance(payload, Outgoing):
         raise InvalidOption(
-            f"push takes {', '.join(sorted(_about))} of a plain payload; got {', '.join(sorted(about))}"
+            "transaction_id, trace_id, type, headers and timestamp are given inside headwater.Outgoing or beside a "
+            "plain payload, not both"
         )
-    return Outgoing(payload=payload, **about)
+    return Outgoing(
+        payload=payload,
+        transaction_id=transaction_id,
+        trace_id=trace_id,
+        type=type,
+        headers=headers,
+        timestamp=None if timestamp is None else check_timestamp(timestamp),
+    )
 
 
 def check_lane(payload: Any, queue: str, partition: str) -> str:
@@ -95,6 +109,12 @@ def check_number(name: str, value: object) -> int:
 def check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= SECONDS_MAX:
         raise InvalidOption(f"{name} must be above 0 and at most {SECONDS_MAX:,}; got {value!r:.80}")
+
+
+def check_flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(f"{name} must be true or false; got {value!r:.80}")
+    return value
 
 
 def check_list(name: str, value: object) -> list[Any]:

@@ -1,17 +1,19 @@
 """A database (tenant) of an open store: its queues, by name and together, and its jobs."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from headwater.config import Durability
 from headwater.errors import InvalidOption
-from headwater.log.operations import DeleteGroup, Pop, Push
+from headwater.log.operations import DeleteGroup, Push
 from headwater.model.names import GROUP_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.jobs import Jobs
+from headwater.services.life import Life, verb
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
-from headwater.services.queue import Queue, pop_options
+from headwater.services.queue import Queue, make_pop
 from headwater.services.transaction import Together
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import GroupStatus, QueueStatus
@@ -26,8 +28,14 @@ class Database:
         self._jobs = None if jobs is None else Jobs(jobs, self.name)
 
     @property
+    def life(self) -> Life:
+        """Whether it may be used now."""
+        return self.queues_service.life
+
+    @property
     def jobs(self) -> Jobs:
         """The jobs of this database."""
+        self.life.check()
         if self._jobs is None:
             raise InvalidOption("jobs are not served over this connection; open the store itself")
         return self._jobs
@@ -36,6 +44,7 @@ class Database:
         """The queue of this name; it is made when it is first pushed to or configured."""
         return Queue(self.queues_service, self.name, name)
 
+    @verb
     async def push_all(
         self, messages: Iterable[Any], *, durability: Durability | str | None = None
     ) -> Sequence[Receipt]:
@@ -64,9 +73,9 @@ class Database:
         answers = await self.queues_service.push_together(pushes, check_durability(durability))
         return in_order(zip(lanes.values(), map(Receipts, pushes, answers), strict=True), len(messages))
 
+    @verb
     async def pop(
         self,
-        /,
         *,
         namespace: str = "",
         task: str = "",
@@ -74,17 +83,25 @@ class Database:
         batch: int = 1,
         wait: float = 0,
         partitions: int = 0,
-        **options: Any,
+        lease_seconds: float | None = None,
+        auto_ack: bool = False,
+        subscribe: str = "all",
+        since: datetime | int | None = None,
+        idempotency_key: str = "",
     ) -> list[Message]:
         """Lease messages of any queue with this namespace and task, the queue of the highest priority first."""
-        operation = Pop(
+        operation = make_pop(
             database=self.name,
             namespace=namespace,
             task=task,
             group=group,
             batch=batch,
             partitions=partitions,
-            **pop_options(options),
+            lease_seconds=lease_seconds,
+            auto_ack=auto_ack,
+            subscribe=subscribe,
+            since=since,
+            idempotency_key=idempotency_key,
         )
         return await self.queues_service.pop(operation, wait)
 
@@ -92,14 +109,17 @@ class Database:
         """Pushes and reports that take effect together: `async with hw.transaction() as together: …`."""
         return Together(self.queues_service, self.name, self._jobs, check_text("idempotency_key", idempotency_key))
 
+    @verb
     async def queues(self) -> list[QueueStatus]:
         """All queues with their sizes."""
         return await self.queues_service.store.queues(self.name)
 
+    @verb
     async def groups(self, queue: str = "") -> list[GroupStatus]:
         """All consumer groups, or those of one queue."""
         return await self.queues_service.store.groups(self.name, check_optional_name("queue", queue))
 
+    @verb
     async def delete_group(self, group: str) -> int:
         """Forget a consumer group in all queues; in how many it was."""
         operation = DeleteGroup(database=self.name, group=check_name("group", group))

@@ -4,7 +4,7 @@ import itertools
 import operator
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import msgspec
 
@@ -49,12 +49,41 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     written_at: Timestamp | None = None
 
 
+class Reporter(Protocol):
+    """Takes what is said of messages."""
+
+    async def report(self, messages: "Iterable[Message]", outcome: Outcome, error: str = "") -> None:
+        """Say the same of some messages."""
+        ...
+
+    async def extend(self, messages: "Iterable[Message]", seconds: float | None) -> None:
+        """Keep the leases of some messages for longer."""
+        ...
+
+
+class Delivery:
+    """A batch as it was delivered: who takes reports on it, and which of its records were reported on from here."""
+
+    __slots__ = ("database", "queues", "reported", "size")
+
+    def __init__(self, queues: Reporter, database: str, size: int) -> None:
+        self.queues = queues
+        self.database = database
+        self.size = size
+        self.reported: set[int] = set()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every record of it was reported on."""
+        return len(self.reported) >= self.size
+
+
 class Message(msgspec.Struct, eq=False):
     """A delivered message. Its payload is decoded when it is first asked for."""
 
     batch: Batch
     index: int
-    database: str
+    delivery: Delivery
     _payload: Any = msgspec.UNSET
 
     def __repr__(self) -> str:
@@ -67,6 +96,32 @@ class Message(msgspec.Struct, eq=False):
         if payload is msgspec.UNSET:
             payload = self._payload = decode_payload(self.batch.records[self.index].data)
         return payload
+
+    async def ack(self) -> None:
+        """Report it as done. A lease that was lost raises `LeaseLost`, and nothing of it changes."""
+        await self.delivery.queues.report([self], Outcome.COMPLETED)
+
+    async def fail(self, *, error: str = "", retry: bool = True) -> None:
+        """Report it as failed: it comes again after the queue's retry delay, or ends in the dead letters."""
+        await self.delivery.queues.report([self], Outcome.FAILED if retry else Outcome.DEAD, str(error))
+
+    async def release(self) -> None:
+        """Give it back untouched: others get it at once, and no attempt is counted."""
+        await self.delivery.queues.report([self], Outcome.RELEASED)
+
+    async def extend(self, seconds: float | None = None) -> None:
+        """Keep its lease for `seconds` from now, or for the queue's lease time."""
+        await self.delivery.queues.extend([self], seconds)
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether it was acked, failed or released from here; a consumer's loop then says no more of it."""
+        return self.index in self.delivery.reported
+
+    @property
+    def database(self) -> str:
+        """The database (tenant) it came from."""
+        return self.delivery.database
 
     @property
     def record(self) -> Record:
@@ -145,14 +200,24 @@ class Message(msgspec.Struct, eq=False):
         return self.batch.lost
 
 
-def messages_of(batches: list[Batch], database: str) -> list[Message]:
+def messages_of(batches: list[Batch], database: str, queues: Reporter) -> list[Message]:
     """The messages of some batches, in the order in which they were pushed, as far as commits tell it."""
-    messages = [Message(batch, index, database) for batch in batches for index in range(len(batch.offsets))]
+    messages: list[Message] = []
+    for batch in batches:
+        count = len(batch.offsets)
+        delivery = Delivery(queues, database, count)
+        messages += [Message(batch, index, delivery) for index in range(count)]
     if len(batches) > 1:
         # Queues that were popped together stay in the order of their priority.
-        queues = {batch.queue: place for place, batch in reversed(list(enumerate(batches)))}
-        messages.sort(key=lambda message: (queues[message.queue], message.lsn))
+        places = {batch.queue: place for place, batch in reversed(list(enumerate(batches)))}
+        messages.sort(key=lambda message: (places[message.queue], message.lsn))
     return messages
+
+
+def mark_reported(messages: Iterable[Message]) -> None:
+    """Remember that these were reported on: whoever holds them says no more of them."""
+    for message in messages:
+        message.delivery.reported.add(message.index)
 
 
 def ack_of(

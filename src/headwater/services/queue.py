@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from headwater.config import Durability
 from headwater.errors import InvalidOption
@@ -24,8 +25,10 @@ from headwater.model.cursor import Outcome
 from headwater.model.idempotency import fingerprint, lane_key
 from headwater.model.names import GROUP_DEFAULT, Offset, check_name
 from headwater.model.record import encode_payload
+from headwater.services import signals
 from headwater.services.checks import (
     check_durability,
+    check_flag,
     check_ids,
     check_lane,
     check_limit,
@@ -35,15 +38,16 @@ from headwater.services.checks import (
     check_number,
     check_optional_name,
     check_outgoing,
+    check_seconds,
     check_text,
     check_time,
 )
 from headwater.services.consumption import Consumption
+from headwater.services.life import Life, verb
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
+from headwater.services.running import Handler, Run, check_concurrency, check_handler, check_stop_seconds
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
-
-_pop_options = {"lease_seconds", "auto_ack", "subscribe", "since", "idempotency_key"}
 
 
 class Queue:
@@ -54,26 +58,44 @@ class Queue:
         self.database = database
         self.name = check_name("queue", name)
 
+    @property
+    def life(self) -> Life:
+        """Whether it may be used now."""
+        return self._queues.life
+
+    @verb
     async def push(
         self,
-        /,
         payload: Any,
         *,
         partition: str = "",
+        transaction_id: str = "",
+        trace_id: str = "",
+        type: str = "",
+        headers: dict[str, str] | None = None,
+        timestamp: int | None = None,
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
-        **about: Any,
     ) -> Receipt:
         """Append one message; answered when it survives power loss.
 
         Messages of one partition keep their order, and one consumer of a group at a time works on them. Without a
         partition many consumers work at once: the message goes to one of the queue's lanes, and the receipt says which.
-        `about` may name transaction_id (a second push with the same one is a duplicate), trace_id, type, headers.
+        A second push with the same `transaction_id` is a duplicate of the first.
 
         >>> receipt = await orders.push({"id": 7}, partition="customer-42")
         """
-        record = self._queues.record(check_outgoing(payload, about))
+        record = self._queues.record(
+            check_outgoing(
+                payload,
+                transaction_id=transaction_id,
+                trace_id=trace_id,
+                type=type,
+                headers=headers,
+                timestamp=timestamp,
+            )
+        )
         push = Push(
             database=self.database,
             key=check_text("idempotency_key", idempotency_key),
@@ -84,6 +106,7 @@ class Queue:
         )
         return Receipts(push, await self._queues.push(push, check_durability(durability)))[0]
 
+    @verb
     async def push_many(
         self,
         payloads: Iterable[Any],
@@ -117,9 +140,9 @@ class Queue:
         answers = await self._queues.push_together(pushes, check_durability(durability))
         return in_order(zip(lanes.values(), map(Receipts, pushes, answers), strict=True), len(records))
 
+    @verb
     async def pop(
         self,
-        /,
         *,
         group: str = GROUP_DEFAULT,
         batch: int = 1,
@@ -127,69 +150,194 @@ class Queue:
         partition: str = "",
         partitions: int = 0,
         ack: Message | Iterable[Message] = (),
-        **options: Any,
+        lease_seconds: float | None = None,
+        auto_ack: bool = False,
+        subscribe: str = "all",
+        since: datetime | int | None = None,
+        idempotency_key: str = "",
     ) -> list[Message]:
         """Lease up to `batch` messages; wait up to `wait` seconds for the first.
 
         They come from as many partitions as the batch needs, of at most `partitions` if that is given, in the order in
         which they were pushed as far as that can be told. `ack` reports messages as done in the same commit: a loop
-        that hands in its last batch with the next pop waits for the disk once a turn. `options` may name lease_seconds,
-        auto_ack, subscribe ("all", or "new" for a group that begins now), since, and idempotency_key.
+        that hands in its last batch with the next pop waits for the disk once a turn. With `auto_ack` they are done as
+        they are delivered. A group that is new begins with all there is, with `subscribe="new"` with what comes, with
+        `since` at a time.
         """
-        operation = self.pop_operation(group, batch, partition, partitions, options)
-        return await self._queues.pop(operation, wait, check_messages(ack))
-
-    def pop_operation(self, group: str, batch: int, partition: str, partitions: int, options: dict[str, Any]) -> Pop:
-        """The pop that these arguments ask for."""
-        return Pop(
+        operation = make_pop(
             database=self.database,
             queue=self.name,
             group=group,
             batch=batch,
             partition=partition,
             partitions=partitions,
-            **pop_options(options),
+            lease_seconds=lease_seconds,
+            auto_ack=auto_ack,
+            subscribe=subscribe,
+            since=since,
+            idempotency_key=idempotency_key,
         )
+        return await self._queues.pop(operation, wait, check_messages(ack))
 
+    @verb
     async def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done. A lease that was lost raises `LeaseLost`, and nothing of it changes."""
         await self._queues.report(check_messages(messages), Outcome.COMPLETED)
 
+    @verb
     async def fail(self, messages: Message | Iterable[Message], *, error: str = "", retry: bool = True) -> None:
         """Report messages as failed: they come again after the queue's retry delay, or end in the dead letters."""
         await self._queues.report(check_messages(messages), Outcome.FAILED if retry else Outcome.DEAD, str(error))
 
+    @verb
     async def release(self, messages: Message | Iterable[Message]) -> None:
         """Give messages back untouched: others get them at once, and no attempt is counted."""
         await self._queues.report(check_messages(messages), Outcome.RELEASED)
 
+    @verb
     async def extend(self, messages: Message | Iterable[Message], seconds: float | None = None) -> None:
         """Keep the lease of messages for `seconds` from now."""
         await self._queues.extend(check_messages(messages), seconds)
 
     def consume(
-        self, *, group: str = GROUP_DEFAULT, batch: int = 1, partition: str = "", **options: Any
+        self,
+        *,
+        group: str = GROUP_DEFAULT,
+        batch: int = 1,
+        partition: str = "",
+        lease_seconds: float | None = None,
+        auto_ack: bool = False,
+        subscribe: str = "all",
+        since: datetime | int | None = None,
+        idle_seconds: float | None = None,
     ) -> Consumption:
-        """Messages one after the other, for ever: acked when the loop's body ends, failed and retried when it raises.
+        """Messages one after the other, for ever, or until none has come for `idle_seconds`.
 
-        >>> async for message in orders.consume(group="billing"):
-        ...     print(message.payload)
+        A message is acked when the next one is asked for. Leaving the block normally acks the current message, an
+        exception fails it, cancelling releases it; a loop without the block releases it however it is left.
+
+        >>> async with orders.consume(group="billing") as messages:
+        ...     async for message in messages:
+        ...         print(message.payload)
         """
-        operation = self.pop_operation(group, batch, partition, 1, options)
+        operation = make_pop(
+            database=self.database,
+            queue=self.name,
+            group=group,
+            batch=batch,
+            partition=partition,
+            lease_seconds=lease_seconds,
+            auto_ack=auto_ack,
+            subscribe=subscribe,
+            since=since,
+        )
         self._queues.check_pop(operation)
-        return Consumption(self._queues, operation)
+        return Consumption(self._queues, operation, check_idle_seconds(idle_seconds))
 
+    @verb
+    async def run(
+        self,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        group: str = GROUP_DEFAULT,
+        batch: int = 1,
+        partition: str = "",
+        lease_seconds: float | None = None,
+        subscribe: str = "all",
+        since: datetime | int | None = None,
+        idle_seconds: float | None = None,
+        stop_seconds: float = 30.0,
+        stop_on_signals: bool = True,
+    ) -> None:
+        """Call `handler` with each message, `concurrency` of them at once, each partition in its order.
+
+        A handler that returns acks its message, one that raises fails it, and the run goes on. `handler` is an async
+        function, or a plain one, which is called in a thread. SIGINT and SIGTERM end the run in good order, unless the
+        program handles them itself: no more is taken, and handlers have `stop_seconds` to finish; then, and when the
+        task is cancelled, they are cancelled and their messages released. Ends, too, when nothing has come for
+        `idle_seconds`.
+
+        >>> await orders.run(send_invoice, group="billing", concurrency=8)
+        """
+        check_handler(handler)
+        consume = partial(
+            self.consume,
+            group=group,
+            batch=batch,
+            partition=partition,
+            lease_seconds=lease_seconds,
+            subscribe=subscribe,
+            since=since,
+            idle_seconds=idle_seconds,
+        )
+        consume()  # What is wrong with the options is said now, and once.
+        run = Run(
+            consume,
+            handler,
+            concurrency=check_concurrency(concurrency),
+            stop_seconds=check_stop_seconds(stop_seconds),
+        )
+        if not check_flag("stop_on_signals", stop_on_signals):
+            await run.work()
+            return
+        with signals.listening(), signals.told(run.stop):
+            await run.work()
+
+    @verb
     async def configure(
-        self, /, *, namespace: str | None = None, task: str | None = None, **options: Any
+        self,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        lanes: int | UnsetType = UNSET,
+        lease_seconds: float | UnsetType = UNSET,
+        retry_limit: int | UnsetType = UNSET,
+        retry_delay_seconds: float | UnsetType = UNSET,
+        dead_letters: bool | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        delay_seconds: float | UnsetType = UNSET,
+        window_seconds: float | UnsetType = UNSET,
+        retention_seconds: float | UnsetType = UNSET,
+        completed_retention_seconds: float | UnsetType = UNSET,
+        archive_required: bool | UnsetType = UNSET,
+        size_max: int | UnsetType = UNSET,
+        deduplication_seconds: float | UnsetType = UNSET,
+        compress_bytes_min: int | UnsetType = UNSET,
+        encrypted: bool | UnsetType = UNSET,
     ) -> Configured:
-        """Make the queue, or change options; those not named stay as they are."""
+        """Make the queue, or change options, which `headwater.QueueOptions` tells of; one that is not given stays."""
         for kind, name in (("namespace", namespace), ("task", task)):
             if name is not None:
                 check_optional_name(kind, name)
-        operation = Configure(database=self.database, queue=self.name, namespace=namespace, task=task, options=options)
+        options = {
+            "lanes": lanes,
+            "lease_seconds": lease_seconds,
+            "retry_limit": retry_limit,
+            "retry_delay_seconds": retry_delay_seconds,
+            "dead_letters": dead_letters,
+            "priority": priority,
+            "delay_seconds": delay_seconds,
+            "window_seconds": window_seconds,
+            "retention_seconds": retention_seconds,
+            "completed_retention_seconds": completed_retention_seconds,
+            "archive_required": archive_required,
+            "size_max": size_max,
+            "deduplication_seconds": deduplication_seconds,
+            "compress_bytes_min": compress_bytes_min,
+            "encrypted": encrypted,
+        }
+        operation = Configure(
+            database=self.database,
+            queue=self.name,
+            namespace=namespace,
+            task=task,
+            options={name: value for name, value in options.items() if value is not UNSET},
+        )
         configured: Configured = await self._queues.run(operation)
         return configured
 
+    @verb
     async def seek(
         self,
         to: str | datetime | int = "end",
@@ -211,39 +359,47 @@ class Queue:
             operation = structs.replace(operation, to=to)
         return int((await self._queues.run(operation)).partitions)
 
+    @verb
     async def delete(self) -> bool:
         """Remove the queue with everything in it; whether there was one."""
         return bool((await self._queues.run(DeleteQueue(database=self.database, queue=self.name))).count)
 
+    @verb
     async def status(self) -> QueueStatus | None:
         """The queue's size and options, None when there is no such queue."""
         found = await self._queues.store.queues(self.database)
         return next((status for status in found if status.queue == self.name), None)
 
+    @verb
     async def groups(self) -> list[GroupStatus]:
         """The queue's consumer groups: how far behind each is."""
         return await self._queues.store.groups(self.database, self.name)
 
+    @verb
     async def delete_group(self, group: str) -> bool:
         """Forget a consumer group; whether there was one."""
         operation = DeleteGroup(database=self.database, queue=self.name, group=check_name("group", group))
         return bool((await self._queues.run(operation)).count)
 
+    @verb
     async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[DeadLetter]:
         """Records that failed for good, oldest first."""
         check_number("after", after)
         return await self._queues.store.dead_letters(self.database, self.name, check_limit(limit), after)
 
+    @verb
     async def requeue(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
         """Push dead letters back: those with these ids, or the oldest `limit`."""
         operation = Requeue(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
         return int((await self._queues.run(operation)).count)
 
+    @verb
     async def purge(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
         """Drop dead letters for good: those with these ids, or the oldest `limit`."""
         operation = Purge(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
         return int((await self._queues.run(operation)).count)
 
+    @verb
     async def trace(self, message: Message, event: str, data: Any = None, names: Sequence[str] = ()) -> None:
         """Note an event in the life of a message."""
         check_message(message)
@@ -258,6 +414,7 @@ class Queue:
         )
         await self._queues.run(operation)
 
+    @verb
     async def traces(self, message: Message) -> list[TraceEvent]:
         """The events noted for a message."""
         identity = check_message(message).transaction_id or str(message.offset)
@@ -274,19 +431,45 @@ def with_keys(pushes: list[Push], key: str) -> list[Push]:
     return [structs.replace(push, key=lane_key(key, place), part_of=whole) for place, push in enumerate(pushes)]
 
 
-def pop_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The rarer options of a pop, checked and as the operation names them."""
-    if unknown := sorted(set(options) - _pop_options):
-        known = ", ".join(sorted(_pop_options))
-        raise InvalidOption(f"no such option of pop: {', '.join(unknown)}; there are {known}")
-    found = dict(options)
-    if type(found.get("auto_ack", False)) is not bool:
-        raise InvalidOption(f"auto_ack must be true or false; got {found['auto_ack']!r:.80}")
-    if found.get("since") is not None:
-        found["since"] = check_time(found["since"])
-    if "idempotency_key" in found:
-        found["key"] = check_text("idempotency_key", found.pop("idempotency_key"))
-    return found
+def make_pop(
+    *,
+    database: str,
+    group: str,
+    batch: int,
+    queue: str = "",
+    partition: str = "",
+    namespace: str = "",
+    task: str = "",
+    partitions: int = 0,
+    lease_seconds: float | None,
+    auto_ack: bool,
+    subscribe: str,
+    since: datetime | int | None,
+    idempotency_key: str = "",
+) -> Pop:
+    """The pop that these arguments ask for."""
+    return Pop(
+        database=database,
+        queue=queue,
+        partition=partition,
+        namespace=namespace,
+        task=task,
+        group=group,
+        batch=batch,
+        partitions=partitions,
+        lease_seconds=lease_seconds,
+        auto_ack=check_flag("auto_ack", auto_ack),
+        subscribe=subscribe,
+        since=None if since is None else check_time(since),
+        key=check_text("idempotency_key", idempotency_key),
+    )
+
+
+def check_idle_seconds(value: object) -> float | None:
+    if value is None or value == 0:
+        return None if value is None else 0.0
+    check_seconds("idle_seconds", value)
+    return value  # type: ignore[return-value]
 
 
 def by_partition(payloads: Sequence[Any], queue: str, partition: str) -> dict[str, list[int]]:

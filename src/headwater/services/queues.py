@@ -15,7 +15,9 @@ from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
 from headwater.log.tail import Tail
 from headwater.model.names import Lsn
+from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
+from headwater.services.life import Life
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Segment, Store
 
@@ -39,6 +41,8 @@ class Queues(Verbs):
         self._committer = committer
         self._tail = tail
         committer.on_orphan = self._take_back
+        self.life = Life("this store", "async with headwater.open(...) as hw:")
+        self.holdings = Holdings()
         self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
 
     # ── pushing ──
@@ -97,7 +101,13 @@ class Queues(Verbs):
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
         *settling, popping = self._committer.submit_all((*reports, operation), self._standing)
-        popped: Popped = (await popping).result
+        try:
+            popped: Popped = (await popping).result
+        except asyncio.CancelledError:
+            # The answer may have come in the same turn of the loop as the word to leave.
+            if popping.done() and not popping.cancelled() and popping.exception() is None:
+                self._take_back(operation, popping.result().result)
+            raise
         if not reports:
             return popped
         try:

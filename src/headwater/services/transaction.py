@@ -15,7 +15,7 @@ from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
 from headwater.services.checks import check_lane, check_messages, check_outgoing
 from headwater.services.jobs import Jobs
-from headwater.services.messages import Message, reports_of
+from headwater.services.messages import Message, mark_reported, reports_of
 from headwater.services.verbs import Verbs
 
 
@@ -29,6 +29,7 @@ class Together:
         self._key = idempotency_key
         self._operations: list[Operation] = []
         self._leases: list[tuple[Any, str, int]] = []
+        self._messages: list[Message] = []
         self.results: Sequence[Any] = ()
 
     async def __aenter__(self) -> Self:
@@ -40,9 +41,29 @@ class Together:
         if error is None and (self._operations or self._leases):
             await self.commit()
 
-    def push(self, queue: str, payload: Any, *, partition: str = "", **about: Any) -> None:
+    def push(
+        self,
+        queue: str,
+        payload: Any,
+        *,
+        partition: str = "",
+        transaction_id: str = "",
+        trace_id: str = "",
+        type: str = "",
+        headers: dict[str, str] | None = None,
+        timestamp: int | None = None,
+    ) -> None:
         """Append a message when the block ends."""
-        record = self._queues.record(check_outgoing(payload, about))
+        record = self._queues.record(
+            check_outgoing(
+                payload,
+                transaction_id=transaction_id,
+                trace_id=trace_id,
+                type=type,
+                headers=headers,
+                timestamp=timestamp,
+            )
+        )
         lane = check_lane(payload, queue, partition)
         push = Push(database=self._database, queue=queue, partition=lane, records=(record,))
         self._queues.check_push(push)
@@ -76,11 +97,14 @@ class Together:
         operation = Transaction(
             database=self._database, key=self._key, operations=tuple(self._operations), leases=tuple(self._leases)
         )
-        self._operations, self._leases = [], []
+        reported = self._messages
+        self._operations, self._leases, self._messages = [], [], []
         self.results = (await self._queues.run(operation)).results
+        mark_reported(reported)
 
     def _report(self, messages: Message | Iterable[Message], outcome: Outcome, error: str) -> None:
         chosen = check_messages(messages)
         if any(message.database != self._database for message in chosen):
             raise InvalidInput("a transaction stays within one database")
         self._operations.extend(reports_of(chosen, outcome, error))
+        self._messages += chosen

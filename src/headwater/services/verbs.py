@@ -13,14 +13,16 @@ from msgspec import Raw
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
-from headwater.errors import InvalidInput, InvalidOption, TooLarge
+from headwater.errors import InvalidInput, InvalidOption, QueueError, TooLarge
 from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, PartitionId, check_name
 from headwater.model.record import Record, encode_payload, encode_payloads
 from headwater.services.checks import check_headers, check_optional_name, check_seconds, check_text, check_timestamp
-from headwater.services.messages import Message, Outgoing, extension_of, messages_of, reports_of
+from headwater.services.holdings import Holdings
+from headwater.services.life import Life
+from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
 from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
 
 _data = operator.attrgetter("data")
@@ -60,6 +62,8 @@ class Verbs(ABC):
     config: Config
     clock: Clock
     store: Questions
+    life: Life
+    holdings: Holdings
     _checked: Pop | None = None
 
     # ── what each has its own way of doing ──
@@ -129,8 +133,10 @@ class Verbs(ABC):
 
     async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
         """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
+        await self.holdings.settled()
         popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
-        return messages_of(popped.batches, operation.database)
+        mark_reported(done)
+        return messages_of(popped.batches, operation.database, self)
 
     def check_pop(self, operation: Pop) -> None:
         """Raises when a pop asks for what cannot be. A consumer asks for the same again and again."""
@@ -157,7 +163,16 @@ class Verbs(ABC):
 
     async def report(self, messages: Iterable[Message], outcome: Outcome, error: str = "") -> None:
         """Say the same of some messages. Every lease is reported on; the first that is lost is raised at the end."""
-        await self.settle(reports_of(messages, outcome, error))
+        messages = list(messages)
+        reports = reports_of(messages, outcome, error)
+        try:
+            await self.settle(reports)
+        except QueueError:
+            # The one lease is lost or the record was settled before: there is no more to say of it.
+            if len(reports) == 1:
+                mark_reported(messages)
+            raise
+        mark_reported(messages)
 
     async def extend(self, messages: Iterable[Message], seconds: float | None) -> None:
         """Keep the leases of some messages for longer."""

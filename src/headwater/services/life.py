@@ -1,0 +1,110 @@
+"""Whether what people hold may be used: it was opened, in this process, and is not closed yet.
+
+A fork copies what is open into a process that has neither its threads nor its event loop. Every use of the copy would
+wait for ever, or speak over the parent's connections; so it is refused, and said what to do instead.
+"""
+
+import os
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from headwater.errors import Closed, Forked, NotOpened
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Forks:
+    """How many forks this process is away from the first one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.count += 1
+
+
+_forks = _Forks()
+
+
+class _State(Enum):
+    NEW = "new"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Life:
+    """The life of something that is opened, used and closed. `name` and `line` are what to call it and how to open it.
+
+    >>> Life("the store", "async with headwater.open(...) as hw:")
+    """
+
+    def __init__(self, name: str, line: str) -> None:
+        self._name = name
+        self.line = line
+        self._state = _State.NEW
+        self._forks = _forks.count
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was made by this process, and not by one that this process was forked from."""
+        return self._forks == _forks.count
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be used."""
+        return self._state is _State.OPEN and self.is_here
+
+    def begin(self) -> None:
+        """It is open from now on, for this process."""
+        self._state = _State.OPEN
+        self._forks = _forks.count
+
+    def end(self) -> None:
+        """It is closed from now on."""
+        self._state = _State.CLOSED
+
+    def check(self) -> None:
+        """Raises unless it is open here."""
+        if self._state is _State.OPEN and self._forks == _forks.count:
+            return
+        if self._forks != _forks.count:
+            raise Forked(
+                f"{self._name} was opened by the process that this one (pid {os.getpid()}) was forked from; "
+                f"open it anew here, after the fork: {self.line}"
+            )
+        if self._state is _State.CLOSED:
+            raise Closed(f"{self._name} is closed; to go on, open it again: {self.line}")
+        raise NotOpened(f"{self._name} is not open; use it inside a block: {self.line}")
+
+
+class Living(Protocol):
+    """What has a life."""
+
+    @property
+    def life(self) -> Life:
+        """Whether it may be used."""
+        ...
+
+
+S = TypeVar("S", bound=Living)
+
+
+def verb(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """A coroutine method that is refused as soon as it is called when there is nothing open to do it.
+
+    At once and not when it is awaited: who forgot the `async with` has often forgotten the `await`, too.
+    """
+
+    @wraps(method)
+    def call(self: S, /, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, R]:
+        self.life.check()
+        return method(self, *arguments, **options)
+
+    return call

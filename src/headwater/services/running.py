@@ -1,0 +1,192 @@
+"""`queue.run(handler)`: a consumer that goes on when a message fails, does several at once, and ends in good order.
+
+Each of its workers has a consumption of its own, so that several partitions are worked on at a time and each partition
+in its order. A handler that returns acks its message; one that raises fails it, and the rest of that partition goes
+back, so that nothing is done out of order. Asked to stop, workers take no more and finish what they are at.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from headwater.errors import HeadwaterError, InvalidOption
+from headwater.services.checks import check_number
+from headwater.services.consumption import Consumption
+from headwater.services.messages import Message
+
+log = logging.getLogger(__name__)
+
+CONCURRENCY_MAX = 1_000
+STOP_SECONDS_MAX = 86_400
+# After a store or server that did not answer: longer each time.
+PAUSE_SECONDS = 0.5
+PAUSE_SECONDS_MAX = 30.0
+
+# Called with a `Message`, or with that of the sync face.
+Handler = Callable[[Any], object]
+
+Result = TypeVar("Result")
+
+
+def check_handler(handler: object) -> None:
+    """Raises unless this can be called with a message."""
+    if not callable(handler):
+        raise InvalidOption(f"run takes a function that is called with each message; got {handler!r:.80}")
+
+
+def check_concurrency(value: object) -> int:
+    if not 1 <= check_number("concurrency", value) <= CONCURRENCY_MAX:
+        raise InvalidOption(f"concurrency must be 1 to {CONCURRENCY_MAX:,}; got {value!r:.80}")
+    return check_number("concurrency", value)
+
+
+def check_stop_seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= STOP_SECONDS_MAX:
+        raise InvalidOption(f"stop_seconds must be 0 to {STOP_SECONDS_MAX:,}; got {value!r:.80}")
+    return value
+
+
+class Run:
+    """Workers that call a handler with each message."""
+
+    def __init__(
+        self, consume: Callable[[], Consumption], handler: Handler, *, concurrency: int, stop_seconds: float
+    ) -> None:
+        self._consume = consume
+        self._handler = handler
+        self._concurrency = concurrency
+        self._stop_seconds = stop_seconds
+        self._pool: ThreadPoolExecutor | None = None
+        self._workers: list[asyncio.Task[None]] = []
+        self._asking: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._patience: asyncio.TimerHandle | None = None
+        self._escaped: BaseException | None = None
+
+    def stop(self) -> None:
+        """Take no more, finish what is worked on. Asked again, or after `stop_seconds`: give that back, too."""
+        if self._is_stopping:
+            self._abort()
+            return
+        self._is_stopping = True
+        self._patience = asyncio.get_running_loop().call_later(self._stop_seconds, self._abort)
+        for task in list(self._asking):
+            task.cancel()
+
+    def _abort(self) -> None:
+        self._is_stopping = True
+        for worker in self._workers:
+            worker.cancel()
+
+    async def work(self) -> None:
+        """Returns when everything that was begun is reported, after `stop` or when nothing came for long enough."""
+        if not is_async(self._handler):
+            self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="headwater-handler")
+        self._workers = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
+        try:
+            await asyncio.wait(self._workers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            # One that failed for good, or a caller that leaves, ends all.
+            self._abort()
+            if self._patience is not None:
+                self._patience.cancel()
+            outcomes = await asyncio.gather(*self._workers, return_exceptions=True)
+            if self._pool is not None:
+                self._pool.shutdown(wait=False)
+        for outcome in (self._escaped, *outcomes):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+                raise outcome
+
+    # ── one worker ──
+
+    async def _work(self) -> None:
+        pause = PAUSE_SECONDS
+        while not self._is_stopping:
+            try:
+                async with self._consume() as messages:
+                    while (message := await self._next(messages)) is not None:
+                        pause = PAUSE_SECONDS
+                        await self._handle(message, messages)
+                return
+            except HeadwaterError as error:
+                if not error.retryable:
+                    raise
+                log.warning("run goes on in %g s: %s", pause, error)
+            await self._pause(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    async def _next(self, messages: Consumption) -> Message | None:
+        """The next message; None when there is to be none."""
+        if self._is_stopping:
+            return None
+        try:
+            return await self._unless_stopped(anext(messages))
+        except StopAsyncIteration:
+            return None
+
+    async def _pause(self, seconds: float) -> None:
+        await self._unless_stopped(asyncio.sleep(seconds, None))
+
+    async def _unless_stopped(self, waiting: Awaitable[Result]) -> Result | None:
+        """What is waited for; None when `stop` came meanwhile."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if not self._is_stopping or task.cancelling() > 1:
+                raise
+            task.uncancel()
+            return None
+        finally:
+            self._asking.discard(task)
+
+    async def _handle(self, message: Message, messages: Consumption) -> None:
+        try:
+            await self._call(message)
+        except Exception as error:
+            log.warning("a handler failed with %r: %s", message, error, exc_info=error)
+            await messages.fail_current(error)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody cancelled this worker: it is an exception of the handler's own.
+            await messages.fail_current(error)
+        except BaseException as error:
+            # The handler asks the whole program to end. Raised here it would end the event loop around everybody.
+            await messages.release_current()
+            self._escaped = error
+            self._abort()
+
+    async def _call(self, message: Message) -> None:
+        if self._pool is None:
+            await self._handler(message)  # type: ignore[misc]
+            return
+        thread = asyncio.get_running_loop().run_in_executor(self._pool, self._handler, message)
+        try:
+            result = await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped. Its message is reported when it is done, or two would work on it at once.
+            await _outlast(thread)
+            thread.result()
+            await message.ack()
+            raise
+        if inspect.isawaitable(result):
+            await result
+
+
+def is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+async def _outlast(thread: "asyncio.Future[object]") -> None:
+    """Until the thread is done, however often the one who waits is told to leave."""
+    while not thread.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([thread])
