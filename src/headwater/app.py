@@ -134,6 +134,9 @@ def open_headwater(
     housekeeping: bool | None = None,
     housekeeping_seconds: float | None = None,
     idempotency_seconds: float | None = None,
+    log_readers_max: int | None = None,
+    log_requests_max: int | None = None,
+    log_answer_bytes_max: int | None = None,
     encryption_key: str | None = None,
 ) -> Headwater:
     """A Headwater over the store at `store`: a path, or a URL. Use it with `async with`.
@@ -145,24 +148,7 @@ def open_headwater(
     >>> async with headwater.open("headwater.db") as hw:
     ...     await hw.queue("orders").push({"id": 7})
     """
-    config = load_config(
-        durability=durability,
-        record_bytes_max=record_bytes_max,
-        batch_max=batch_max,
-        batch_bytes_max=batch_bytes_max,
-        wait_seconds_max=wait_seconds_max,
-        waiters_max=waiters_max,
-        pending_max=pending_max,
-        lock_wait_seconds=lock_wait_seconds,
-        cache_bytes=cache_bytes,
-        wal_bytes_max=wal_bytes_max,
-        deduplication_ids_max=deduplication_ids_max,
-        wakeup=wakeup,
-        housekeeping=housekeeping,
-        housekeeping_seconds=housekeeping_seconds,
-        idempotency_seconds=idempotency_seconds,
-        encryption_key=encryption_key,
-    )
+    config = load_config(**_settings_among(locals()))
     clock = clock or SystemClock()
     return Headwater(open_store(store, config, clock, adopt=adopt, create=create), config, clock, database)
 
@@ -197,6 +183,11 @@ def connect(
         answer_seconds=answer_seconds,
         retry_seconds=retry_seconds,
     )
+
+
+def _settings_among(given: dict[str, Any]) -> dict[str, Any]:
+    """Those of a call's arguments that are settings: its signature names each, and so does `Config`."""
+    return {name: given[name] for name in Config.__struct_fields__}
 
 
 def make_wakeup(store: Store, config: Config) -> Wakeup:
@@ -235,6 +226,9 @@ def asgi(
     housekeeping: bool | None = None,
     housekeeping_seconds: float | None = None,
     idempotency_seconds: float | None = None,
+    log_readers_max: int | None = None,
+    log_requests_max: int | None = None,
+    log_answer_bytes_max: int | None = None,
     encryption_key: str | None = None,
 ) -> "AsgiApp":
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
@@ -247,31 +241,10 @@ def asgi(
 
     >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db", access={"auth": "token"}))])
     """
+    options = {"database": database, "adopt": adopt, "create": create, "clock": clock, **_settings_among(locals())}
     from headwater.doors.access.settings import AccessSettings, load_access
     from headwater.doors.asgi import AsgiApp
 
-    options = {
-        "database": database,
-        "adopt": adopt,
-        "create": create,
-        "clock": clock,
-        "durability": durability,
-        "record_bytes_max": record_bytes_max,
-        "batch_max": batch_max,
-        "batch_bytes_max": batch_bytes_max,
-        "wait_seconds_max": wait_seconds_max,
-        "waiters_max": waiters_max,
-        "pending_max": pending_max,
-        "lock_wait_seconds": lock_wait_seconds,
-        "cache_bytes": cache_bytes,
-        "wal_bytes_max": wal_bytes_max,
-        "deduplication_ids_max": deduplication_ids_max,
-        "wakeup": wakeup,
-        "housekeeping": housekeeping,
-        "housekeeping_seconds": housekeeping_seconds,
-        "idempotency_seconds": idempotency_seconds,
-        "encryption_key": encryption_key,
-    }
     guards = AccessSettings() if access is None else load_access(**access)
     return AsgiApp(lambda: open_door(store, guards, **options))
 

@@ -1,0 +1,108 @@
+"""Every face shows the same arguments, by name: nothing hides in `**options`, and nothing is only in one of them."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import headwater
+import headwater.sync
+from headwater.client.client import Client
+from headwater.model.queue import QueueOptions
+
+# The settings of a store are those of `Config`; beside them `open` takes what is no setting.
+OPEN_ONLY = {"store", "database", "adopt", "create", "clock"}
+
+
+def arguments(call: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    """The arguments of a call, `self` aside: names, kinds and defaults."""
+    found = inspect.signature(call).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found if one.name != "self"]
+
+
+def names(call: Callable[..., Any]) -> set[str]:
+    return {name for name, _, _ in arguments(call)}
+
+
+def verbs(kind: type) -> Iterator[str]:
+    """The public calls of a class."""
+    for name, value in inspect.getmembers(kind):
+        if not name.startswith("_") and callable(value) and not isinstance(value, type):
+            yield name
+
+
+FACES = [
+    (headwater.Queue, headwater.sync.Queue),
+    (headwater.Database, headwater.sync.Database),
+    (headwater.Headwater, headwater.sync.Headwater),
+    (headwater.Message, headwater.sync.Message),
+]
+# What only one loop has a use for: the sync face is open when it is made, and asks for its own things by other names.
+ASYNC_ONLY = {"start", "access_tokens"}
+
+
+@pytest.mark.parametrize(("spoken", "plain"), FACES, ids=lambda face: f"{face.__module__}.{face.__name__}")
+def test_the_sync_face_has_the_verbs_and_the_arguments_of_the_async_one(spoken: type, plain: type) -> None:
+    missing = set(verbs(spoken)) - set(verbs(plain)) - ASYNC_ONLY
+    assert not missing
+    for name in set(verbs(spoken)) - ASYNC_ONLY:
+        assert arguments(getattr(plain, name)) == arguments(getattr(spoken, name)), name
+
+
+def test_a_client_has_the_verbs_of_a_database() -> None:
+    for name in verbs(headwater.Database):
+        assert arguments(getattr(Client, name)) == arguments(getattr(headwater.Database, name)), name
+
+
+@pytest.mark.parametrize("name", ["open", "connect"])
+def test_what_opens_a_face_takes_the_same_arguments(name: str) -> None:
+    assert arguments(getattr(headwater.sync, name)) == arguments(getattr(headwater, name))
+
+
+def test_open_and_asgi_name_every_setting() -> None:
+    settings = set(headwater.Config.__struct_fields__)
+    assert names(headwater.open) == settings | OPEN_ONLY
+    assert names(headwater.asgi) == settings | OPEN_ONLY | {"access"}
+
+
+def test_configure_names_every_option_of_a_queue() -> None:
+    assert names(headwater.Queue.configure) == {*QueueOptions.__struct_fields__, "namespace", "task"}
+
+
+def test_a_push_in_a_transaction_says_what_a_push_says() -> None:
+    apart = {"durability", "idempotency_key", "ttl_seconds"}
+    assert names(headwater.Together.push) - {"queue"} == names(headwater.Queue.push) - apart
+
+
+def test_what_pops_takes_the_same_options() -> None:
+    shared = {"group", "batch", "lease_seconds", "auto_ack", "subscribe", "since"}
+    for call in (headwater.Queue.pop, headwater.Database.pop, headwater.Queue.consume):
+        assert shared <= names(call), call
+    assert shared - {"auto_ack"} <= names(headwater.Queue.run)
+
+
+PUBLIC = [
+    headwater.open,
+    headwater.connect,
+    headwater.asgi,
+    headwater.sync.open,
+    headwater.sync.connect,
+    *(
+        getattr(face, name)
+        for face in (headwater.Queue, headwater.Database, headwater.Headwater, headwater.Together, headwater.Message)
+        for name in verbs(face)
+        if face is not headwater.Together or name != "enqueue"
+    ),
+]
+
+
+@pytest.mark.parametrize("call", PUBLIC, ids=lambda call: call.__qualname__)
+def test_no_public_call_takes_arguments_without_naming_them(call: Callable[..., Any]) -> None:
+    kinds = {one.kind for one in inspect.signature(call).parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+
+
+@pytest.mark.parametrize("call", PUBLIC, ids=lambda call: call.__qualname__)
+def test_every_public_call_says_what_it_does(call: Callable[..., Any]) -> None:
+    assert inspect.getdoc(call)
