@@ -48,7 +48,7 @@ class Runs(Protocol):
 class Bridge:
     """An event loop in a thread."""
 
-    def __init__(self, line: str) -> None:
+    def __init__(self, line: str = "with headwater.sync.open(...) as hw:") -> None:
         self._life = Life("this Headwater", line)
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
@@ -166,7 +166,7 @@ def bridged_consume(
 
     @wraps(method)
     def call(self: Bridged, /, *arguments: P.args, **options: P.kwargs) -> "Messages":
-        return Messages(self._bridge, method(self._inner, *arguments, **options))
+        return Messages(cast(Bridge, self._bridge), method(self._inner, *arguments, **options))
 
     return call
 
@@ -182,14 +182,14 @@ class Message(async_messages.Message, eq=False):
     extend = bridged_report(async_messages.Message.extend)  # type: ignore[assignment]
 
 
-def _plain(bridge: Bridge, message: async_messages.Message) -> Message:
+def _plain(bridge: Runs, message: async_messages.Message) -> Message:
     return Message(message.batch, message.index, message.delivery, bridge=bridge)
 
 
 class _Plain:
     """A handler that gets messages of this face."""
 
-    def __init__(self, bridge: Bridge, handler: Handler) -> None:
+    def __init__(self, bridge: Runs, handler: Handler) -> None:
         self._bridge = bridge
         self._handler = handler
 
