@@ -137,6 +137,7 @@ def open_headwater(
     log_readers_max: int | None = None,
     log_requests_max: int | None = None,
     log_answer_bytes_max: int | None = None,
+    staged_bytes_max: int | None = None,
     encryption_key: str | None = None,
 ) -> Headwater:
     """A Headwater over the store at `store`: a path, or a URL. Use it with `async with`.
@@ -187,7 +188,7 @@ def connect(
 
 def _settings_among(given: dict[str, Any]) -> dict[str, Any]:
     """Those of a call's arguments that are settings: its signature names each, and so does `Config`."""
-    return {name: given[name] for name in Config.__struct_fields__}
+    return {name: given[name] for name in Config.__struct_fields__ if name in given}
 
 
 def make_wakeup(store: Store, config: Config) -> Wakeup:
@@ -229,6 +230,7 @@ def asgi(
     log_readers_max: int | None = None,
     log_requests_max: int | None = None,
     log_answer_bytes_max: int | None = None,
+    staged_bytes_max: int | None = None,
     encryption_key: str | None = None,
 ) -> "AsgiApp":
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
