@@ -1,9 +1,9 @@
 """Finds the samples of a document and runs them, in order, in one folder that they share.
 
-A fence `python` is a program of its own. In a fence `console` or `sh`, a line that begins with `$ ` is a command, lines
-that begin with `> ` carry it on, and the lines below are the output to expect, where `...` stands for anything: inside
-a line for any text, alone on a line for any lines. A fence marked `no-run` is left out, and an HTML comment on the line
-before it says why.
+A fence `python` is a program of its own; marked `file=NAME` it is written to that file instead. In a fence `console` or
+`sh`, a line that begins with `$ ` is a command, lines that begin with `> ` carry it on, and the lines below are the
+output to expect, where `...` stands for anything: inside a line for any text, alone on a line for any lines. A fence
+marked `no-run` is left out, and an HTML comment on the line before it says why.
 """
 
 import os
@@ -21,6 +21,7 @@ from typing import NamedTuple
 # Samples of Spark start a Java, which takes its time beside other tests.
 SAMPLE_SECONDS_MAX = 180
 RUNNER = Path(__file__).with_name("run_sample.py")
+FILE = "file="
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
 REASON = re.compile(r"^\s*<!--.*\w.*-->\s*$")
 
@@ -82,9 +83,9 @@ def is_to_run(fence: Fence) -> bool:
     language, *marks = fence.words or ("",)
     if language not in {"python", "console", "sh"}:
         return False
-    if unknown := set(marks) - {"no-run"}:
-        raise BrokenSample(f"line {fence.line}: unknown mark {', '.join(sorted(unknown))}; only no-run is known")
-    if not marks:
+    if unknown := {mark for mark in marks if mark != "no-run" and not mark.startswith(FILE)}:
+        raise BrokenSample(f"line {fence.line}: unknown mark {', '.join(sorted(unknown))}; there are no-run and {FILE}")
+    if "no-run" not in marks:
         return language == "python" or fence.text.startswith("$ ")
     if not REASON.match(fence.line_before):
         raise BrokenSample(f"line {fence.line}: no-run needs a reason, in an HTML comment on the line before")
@@ -142,7 +143,11 @@ class Reader:
             self.end_all()
 
     def run_fence(self, fence: Fence) -> None:
-        if is_to_run(fence):
+        if not is_to_run(fence):
+            return
+        if name := next((mark.removeprefix(FILE) for mark in fence.words if mark.startswith(FILE)), ""):
+            (self.folder / name).write_text(f"{fence.text}\n")
+        else:
             self.run_python(fence) if fence.words[0] == "python" else self.run_console(fence)
 
     def run_python(self, fence: Fence) -> None:

@@ -50,6 +50,14 @@ def test_the_samples_of_a_document_share_a_folder_and_run_in_order(tmp_path: Pat
     assert (tmp_path / "note").read_text() == "one two\n"
 
 
+def test_a_sample_may_be_a_file_for_the_next_one(tmp_path: Path) -> None:
+    follow(
+        tmp_path,
+        "```python file=flows.py\nten = 10\n```\n```console\n$ python -c 'import flows; print(flows.ten)'\n10\n```\n",
+    )
+    assert (tmp_path / "flows.py").read_text() == "ten = 10\n"
+
+
 def test_a_python_sample_may_await_at_its_top_level(tmp_path: Path) -> None:
     follow(tmp_path, "```python\nimport asyncio\nawait asyncio.sleep(0)\nopen('awaited', 'w').close()\n```\n")
     assert (tmp_path / "awaited").exists()

@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import PipelineUnavailable
 from headwater.pipeline import start_session
+from headwater.pipeline.class_archive import archive_file, archive_options
 from headwater.pipeline.session import java_environment, java_version, local_settings, python_environment, system_java
+from tests.pipeline.store import JAVA_OPTIONS
 
 # Words that a new user would try first, with state kept by RocksDB, and what the log must not hold back.
 FIRST_STEPS = """
@@ -32,6 +34,61 @@ assert [row["count"] for row in spark.table("counted").collect()] == [250] * 4
 print("state", "RocksDB" in spark.conf.get("spark.sql.streaming.stateStore.providerClass"))
 print("java", spark._jvm.System.getProperty("java.home"))
 """
+
+
+# A session is one for all threads of a process, and its Java serves the next session, too.
+THREADS_AND_RESTARTS = """
+import os, subprocess, sys, threading
+from headwater.pipeline import start_session
+
+def javas():
+    command = ["ps", "-o", "comm=", "--ppid", str(os.getpid())]
+    return subprocess.run(command, capture_output=True, text=True).stdout.split().count("java")
+
+def start():
+    found.append(start_session("local[1]", log=sys.argv[1], brief=True))
+
+found = []
+threads = [threading.Thread(target=start) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len({id(spark) for spark in found}) == 1, found
+spark = start_session()
+assert spark is found[0]
+assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
+assert "-XX:TieredStopAtLevel=1" in spark.conf.get("spark.driver.extraJavaOptions")
+assert spark.range(3).count() == 3
+for _ in range(2):
+    spark.stop()
+    spark = start_session("local[1]", log=sys.argv[1])
+    assert spark.range(3).count() == 3
+print(javas())
+java = spark.sparkContext._gateway.proc
+java.kill()
+java.wait()
+try:
+    spark.stop()
+except Exception as error:
+    print(type(error).__name__)
+spark = start_session("local[1]", log=sys.argv[1])
+assert spark.range(3).count() == 3
+print(javas())
+"""
+
+
+def test_every_thread_gets_the_session_and_starting_again_leaves_no_java_behind(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", THREADS_AND_RESTARTS, str(tmp_path / "spark.log")],
+        cwd=tmp_path,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines()[0] == "1"
+    assert said.stdout.splitlines()[-1] == "1"
 
 
 def without_java(folder: Path) -> dict[str, str]:
@@ -156,3 +213,15 @@ def test_a_missing_java_is_told_with_what_to_install(missing: str, monkeypatch: 
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(PipelineUnavailable, match=r"pip install 'headwater\[spark\]'"):
         java_environment({"PATH": ""})
+
+
+def test_classes_that_are_kept_ready_belong_to_one_java_and_one_spark(tmp_path: Path) -> None:
+    cache = {"XDG_CACHE_HOME": str(tmp_path)}
+    files = {archive_file(java, spark, cache) for java in ("/a/java", "/b/java") for spark in ("/spark-1", "/spark-2")}
+    assert len(files) == 4
+    assert {file.parent for file in files} == {tmp_path / "headwater"}
+    [file, *_] = files
+    assert archive_options(file) == ""
+    file.parent.mkdir()
+    file.touch()
+    assert str(file) in archive_options(file)

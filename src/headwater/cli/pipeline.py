@@ -15,7 +15,7 @@ from headwater.cli.output import note, print_facts, print_json, progress, show_b
 from headwater.cli.settings import Group, Settings, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -50,6 +50,7 @@ Decrypt = Annotated[bool, typer.Option("--decrypt", help="Write what is encrypte
 Format = Literal["parquet", "csv", "ndjson"]
 LOCAL = "local[*]"
 CANCEL_SECONDS = 0.2
+LITTLE_BYTES = 64 * 1_048_576
 
 
 def list_flows(ctx: typer.Context) -> None:
@@ -62,6 +63,34 @@ def list_flows(ctx: typer.Context) -> None:
         print_json([{"flow": name, "purpose": purpose} for name, purpose in FLOWS.items()])
         return
     print_facts(FLOWS.items())
+
+
+def prepare(ctx: typer.Context) -> None:
+    """Make Spark start in half the time on this machine, from now on.
+
+    Spark's classes are kept ready for Java in one file of about 170 MB in your cache folder ($XDG_CACHE_HOME). Run it
+    once, and again after an upgrade of Spark or Java; flows and sessions find it by themselves. In a container image,
+    run it when the image is built.
+
+    Examples:
+      headwater pipeline prepare
+    """
+    settings = settings_of(ctx)
+    from headwater.errors import PipelineUnavailable
+
+    try:
+        from headwater.pipeline.class_archive import make_archive
+        from headwater.pipeline.session import class_archive
+    except ImportError as error:
+        raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
+    place = class_archive()
+    with progress("preparing Spark", 1.0, shown=not settings.json):
+        size = make_archive(place)
+    facts = {"file": str(place), "bytes": size}
+    if settings.json:
+        print_json(facts)
+    else:
+        print_facts((name, _shown(name, value)) for name, value in facts.items())
 
 
 def archive(
@@ -137,7 +166,7 @@ def restore(
             until=until,
         )
 
-    run_flow(settings, "restoring", master, log, job)
+    run_flow(settings, "restoring", master, log, job, files=[str(source)], creates=True)
 
 
 def rollup(
@@ -231,7 +260,7 @@ def load(
             quarantine_max=quarantine_max,
         )
 
-    run_flow(settings, f"loading into {queue}", master, log, job)
+    run_flow(settings, f"loading into {queue}", master, log, job, files=files, creates=True)
 
 
 def export(
@@ -346,20 +375,29 @@ def run_flow(
     log: Path | None,
     job: "Callable[[], tuple[Run, Any]]",
     every: float = 0,
+    files: "Sequence[str]" = (),
+    creates: bool = False,
 ) -> None:
-    """Start Spark, run a flow once or again and again, show what it came to."""
+    """Start Spark, run a flow once or again and again, show what it came to.
+
+    `files` are what it reads beside the store; one that `creates` may find no store yet.
+    """
     from headwater.errors import PipelineUnavailable
 
     try:
         from headwater.pipeline.failures import told_in_one_line
+        from headwater.pipeline.handle import Handle
         from headwater.pipeline.session import session_log, start_session
     except ImportError as error:
         raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
     place = log or session_log()
     with told_in_one_line(place):
         run, arguments = job()
+        if not creates:
+            # Before the seconds that Spark takes: a mistyped path is told at once.
+            Handle(settings.store).open().close()
         with progress(title, 1.0, shown=not settings.json) as tell:
-            spark = start_session(master, log=place)
+            spark = start_session(master, log=place, brief=is_little([settings.store, *files]))
             summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))
         quarantined = show_summary(settings, summary)
         while every:
@@ -370,6 +408,17 @@ def run_flow(
         raise typer.Exit(ExitCode.QUARANTINED)
 
 
+def is_little(places: "Sequence[str]") -> bool:
+    """Whether what a flow reads is so little that starting Spark takes longer than reading it."""
+    return sum(size_of(Path(place)) for place in places) <= LITTLE_BYTES
+
+
+def size_of(place: Path) -> int:
+    """The bytes of a file, or of all files of a folder; none of what is not there."""
+    files = place.rglob("*") if place.is_dir() else [place]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "Summary":
     """Run a flow in a thread of its own, so that Ctrl-C finds this one free to end Spark's jobs.
 
@@ -377,8 +426,10 @@ def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "S
     """
     from concurrent.futures import ThreadPoolExecutor, wait
 
+    from headwater.pipeline.session import make_active
+
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with ThreadPoolExecutor(max_workers=1) as threads:
+    with ThreadPoolExecutor(max_workers=1, initializer=make_active, initargs=(spark,)) as threads:
         running = threads.submit(run)
         try:
             return running.result()

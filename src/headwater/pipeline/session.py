@@ -1,6 +1,7 @@
 """A Spark session that starts anywhere: without a Java of the system, quiet, and with a laptop's settings on a laptop.
 
     start_session("local[2]")             this machine: few shuffle partitions, no web page, loopback only
+    start_session(brief=True)             a program that lives for seconds: starts in half the time, computes slower
     start_session("spark://host:7077")    a cluster: its own settings are left alone
 
 Everything of the pipeline goes through here first; what a flow reads and writes, the data source in `source.py` knows.
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -21,16 +23,20 @@ from headwater.errors import PipelineUnavailable
 try:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
+    from pyspark.find_spark_home import _find_spark_home
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 except ImportError as error:
     raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
 
+from headwater.pipeline.class_archive import archive_file, archive_options
 from headwater.pipeline.source import register
 
 JAVA_VERSION_MIN = 17
 LOG_LINES_SHOWN = 3
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
+_starting = threading.Lock()
 _LOCAL = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*\d+)?\])?")
 
 
@@ -39,20 +45,47 @@ def start_session(
     *,
     name: str = "headwater",
     log: str | os.PathLike[str] | None = None,
+    brief: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session on `master` that knows the format `headwater`; one that runs already is used again.
+    """A session on `master` that knows the format `headwater`; one that runs already, in any thread, is used again.
 
     Spark's own log goes to the file `log` (a file in the temporary folder when none is named; `session_log` tells).
-    `settings` are Spark's own and win over ours.
+    `brief` is for little data on this machine: less is compiled, so that it starts in half the time. `settings` are
+    Spark's own and win over ours.
 
     >>> spark = start_session()
     """
-    running = SparkSession.getActiveSession()
-    if running is None:
-        running = _launch(master, name, Path(log) if log is not None else session_log(), settings or {})
+    with _starting:
+        running = running_session()
+        if running is None:
+            ours = {**local_settings(master), **(brief_settings(master) if brief else {})}
+            running = _launch(
+                master, name, Path(log) if log is not None else session_log(), {**ours, **(settings or {})}
+            )
+    make_active(running)
     register(running)
     return running
+
+
+def running_session() -> SparkSession | None:
+    """The session of this process, whichever thread started it; None, too, when its Java is gone."""
+    if not _has_java():
+        _forget()
+        return None
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+
+
+def make_active(spark: SparkSession) -> None:
+    """Make a session the one of this thread.
+
+    Spark looks formats up in the session of the thread that asks; a thread that has none finds no `headwater`.
+    """
+    java = SparkSession._get_j_spark_session_class(spark._jvm)
+    java.setActiveSession(spark._jsparkSession)
 
 
 def session_log() -> Path:
@@ -65,14 +98,38 @@ def _launch(master: str, name: str, log: Path, settings: Mapping[str, str]) -> S
     os.environ.update(python_environment(master, os.environ))
     os.environ.update(java_environment(os.environ))
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
-    conf.setAll(list({**quiet_settings(log), **local_settings(master), **settings}.items()))
-    with log.open("a") as output:
-        try:
-            # Python workers and the launcher itself write to what the Java process has as its standard error.
-            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError as error:
-            raise PipelineUnavailable(f"Java did not start; {log} says why: {_last_lines(log)}") from error
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    quiet = quiet_settings(log)
+    # Both sides say something to Java here: it hears both.
+    prepared = archive_options(class_archive()) if _LOCAL.fullmatch(master) else ""
+    options = " ".join(filter(None, (quiet[JAVA_OPTIONS], prepared, settings.get(JAVA_OPTIONS))))
+    conf.setAll(list({**quiet, **settings, JAVA_OPTIONS: options}.items()))
+    if not _has_java():
+        with log.open("a") as output:
+            try:
+                # Python workers and the launcher itself write to what the Java process has as its standard error.
+                gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+            except PySparkRuntimeError as error:
+                raise PipelineUnavailable(f"Java did not start; {log} says why: {_last_lines(log)}") from error
+    return SparkSession(SparkContext(conf=conf, gateway=SparkContext._gateway or gateway))
+
+
+def class_archive() -> Path:
+    """Where Spark's classes are kept ready for the Java that a session here would use."""
+    environment = {**os.environ, **java_environment(os.environ)}
+    return archive_file(environment.get("HEADWATER_JAVA") or system_java(environment), _find_spark_home(), environment)
+
+
+def _has_java() -> bool:
+    """Whether the Java process of an earlier session is there: it serves the next one, too."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    return gateway is not None and (process is None or process.poll() is None)
+
+
+def _forget() -> None:
+    """Let go of a Java that ended: PySpark itself would ask it for ever."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def local_settings(master: str) -> dict[str, str]:
@@ -99,11 +156,26 @@ def local_settings(master: str) -> dict[str, str]:
     }
 
 
+def brief_settings(master: str) -> dict[str, str]:
+    """What little data wants on one machine, nothing for a cluster.
+
+    Java's second compiler and its parallel collector take half of the time until the first answer, and plans that adapt
+    themselves only pay for stages that take longer than their planning.
+    """
+    if _LOCAL.fullmatch(master) is None:
+        return {}
+    return {
+        JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
+
+
 def quiet_settings(log: Path) -> dict[str, str]:
     """Spark's log in a file, no bars drawn over ours."""
     layout = resources.files("headwater.pipeline") / "log4j2.properties"
     options = f'-Dlog4j2.configurationFile="{layout}" -Dheadwater.spark.log="{log.absolute()}"'
-    return {"spark.driver.extraJavaOptions": options, "spark.ui.showConsoleProgress": "false"}
+    return {JAVA_OPTIONS: options, "spark.ui.showConsoleProgress": "false"}
 
 
 def python_environment(master: str, environment: Mapping[str, str]) -> dict[str, str]:

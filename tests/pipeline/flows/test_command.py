@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import headwater.sync
+from headwater.cli import pipeline
 from headwater.cli.pipeline import FLOWS
 from headwater.cli.program import run
 from headwater.errors import ArchiveFull, FlowError, StoreBusy
+from headwater.pipeline import session
 from headwater.pipeline.failures import translate
 from tests.pipeline.flows.logs import fill
 
@@ -64,6 +67,48 @@ def test_files_go_in_through_an_archive_and_out_again(spark: SparkSession, termi
     code, out, err = terminal.type("run", "rollup", "--chart", "chart.svg", "--json")
     assert (code, err) == (0, "")
     assert (json.loads(out)["messages"], Path("chart.svg").exists()) == (4, True)
+
+
+def test_a_flow_of_ones_own_runs_by_its_name(spark: SparkSession, terminal: Terminal, tmp_path: Path) -> None:
+    """A command runs its flow in a thread of its own, where Spark knows no session unless it is told."""
+    fill(tmp_path / "headwater.db", 3)
+    Path("my_flows.py").write_text("def copy(messages):\n    return messages.select('value')\n")
+    command = ["run", "my_flows:copy", "--queue", "orders", "--to", "copies", "--json"]
+    code, out, err = terminal.type(*command)
+    assert (code, err) == (0, "")
+    assert (json.loads(out)["messages_in"], json.loads(out)["messages_out"]) == (3, 3)
+    assert json.loads(terminal.type(*command)[1])["messages_out"] == 0
+    with headwater.sync.open("headwater.db") as hw:
+        assert len(hw.queue("copies").pop(batch=10)) == 3
+
+
+def test_a_store_that_is_not_there_is_told_before_spark_starts(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "start_session", None)
+    for command in (["archive", "--to", "a"], ["rollup"], ["export", "--queue", "q", "--to", "o"], ["module:flow"]):
+        code, _, err = terminal.type("run", *command)
+        assert (code, err[:21]) == (3, "error[store_missing]:")
+
+
+def test_little_data_gets_a_brief_session_and_much_data_does_not(
+    spark: SparkSession, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def start(master: str, *, log: Path, brief: bool) -> SparkSession:
+        asked.append(brief)
+        return spark
+
+    monkeypatch.setattr(session, "start_session", start)
+    fill(tmp_path / "headwater.db", 3)
+    Path("more.ndjson").write_text("1\n")
+    for bytes_max in (10_000_000, 10):
+        monkeypatch.setattr(pipeline, "LITTLE_BYTES", bytes_max)
+        assert terminal.type("run", "rollup")[0] == 0
+    assert asked == [True, False]
+    assert pipeline.is_little(["headwater.db"]) is False
+    assert pipeline.size_of(tmp_path) > pipeline.size_of(tmp_path / "headwater.db") > 0
 
 
 def test_errors_are_one_line_with_a_code(spark: SparkSession, terminal: Terminal, tmp_path: Path) -> None:
