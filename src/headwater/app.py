@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from headwater.clock import Clock, SystemClock
 from headwater.config import Config, Durability, load_config
 from headwater.housekeeping.keeper import Keeper
+from headwater.housekeeping.sentinel import Sentinel
 from headwater.log.committer import Committer
 from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
@@ -55,6 +56,8 @@ class Headwater(Database):
             requests_max=config.log_requests_max,
         )
         queues = Queues(store, self.committer, self.tail, clock, config)
+        on_loss = (queues.intentions.fail, self.jobs_service.waits.fail, self.tail.lose)
+        self.sentinel = Sentinel(store, self.committer, on_loss)
         super().__init__(queues, database, self.jobs_service)
 
     async def __aenter__(self) -> Self:
@@ -86,6 +89,7 @@ class Headwater(Database):
             raise
         if self.config.housekeeping:
             self.keeper.start()
+        self.sentinel.start()
         self.queues_service.life.begin()
 
     async def close(self) -> None:
@@ -95,6 +99,7 @@ class Headwater(Database):
             return
         await self.queues_service.holdings.close()
         life.end()
+        await self.sentinel.close()
         await self.keeper.close()
         await self.queues_service.intentions.close()
         await self.jobs_service.waits.close()
@@ -129,6 +134,7 @@ def open_headwater(
     lock_wait_seconds: float | None = None,
     cache_bytes: int | None = None,
     wal_bytes_max: int | None = None,
+    reserve_bytes: int | None = None,
     deduplication_ids_max: int | None = None,
     wakeup: str | None = None,
     housekeeping: bool | None = None,
@@ -222,6 +228,7 @@ def asgi(
     lock_wait_seconds: float | None = None,
     cache_bytes: int | None = None,
     wal_bytes_max: int | None = None,
+    reserve_bytes: int | None = None,
     deduplication_ids_max: int | None = None,
     wakeup: str | None = None,
     housekeeping: bool | None = None,

@@ -46,6 +46,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The database's page cache."""
     wal_bytes_max: int = 64 * MIB
     """The write-ahead log is made to start over beyond this size."""
+    reserve_bytes: int = 8 * MIB
+    """Room that is set aside, so that records can be dropped on a full disk; 0 for none."""
     deduplication_ids_max: int = 400_000
     """The most transaction ids remembered at once, over all queues."""
     wakeup: str = "auto"
@@ -113,7 +115,7 @@ def _check(config: Config) -> None:
     for name in _positive:
         if not 0 < getattr(config, name) < math.inf:
             raise ConfigError(f"{name} must be above 0; got {getattr(config, name)!r}")
-    for name in ("wait_seconds_max", "idempotency_seconds"):
+    for name in ("wait_seconds_max", "idempotency_seconds", "reserve_bytes"):
         if not 0 <= getattr(config, name) < math.inf:
             raise ConfigError(f"{name} must be 0 or above; got {getattr(config, name)!r}")
     if config.wakeup not in ("auto", "inotify", "data_version"):

@@ -427,3 +427,29 @@ async def test_every_commit_is_told_after_it_was_made(store: FakeStore) -> None:
     await committer.submit(operation(), WRITTEN)
     assert len(told) == 2
     await committer.close()
+
+
+# ── a full disk ──
+
+
+async def test_a_full_disk_is_told_once_and_so_is_its_end(
+    store: FakeStore, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.quick_disk = True
+    store.error = StoreFull("full")
+    for _ in range(5):
+        with pytest.raises(StoreFull):
+            await committer.submit(operation("a"))
+        assert committer.full
+    store.error = None
+    await committer.submit(operation("a"))
+    is_full = [committer.full]
+    for _ in range(2):
+        committer.has_room()
+        is_full.append(committer.full)
+    # A commit that adds nothing to the log needs no room, so it says nothing about it.
+    assert is_full == [True, False, False]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "the disk is full",
+        "there is room on the disk again",
+    ]

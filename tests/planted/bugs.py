@@ -48,6 +48,8 @@ PRINCIPAL = "headwater/model/principal.py"
 ACCESS_TOKENS = "headwater/services/access_tokens.py"
 
 CURSORS = "headwater/stores/sqlite/cursors.py"
+IDENTITY = "headwater/stores/sqlite/identity.py"
+SENTINEL = "headwater/housekeeping/sentinel.py"
 EDGE_CONNECTION = "headwater/doors/edge/connection.py"
 PROXIES = "headwater/doors/proxies.py"
 LONG_POLLS = "tests/doors/test_long_polls.py"
@@ -93,9 +95,9 @@ BUGS = [
         (
             Edit(
                 STORE,
-                "        done = self._barrier.wait(callers)\n",
-                "        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()\n"
-                "        done.set_result(None)\n",
+                "        synced = self._barrier.wait(callers)\n",
+                "        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()\n"
+                "        synced.set_result(None)\n",
             ),
         ),
         (POWER_CUTS,),
@@ -120,9 +122,63 @@ BUGS = [
         (POWER_CUTS, "tests/faults/test_affirmed_answers.py"),
     ),
     Bug(
+        "lost-store-unnoticed",
+        "a sync into a file that was deleted meanwhile counts as one",
+        (Edit(STORE, "            error = replaced\n", "            del replaced\n"),),
+        ("tests/faults/test_lost_stores.py",),
+    ),
+    Bug(
+        "waiting-for-a-lost-store",
+        "those who wait are not told that the store is no more",
+        (Edit(SENTINEL, "            for tell in self._on_loss:\n                tell(error)\n", ""),),
+        ("tests/faults/test_lost_stores.py",),
+    ),
+    Bug(
+        "restore-unnoticed",
+        "a handle goes on with a store that was given another identity",
+        (Edit(IDENTITY, "elif found not in self._known:", "elif not found:"),),
+        ("tests/contracts/test_identity.py",),
+    ),
+    Bug(
+        "history-by-place-alone",
+        "a segment of another history counts as the same when it lies at the same place",
+        (Edit(IDENTITY, "Fingerprint(Lsn(row[0]), _mark(*row))", "Fingerprint(Lsn(row[0]), _mark(*row[:4]))"),),
+        ("tests/contracts/test_identity.py",),
+    ),
+    Bug(
+        "no-room-for-deletes",
+        "on a full disk the reserve stays where it is",
+        (
+            Edit(
+                STORE,
+                "            if not self._reserve.give_up():\n                raise\n            self",
+                "            raise\n            self",
+            ),
+        ),
+        ("tests/faults/test_full_disk.py",),
+    ),
+    Bug(
+        "full-disk-fills-the-log",
+        "every refused push is told in the log",
+        (
+            Edit(
+                COMMITTER,
+                "        if not self.full:\n            self.full = True\n",
+                "        if True:\n            self.full = True\n",
+            ),
+        ),
+        ("tests/log/test_committer.py",),
+    ),
+    Bug(
         "deferred-begin",
         "BEGIN without IMMEDIATE: the lock is asked for in the middle, when nobody waits for it any more",
-        (Edit(STORE, 'execute("BEGIN IMMEDIATE")', 'execute("BEGIN")'),),
+        (
+            Edit(
+                STORE,
+                'execute("BEGIN IMMEDIATE")\n        except apsw.BusyError',
+                'execute("BEGIN")\n        except apsw.BusyError',
+            ),
+        ),
         (TWO_STORES,),
     ),
     Bug(
@@ -191,8 +247,8 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "        self._waiting.clear()\n        self._cursors.forget()\n",
-                "        self._waiting.clear()\n",
+                "        self._pushes.forget()\n        self._cursors.forget()\n",
+                "        self._pushes.forget()\n",
             ),
         ),
         (LEASES,),
@@ -449,8 +505,8 @@ BUGS = [
         (
             Edit(
                 CONNECTION,
-                "    except OSError as error:\n        if error.errno",
-                "    except LookupError as error:\n        if error.errno",
+                "    except OSError as error:\n        if error.errno in",
+                "    except LookupError as error:\n        if error.errno in",
             ),
         ),
         (BAD_FILES,),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headwater.app import Headwater
 
 MOUNTS = Path("/proc/self/mountinfo")
-COMPANIONS = ("", "-wal", "-shm", "-turn")
+COMPANIONS = ("", "-wal", "-shm", "-turn", "-reserve")
 SEGMENTS_AT_ONCE = 16
 
 
@@ -86,7 +86,10 @@ def _schema_version() -> int:
 
 
 def _pinned_pages(location: str) -> int:
-    """Pages of the write-ahead log that a checkpoint cannot move now, because somebody reads an older state."""
+    """Pages of the write-ahead log that a checkpoint cannot move now, because somebody reads an older state.
+
+    A disk that is full refuses the checkpoint: then nothing can be said about readers.
+    """
     import apsw
 
     connection = apsw.Connection(location, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -94,7 +97,7 @@ def _pinned_pages(location: str) -> int:
         # A connection that has read nothing yet does not know of the log.
         connection.execute("PRAGMA schema_version").fetchall()
         pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-    except apsw.BusyError:
+    except (apsw.BusyError, apsw.FullError):
         return 0
     finally:
         connection.close()

@@ -43,7 +43,7 @@ async def changes(hw: "Database") -> AsyncIterator[None]:
     news = asyncio.Event()
 
     def touched(touches: "Sequence[Touch]") -> None:
-        if any(touch.lane.queue == JOBS_QUEUE and touch.lane.database == hw.name for touch in touches):
+        if not touches or any(touch.lane.queue == JOBS_QUEUE and touch.lane.database == hw.name for touch in touches):
             news.set()
 
     unfollow = await hw.tail.follow(touched)

@@ -6,7 +6,7 @@ from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.status_page import status_page
 from headwater.doors.wire import Request, Response, json_response, problem_response, text_response
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, StoreFull
 from headwater.model.principal import Scope
 
 PAGE = """\
@@ -66,6 +66,8 @@ async def ready(site: Site, request: Request) -> Response:
         return problem_response(503, "stopping", "this server is on its way down", request_id=request.id)
     if site.committer.pending >= site.config.pending_max:
         return problem_response(503, "overloaded", "too many operations wait already", request_id=request.id)
+    if site.committer.full:
+        return problem_response(503, StoreFull.code, "the disk is full: pushes are refused", request_id=request.id)
     return await health(site, request)
 
 

@@ -24,7 +24,7 @@ from headwater.doors.wire import (
     error_response,
     problem_response,
 )
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, StoreFull, StoreReplaced
 from headwater.model.principal import Scope
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,8 @@ def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -
 
 def _refusal(request: Request, error: HeadwaterError) -> Response:
     response = error_response(error, request.id)
-    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    # A full disk and a lost store are told once, by those who notice them: not again with every request.
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, StoreFull | StoreReplaced):
         log.error("request %s: %s %s: %s", request.id, request.method, request.path, error)
     return response
 

@@ -6,12 +6,13 @@ from typing import Protocol
 
 from headwater.clock import Clock
 from headwater.config import Config
-from headwater.errors import Closed
+from headwater.errors import Closed, StoreFull, StoreReplaced
 from headwater.housekeeping.checkpointer import Checkpointer
 from headwater.housekeeping.forgetter import Forgetter
 from headwater.housekeeping.job_pruner import JobPruner
 from headwater.housekeeping.job_rescuer import JobRescuer
 from headwater.housekeeping.lease_reaper import LeaseReaper
+from headwater.housekeeping.reserver import Reserver
 from headwater.housekeeping.retainer import Retainer
 from headwater.housekeeping.vacuum import Vacuum
 from headwater.log.committer import Committer
@@ -48,8 +49,11 @@ class Keeper:
             JobPruner(committer, config),
             Checkpointer(store),
             Vacuum(store, config),
+            Reserver(store, committer, config),
         ]
         self._tasks: list[asyncio.Task[None]] = []
+        # Those whose last run failed: that is told once, not with every run.
+        self._failing: set[str] = set()
         self.errors: dict[str, int] = {chore.name: 0 for chore in self.chores}
         self.done: dict[str, int] = {chore.name: 0 for chore in self.chores}
 
@@ -67,18 +71,31 @@ class Keeper:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
+    def _failed(self, chore: Chore) -> None:
+        self.errors[chore.name] += 1
+        if chore.name not in self._failing:
+            self._failing.add(chore.name)
+            log.exception("chore %s failed; it is tried again until it works", chore.name)
+
     async def _repeat(self, chore: Chore) -> None:
         while True:
             await chore.wait()
             try:
                 count = await chore.run()
-            except Closed:
+            except (Closed, StoreReplaced):
                 return
-            except Exception:
+            except StoreFull:
+                # The committer tells of a full disk, once for everybody.
                 self.errors[chore.name] += 1
-                log.exception("chore %s failed; it goes on", chore.name)
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
                 continue
+            except Exception:
+                self._failed(chore)
+                await asyncio.sleep(ERROR_PAUSE_SECONDS)
+                continue
+            if chore.name in self._failing:
+                self._failing.discard(chore.name)
+                log.warning("chore %s works again", chore.name)
             self.done[chore.name] += count
             if count:
                 log.debug("chore %s: %d", chore.name, count)

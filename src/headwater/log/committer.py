@@ -19,7 +19,7 @@ import msgspec
 
 from headwater.clock import Clock
 from headwater.config import Durability
-from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed
+from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced
 from headwater.log.operations import Commit, Operation
 from headwater.stores.contract import Store
 
@@ -95,6 +95,8 @@ class Committer:
         self._closed: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_orphan: Callable[[Operation, Any], None] = lambda operation, result: None
+        # Whether the disk has refused a commit for want of room, and no room was found since.
+        self.full = False
         self.commits = 0
         self.syncs = 0
 
@@ -217,14 +219,32 @@ class Committer:
             self._urgent = any(waiting.durability is not Durability.SYNCED for waiting in self._pending)
         return batch
 
+    def has_room(self) -> None:
+        """There is room on the disk: what was refused may come again."""
+        if self.full:
+            self.full = False
+            log.warning("there is room on the disk again: pushes are taken")
+
+    def _fill_up(self, error: StoreFull) -> None:
+        """Told once, however many are refused: a full disk must not fill the log as well."""
+        if not self.full:
+            self.full = True
+            log.error("the disk is full: only what deletes or drops records is taken until there is room (%s)", error)
+
     def _committed(self, batch: list[_Submission], commit: Commit) -> None:
         self.commits += 1
+        if commit.full is not None:
+            self._fill_up(commit.full)
+        elif commit.touched:
+            self.has_room()
         self._answer(batch, commit)
         self._on_commit(commit)
 
     def _refuse(self, batch: list[_Submission], error: Exception) -> None:
         """Nothing of this commit took effect: everybody is told."""
-        if not isinstance(error, HeadwaterError):
+        if isinstance(error, StoreFull):
+            self._fill_up(error)
+        elif not isinstance(error, HeadwaterError):
             log.error("a commit failed", exc_info=error)
         for submission in batch:
             submission.fail(error)
@@ -276,9 +296,13 @@ class Committer:
 
     def _lose(self, synced: list[_Submission], error: BaseException) -> None:
         """The disk refused: nobody is told success, and nothing is taken until the store has recovered."""
-        log.error("the disk refused to make a commit durable: %s", error)
+        log.error("a commit could not be made durable: %s", error)
         self._broken = True
-        unsure = StoreFailed(f"the disk refused to make this commit durable ({error}); whether it holds is not known")
+        unsure: HeadwaterError = StoreFailed(
+            f"the disk refused to make this commit durable ({error}); whether it holds is not known"
+        )
+        if isinstance(error, StoreReplaced):
+            unsure = error
         for submission in [*synced, *self._unsynced]:
             submission.fail(unsure)
         self._unsynced = []

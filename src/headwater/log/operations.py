@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import HeadwaterError
+from headwater.errors import StoreFull
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
@@ -463,12 +463,13 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What one transaction did: an answer or an error for each operation, and the segments it added."""
+    """What one transaction did: an answer or an error for each operation, and the segments it added. `full` is set when
+    there was no room for all of them, and only those were applied that make some."""
 
     results: list[Any]
     touched: list[Touch]
     wrote: bool
-    failed: type[HeadwaterError] | None = None
+    full: StoreFull | None = None
 
 
 RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {

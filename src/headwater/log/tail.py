@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from headwater.errors import Closed
+from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Touch
 from headwater.model.names import Lsn
 from headwater.stores.contract import Store
@@ -56,7 +56,8 @@ class Tail:
             await self._looking
 
     async def follow(self, follower: Follower, elsewhere: Callable[[], None] | None = None) -> Callable[[], None]:
-        """Call `follower` with new segments, from when this is answered; returns what ends that.
+        """Call `follower` with new segments, from when this is answered; returns what ends that. It is called with
+        none when the store is lost.
 
         `elsewhere` is called when another process has committed, whatever it was.
         """
@@ -103,6 +104,11 @@ class Tail:
         self._started = True
         self._look()
 
+    def lose(self, error: StoreReplaced) -> None:
+        """The store is no more. Whoever follows is called with nothing new: asked again, the store says why."""
+        for follower in list(self._followers):
+            follower(())
+
     def defer(self, seconds: float) -> None:
         """Learn of what others commit so much later, from now on; whoever follows with more haste goes first."""
         if self._wakeup is not None:
@@ -141,6 +147,8 @@ class Tail:
                 self._looked(touched)
                 if len(touched) < LOOK_LIMIT:
                     return
+        except StoreReplaced:
+            return
         except Exception:
             log.exception("the tail could not read the log; it tries again at the next wake-up")
             return
@@ -155,6 +163,8 @@ class Tail:
                 self._looked(touched)
                 if not self._look_again and len(touched) < LOOK_LIMIT:
                     return
+        except StoreReplaced:
+            return
         except Exception:
             log.exception("the tail could not read the log; it tries again at the next wake-up")
         finally:

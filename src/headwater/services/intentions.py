@@ -425,6 +425,12 @@ class Intentions:
         if not task.cancelled() and task.exception() is not None:
             log.error("serving waiting pops failed", exc_info=task.exception())
 
+    def fail(self, error: HeadwaterError) -> None:
+        """End all waits with this error: nothing will come any more."""
+        for line in list(self._lines.values()):
+            for number, intention in list(line.waiting.items()):
+                self._refuse(number, intention, error)
+
     def drain(self) -> None:
         """End all waits with nothing; from now on nobody waits."""
         self._draining = True

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from headwater.errors import JobMissing
+from headwater.errors import HeadwaterError, JobMissing
 from headwater.log.operations import Touch
 from headwater.log.tail import Tail
 from headwater.model.job import FINISHED, JOBS_QUEUE, JobState
@@ -44,14 +44,21 @@ class JobWaits:
         finally:
             self._forget(database, name, future)
 
+    def fail(self, error: HeadwaterError) -> None:
+        """End all waits with this error: no job will end any more."""
+        for future in self._futures():
+            if not future.done():
+                future.set_exception(error)
+
     async def close(self) -> None:
         """Tell those who still wait that nothing more will come."""
         if self._asking is not None:
             await self._asking
-        for names in list(self._waiting.values()):
-            for futures in list(names.values()):
-                for future in futures:
-                    future.cancel()
+        for future in self._futures():
+            future.cancel()
+
+    def _futures(self) -> list[asyncio.Future[JobState]]:
+        return [future for names in self._waiting.values() for futures in names.values() for future in futures]
 
     def _ask(self, databases: set[str]) -> None:
         self._again |= databases

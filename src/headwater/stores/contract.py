@@ -187,6 +187,10 @@ class Store(JobQuestions, Protocol):
         """Which store this is: a UUID that is made once with it and changes when it is restored (`RenewIdentity`)."""
         ...
 
+    def check(self) -> None:
+        """Raises StoreReplaced when the store that was opened is no more. Cheap: it is asked every half second."""
+        ...
+
     def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
         """Like `apply`, if that needs no waiting; None, with nothing done, when it would have to wait."""
         ...
@@ -345,6 +349,10 @@ class Store(JobQuestions, Protocol):
 
     async def compact(self, pages: int) -> int:
         """Give up to `pages` unused pages back to the file system; how many were."""
+        ...
+
+    async def make_room(self) -> bool:
+        """Set room aside for deletes on a disk that is full; whether it is there. True where there is none to set."""
         ...
 
     async def examine(self) -> dict[str, Any]:

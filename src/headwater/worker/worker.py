@@ -17,7 +17,7 @@ import msgspec
 
 from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Durability
-from headwater.errors import Closed, HeadwaterError, Overloaded
+from headwater.errors import Closed, HeadwaterError, Overloaded, StoreReplaced
 from headwater.log.committer import Answer, Committer
 from headwater.log.job_operations import (
     Beat,
@@ -248,6 +248,10 @@ class Worker:
         """The log grew: look whether there is anything for us, without the write lock."""
         mine = [touch for touch in touches if touch.lane.queue == JOBS_QUEUE]
         mine = [touch for touch in mine if touch.lane.database == self._options.database]
+        if not touches:
+            # The store is lost: the next look says so.
+            self._look = True
+            self._tell_news()
         if not mine:
             return
         if any(touch.lane.partition == CONTROL_PARTITION for touch in mine):
@@ -306,7 +310,7 @@ class Worker:
         try:
             # Not waited for on the disk: a claim that a power cut takes is a job that runs again, as is promised.
             claimed: Claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
-        except Closed:
+        except (Closed, StoreReplaced):
             raise
         except HeadwaterError as error:
             log.warning("no jobs could be claimed, trying again: %s", error)
@@ -352,8 +356,8 @@ class Worker:
                 if answer is not None:
                     self._settled(operation, (await answer).result)
                     return
-            except Closed:
-                log.warning("%d reports came too late: the store is closed", len(operation.reports))
+            except (Closed, StoreReplaced) as error:
+                log.warning("%d reports came too late: %s", len(operation.reports), error)
                 return
             except HeadwaterError as error:
                 log.warning("reports could not be handed in, trying again: %s", error)
@@ -390,7 +394,7 @@ class Worker:
                 await asyncio.wait_for(self._beat_now.wait(), self._settings.lease / 3)
             try:
                 await self._beat()
-            except Closed:
+            except (Closed, StoreReplaced):
                 return
             except HeadwaterError as error:
                 log.warning("the heartbeat failed, the next one is due soon: %s", error)

@@ -50,7 +50,8 @@ async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, see
     news = asyncio.Event()
 
     def touched(touches: Sequence[Touch]) -> None:
-        if any(touch.lane.queue == JOBS_QUEUE and touch.lane.database == principal.database for touch in touches):
+        mine = [touch.lane.queue for touch in touches if touch.lane.database == principal.database]
+        if not touches or JOBS_QUEUE in mine:
             news.set()
 
     unfollow = await site.jobs.tail.follow(touched)

@@ -4,6 +4,7 @@ Payloads are never decoded: their bytes go from the body into the log. Everythin
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from headwater.config import Durability
 from headwater.doors.holds import check_pushes_taken
@@ -11,7 +12,7 @@ from headwater.doors.queen.identities import OFFSET_MARK, message_id
 from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import HeadwaterError, InvalidOption, KeyReused, TooLarge
+from headwater.errors import EncryptionKeyMissing, HeadwaterError, InvalidOption, KeyReused, StoreError, TooLarge
 from headwater.log.committer import Answer
 from headwater.log.operations import Push, Pushed
 from headwater.model.names import PARTITION_DEFAULT
@@ -50,7 +51,16 @@ async def push(site: Site, request: Request, body: PushBody) -> Response:
         if isinstance(answer, KeyReused):
             raise answer
     site.pushed(pushes, answers)
+    refused = [answer for answer in answers if is_of_the_store(answer)]
+    if refused and len(refused) == len(answers):
+        # The store itself took nothing: many clients look no further than the status.
+        raise refused[0]
     return json_response(results_of(body.items, pushes, list(lanes.values()), answers), status=CREATED)
+
+
+def is_of_the_store(answer: Answer | HeadwaterError) -> TypeGuard[StoreError]:
+    """Whether it is the store that cannot, whatever is pushed: full, busy, broken or gone."""
+    return isinstance(answer, StoreError) and not isinstance(answer, EncryptionKeyMissing)
 
 
 def lanes_of(site: Site, request: Request, items: Sequence[PushItem]) -> dict[Lane, Sequence[int]]:

@@ -41,6 +41,7 @@ from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.flows import rollup_of
 from headwater.stores.sqlite.identity import read_identity
+from headwater.stores.sqlite.presence import Presence
 from headwater.stores.sqlite.segments import open_body, read_last_lsn
 from headwater.stores.statements import load_statements
 
@@ -52,10 +53,11 @@ Answer = TypeVar("Answer")
 class Answers:
     """Reads through one connection in one thread."""
 
-    def __init__(self, connection: apsw.Connection, codec: Codec) -> None:
+    def __init__(self, connection: apsw.Connection, codec: Codec, presence: Presence) -> None:
         self._file = connection
         self._connection: Connection = connection
         self._codec = codec
+        self._presence = presence
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-reads")
 
     async def ask(self, question: Callable[..., Answer], *arguments: Any) -> Answer:
@@ -68,6 +70,7 @@ class Answers:
         self._file.close()
 
     def _guarded(self, question: Callable[..., Answer], *arguments: Any) -> Answer:
+        self._presence.check()
         with translated("reading"):
             return question(*arguments)
 

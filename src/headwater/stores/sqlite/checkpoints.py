@@ -10,9 +10,11 @@ the log: that is told.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 import apsw
 
@@ -23,6 +25,8 @@ ROUNDS_MAX = 4
 REST_PAGES = 128
 GROWN_PAGES = 800
 PAUSE_SECONDS = 0.25
+
+Result = TypeVar("Result")
 
 
 class Checkpoints:
@@ -79,8 +83,25 @@ class Checkpoints:
 
     async def vacuum(self, pages: int) -> int:
         """Give unused pages back, while nobody commits."""
+        return await self.alone(partial(self._vacuum, pages))
+
+    async def alone(self, work: Callable[[], Result]) -> Result:
+        """Do something in the thread, while nobody commits."""
         async with self._turn():
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._vacuum, pages)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def shrink(self, pages: int) -> None:
+        """Give unused pages back and move the log into the file, in the thread of `alone`. Only then the disk has them.
+
+        A log that the disk has refused is not moved.
+        """
+        self._vacuum(pages)
+        if self.trusted:
+            self._checkpoint()
+
+    def unused_pages(self) -> int:
+        """Pages of the file that hold nothing, in the thread of `alone`."""
+        return int(self._connection.pragma("freelist_count"))
 
     def close(self) -> None:
         """Wait for a checkpoint that runs and let go."""
@@ -117,6 +138,6 @@ class Checkpoints:
 
     def _vacuum(self, pages: int) -> int:
         with translated("giving pages back"):
-            before = int(self._connection.pragma("freelist_count"))
+            before = self.unused_pages()
             self._connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
-            return before - int(self._connection.pragma("freelist_count"))
+            return before - self.unused_pages()

@@ -4,6 +4,7 @@ Only the SQLite inside apsw is used. The database and its -shm file are never op
 descriptor of theirs would drop the locks that SQLite holds in this process.
 """
 
+import ctypes
 import errno
 import os
 from collections import Counter
@@ -135,26 +136,44 @@ def allocate_log(connection: Connection, wal: str) -> None:
     """Give the write-ahead log its first megabytes: a sync that must grow the file costs several times as much.
 
     Zeros behind the log's end are no frames to SQLite. The write lock is held, so nobody writes there meanwhile; the
-    log itself carries no locks, so it may be opened and closed.
+    log itself carries no locks, so it may be opened and closed. A disk that has no room for it does without.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
         descriptor = os.open(wal, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            missing = LOG_BYTES - os.fstat(descriptor).st_size
-            if missing > 0:
-                os.pwrite(descriptor, bytes(missing), LOG_BYTES - missing)
-                os.fdatasync(descriptor)
+            size = os.fstat(descriptor).st_size
+            if size < LOG_BYTES:
+                _extend(descriptor, size)
         finally:
             os.close(descriptor)
     finally:
         connection.execute("COMMIT")
 
 
+def _extend(log: int, size: int) -> None:
+    try:
+        written = os.pwrite(log, bytes(LOG_BYTES - size), size)
+        os.fdatasync(log)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        written = 0
+    if written < LOG_BYTES - size:
+        os.ftruncate(log, size)
+
+
 def read_data_version(connection: Connection) -> int:
     """A number that changes when another connection has committed."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
+
+
+def has_moved(connection: apsw.Connection) -> bool:
+    """Whether the connection's file is no longer at its name: deleted, renamed or replaced."""
+    moved = ctypes.c_int()
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(moved))
+    return bool(moved.value)
 
 
 def sync_folder(path: str) -> None:

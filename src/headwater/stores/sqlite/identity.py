@@ -9,11 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 from headwater.clock import Timestamp
-from headwater.errors import StoreDamaged, StoreReplaced
+from headwater.errors import StoreDamaged
 from headwater.log.operations import Identified, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.log_reader import Fingerprint
 from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.presence import Presence
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
@@ -25,8 +26,9 @@ MARK_LENGTH = 32
 class Identity:
     """The identity of an open file, as its writer knows it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, presence: Presence) -> None:
         self._connection = connection
+        self._presence = presence
         # The one that was met first, and those that were given through this handle.
         self._known: set[str] = set()
 
@@ -35,9 +37,7 @@ class Identity:
         if not self._known:
             self._known.add(found)
         elif found not in self._known:
-            raise StoreReplaced(
-                f"the store was restored: its identity is now {found}; close this handle and open the store again"
-            )
+            self._presence.lose(f"the store was restored, and its identity is {found} now")
 
     def renew(self, operation: RenewIdentity, now: Timestamp) -> Identified:
         """Give the store another identity."""

@@ -13,13 +13,13 @@ import apsw
 
 from headwater.clock import SystemClock
 from headwater.config import load_config
-from headwater.errors import InvalidInput, StoreForeign, StoreNewer
+from headwater.errors import InvalidInput, StoreForeign, StoreNewer, StoreReplaced
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.model.names import DATABASE_DEFAULT, SYSTEM_PREFIX, Offset, check_name
 from headwater.model.record import Record, encode_payload
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog
-from headwater.stores.sqlite.connection import open_files
+from headwater.stores.sqlite.connection import has_moved, open_files
 from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.pushes import Pushes
@@ -99,6 +99,11 @@ def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> None:
         raise StoreNewer(f"this database has tables of version {version}; this Headwater knows up to {newest}")
     if isinstance(connection, sqlite3.Connection):
         _check_library(connection)
+    elif has_moved(connection):
+        raise StoreReplaced(
+            f"{connection.filename} was deleted or replaced while it was open; roll back, close this connection, open "
+            "the file again"
+        )
 
 
 def _check_library(connection: sqlite3.Connection) -> None:

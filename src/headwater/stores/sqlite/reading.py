@@ -5,8 +5,8 @@ no transaction open between calls, so writers never wait for it and the write-ah
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import apsw
 import msgspec
@@ -23,6 +23,7 @@ from headwater.stores.sqlite.connection import Connection, connect_to_read, note
 from headwater.stores.sqlite.identity import read_fingerprint, read_identity, remembers
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.place import check_contents, check_place
+from headwater.stores.sqlite.presence import Presence
 from headwater.stores.sqlite.segments import open_body, read_last_lsn, read_lsn_at
 from headwater.stores.statements import load_statements
 
@@ -37,6 +38,7 @@ class SqliteLogReader:
     def __init__(self, path: str, config: Config) -> None:
         self._path = os.path.abspath(path)
         self._codec = Codec(config.encryption_key)
+        self._presence = Presence(self._path)
         self._lanes: dict[int, Lane] = {}
         self.traits = Traits(
             name="sqlite",
@@ -58,7 +60,15 @@ class SqliteLogReader:
             except BaseException:
                 self._file.close()
                 raise
+        self._presence.remember()
         note_open(self._path, 1)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """One look at the file, if it is still the one that was opened."""
+        self._presence.check()
+        with translated("reading"):
+            yield
 
     def _refuse_older(self) -> None:
         version, newest = read_version(self._connection)
@@ -75,44 +85,44 @@ class SqliteLogReader:
 
     async def identity(self) -> str:
         """The UUID of the store."""
-        with translated("reading"):
+        with self._looking():
             return read_identity(self._connection)
 
     async def fingerprint(self, through: Lsn) -> Fingerprint | None:
         """The newest segment at or before `through` that is kept."""
-        with translated("reading"):
+        with self._looking():
             return read_fingerprint(self._connection, through)
 
     async def remembers(self, seen: Fingerprint) -> bool | None:
         """Whether this is the log that a fingerprint was taken of; None when nothing can be said."""
-        with translated("reading"):
+        with self._looking():
             return remembers(self._connection, seen, read_last_lsn(self._connection))
 
     async def span(self) -> tuple[Lsn, Lsn]:
         """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
-        with translated("reading"):
+        with self._looking():
             last = read_last_lsn(self._connection)
             (oldest,) = self._connection.execute(sql.oldest_lsn).fetchone()
         return Lsn(oldest - 1 if oldest else last), last
 
     async def lsn_at(self, time: Timestamp) -> Lsn:
         """The LSN before the first segment written at or after `time`."""
-        with translated("reading"):
+        with self._looking():
             return read_lsn_at(self._connection, time, read_last_lsn(self._connection))
 
     async def queue_names(self, database: str) -> list[str]:
         """The names of a database's queues."""
-        with translated("reading"):
+        with self._looking():
             return [row[0] for row in self._connection.execute(sql.queue_names, (database,))]
 
     async def queue_numbers(self, database: str) -> dict[str, int]:
         """The queues of a database by name, each with its number."""
-        with translated("reading"):
+        with self._looking():
             return dict(self._connection.execute(sql.queue_numbers, (database,)).fetchall())
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
         """The newest segment of these queues in a stretch of the log, None when it has none."""
-        with translated("reading"):
+        with self._looking():
             row = self._connection.execute(sql.newest_of_queues, (after, through, database, _names(queues))).fetchone()
         return None if row is None else Lsn(row[0])
 
@@ -121,7 +131,7 @@ class SqliteLogReader:
     ) -> list[Stretch]:
         """Segments of these queues in LSN order, without their records."""
         bounds = (after, through, database, _names(queues), limit)
-        with translated("reading"):
+        with self._looking():
             return [Stretch(*row) for row in self._connection.execute(sql.outline, bounds)]
 
     async def bodies(
@@ -130,7 +140,7 @@ class SqliteLogReader:
         """Segments of these queues in LSN order, until their records come to `bytes_max`."""
         found: list[Body] = []
         size = 0
-        with translated("reading"), closing(self._file.cursor()) as cursor:
+        with self._looking(), closing(self._file.cursor()) as cursor:
             for row in cursor.execute(sql.bodies, (after, through, database, _names(queues))):
                 body = self._body(*row)
                 found.append(body)
@@ -141,7 +151,7 @@ class SqliteLogReader:
 
     async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
         """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
-        with translated("reading"):
+        with self._looking():
             number = self._last_drop(database, queues)
             lost = self._connection.execute(sql.drops_after, (after, since, database, _names(queues))).fetchall()
         return Drops(number, len(lost), [f"{queue}/{name}" for queue, name in lost[:PARTITIONS_NAMED_MAX]])

@@ -64,6 +64,7 @@ from headwater.stores.sqlite.flows import Flows
 from headwater.stores.sqlite.identity import Identity
 from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.pops import Pops
+from headwater.stores.sqlite.presence import Presence
 from headwater.stores.sqlite.pushes import Pushes
 from headwater.stores.sqlite.reports import Reports
 from headwater.stores.sqlite.retention import Retention
@@ -88,7 +89,9 @@ _order: dict[type[Operation], int] = {
 class Writer:
     """Applies operations through one connection, which must hold the write lock."""
 
-    def __init__(self, connection: apsw.Connection, config: Config, codec: Codec, origin: int) -> None:
+    def __init__(
+        self, connection: apsw.Connection, config: Config, codec: Codec, origin: int, presence: Presence
+    ) -> None:
         self._changes = connection.total_changes
         self._data_version = connection.data_version
         self._connection: Connection = connection
@@ -105,7 +108,7 @@ class Writer:
         staging = Staging(connection, config.staged_bytes_max)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments)
-        self.identity = Identity(connection)
+        self.identity = Identity(connection, presence)
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         streams = Streams(connection)
         self._applied = Applied(connection)
