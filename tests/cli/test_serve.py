@@ -81,7 +81,8 @@ def test_a_stop_does_not_wait_for_connections_on_which_nothing_happens(program: 
 
 def test_a_second_signal_ends_it_at_once(program: Program) -> None:
     with serving(program) as (process, url), connect(url) as sending:
-        sending.sendall(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n")
+        head = b"POST /v1/push HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n"
+        sending.sendall(head)
         assert sending.recv(1_000).startswith(b"HTTP/1.1 100")
         process.send_signal(signal.SIGTERM)
         wait_until_refused(url)

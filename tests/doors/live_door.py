@@ -30,7 +30,7 @@ Serving = Callable[[headwater.Headwater], AbstractAsyncContextManager[str]]
 async def on_the_edge(hw: headwater.Headwater, limits: Limits | None = None) -> AsyncIterator[str]:
     """What `headwater serve` runs on."""
     async with open_door(hw) as door:
-        edge = Edge(door, limits)
+        edge = Edge(door, limits, admit=door)
         await edge.start("127.0.0.1", 0)
         try:
             yield f"http://127.0.0.1:{edge.port}"

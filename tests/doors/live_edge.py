@@ -32,8 +32,10 @@ class Answer(NamedTuple):
 class LiveEdge:
     """An edge on a free port of this machine."""
 
-    def __init__(self, handler: Handler, limits: Limits, loop: str) -> None:
+    def __init__(self, handler: Handler, limits: Limits, loop: str, admit: Handler | None = None) -> None:
         self._handler = handler
+        self._admit = admit
+        self.edge: Edge | None = None
         self._limits = limits
         self._loop_factory = LOOPS[loop]
         self._ready = threading.Event()
@@ -75,7 +77,7 @@ class LiveEdge:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        edge = Edge(self._handler, self._limits)
+        edge = self.edge = Edge(self._handler, self._limits, admit=self._admit)
         await edge.start("127.0.0.1", 0)
         self.port = edge.port
         self._ready.set()

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 import headwater
 from headwater.doors.asgi import AsgiApp
-from headwater.doors.wire import Handler, Request, Response
+from headwater.doors.wire import CONTINUE, Handler, Request, Response
 from tests.waiting import expect_soon_async
 
 Event = dict[str, Any]
@@ -116,6 +116,8 @@ async def test_a_client_that_leaves_before_the_answer_gives_it_back() -> None:
 
 async def test_a_body_over_its_limit_and_a_broken_handler_are_told() -> None:
     async def broken(request: Request) -> Response:
+        if request.awaits_body:
+            return CONTINUE
         raise RuntimeError("a secret")
 
     large = Conversation(
@@ -127,6 +129,49 @@ async def test_a_body_over_its_limit_and_a_broken_handler_are_told() -> None:
     await app_of(broken)(scope(), small.receive, small.send)
     assert small.sent[0]["status"] == 500
     assert b"secret" not in small.body()
+
+
+async def test_a_body_that_is_not_wanted_is_not_read_on() -> None:
+    async def closed(request: Request) -> Response:
+        assert (request.awaits_body, request.body) == (True, b"")
+        return Response(status=401)
+
+    talk = Conversation({"type": "http.request", "body": b"x", "more_body": True})
+    await app_of(closed)(scope(), talk.receive, talk.send)
+    assert talk.sent[0]["status"] == 401
+
+
+async def test_bodies_of_an_app_stay_within_its_budget() -> None:
+    """Two callers with half of it each; the third is told to come back, and finds room when one is answered."""
+    go_on = asyncio.Event()
+
+    async def slow(request: Request) -> Response:
+        await go_on.wait()
+        return Response(status=200)
+
+    @asynccontextmanager
+    async def open_door() -> AsyncIterator[Handler]:
+        yield slow
+
+    app = AsgiApp(open_door, body_bytes_max=10, bodies_bytes_max=20)
+
+    async def ask(caller: bytes) -> Conversation:
+        talk = Conversation({"type": "http.request", "body": b"x" * 10})
+        await app({**scope(), "headers": [(b"authorization", caller)]}, talk.receive, talk.send)
+        return talk
+
+    waiting = [asyncio.ensure_future(ask(caller)) for caller in (b"a", b"b")]
+
+    async def is_full() -> bool:
+        return app.budget.bytes == 20
+
+    await expect_soon_async(is_full)
+    refused = (await ask(b"c")).sent[0]
+    assert (refused["status"], dict(refused["headers"])[b"retry-after"]) == (503, b"1")
+    go_on.set()
+    assert [talk.sent[0]["status"] for talk in await asyncio.gather(*waiting)] == [200, 200]
+    assert (await ask(b"c")).sent[0]["status"] == 200
+    assert app.budget.bytes == 0
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def test_a_body_over_its_limit_is_refused_while_the_client_still_sends(make_edge
 
 
 def test_a_chunked_body_over_its_limit_is_refused(make_edge: MakeEdge) -> None:
-    with make_edge().connect() as client:
+    with make_edge(body_bytes_max=1_048_576).connect() as client:
         client.send_all_it_takes(
             request("/a", "POST", transfer_encoding="chunked") + b"10000\r\n" + b"x" * 65_536 + b"\r\n"
         )

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PORT_DEFAULT = 6632
-BODY_BYTES_MAX = 1_048_576
+BODY_BYTES_MAX = 16 * 1_048_576
+BODIES_BYTES_MAX = 128 * 1_048_576
 CONNECTIONS_MAX = 16_000
 COLLECT_AFTER = 20_000
 
@@ -39,6 +40,12 @@ COLLECT_AFTER = 20_000
 JobCommands = Annotated[
     str, typer.Option(metavar="FILE", help="Commands that may be enqueued over HTTP, by name (JSON); else none.")
 ]
+
+
+BodiesBytesMax = Annotated[
+    int, typer.Option(min=1_024, help="Bodies of all requests under way, in each process; one caller gets half.")
+]
+ConnectionsMax = Annotated[int, typer.Option(min=1, help="Connections at once, in each process.")]
 
 
 class PortTaken(HeadwaterError):
@@ -63,9 +70,8 @@ def serve(
     ] = "",
     access_log: Annotated[bool, typer.Option("--access-log", help="A line in the log for each request.")] = False,
     body_bytes_max: Annotated[int, typer.Option(min=1_024, help="The largest body of a request.")] = BODY_BYTES_MAX,
-    connections_max: Annotated[
-        int, typer.Option(min=1, help="Connections at once, in each process.")
-    ] = CONNECTIONS_MAX,
+    bodies_bytes_max: BodiesBytesMax = BODIES_BYTES_MAX,
+    connections_max: ConnectionsMax = CONNECTIONS_MAX,
     job_commands: JobCommands = "",
 ) -> None:
     """Serve a store over HTTP and do its chores, until Ctrl-C or SIGTERM.
@@ -97,6 +103,7 @@ def serve(
         proxies=trusted_proxies,
         access_log=access_log,
         body_bytes_max=body_bytes_max,
+        bodies_bytes_max=bodies_bytes_max,
         connections_max=connections_max,
         commands=_read_commands(job_commands) if job_commands else {},
     )
@@ -128,6 +135,7 @@ class Serving:
     proxies: str
     access_log: bool
     body_bytes_max: int
+    bodies_bytes_max: int
     connections_max: int
     commands: "Mapping[str, CommandTemplate]"
     shared: bool = False
@@ -193,8 +201,13 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
     housekeeping = None if index == 0 else False
     async with opened(serving.settings, create=True, housekeeping=housekeeping) as hw:
         door = make_router(hw)
-        limits = Limits(body_bytes_max=serving.body_bytes_max, connections_max=serving.connections_max)
-        edge = Edge(_guarded(serving, hw, door), limits)
+        limits = Limits(
+            body_bytes_max=serving.body_bytes_max,
+            bodies_bytes_max=serving.bodies_bytes_max,
+            connections_max=serving.connections_max,
+        )
+        handler = _guarded(serving, hw, door)
+        edge = Edge(handler, limits, admit=handler)
         door.site.process = str(index)
         door.site.commands = serving.commands
         door.site.connections = edge.count

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from headwater.doors.wire import Handler, Request, Response
+from headwater.doors.wire import CONTINUE, Handler, Request, Response
 
 log = logging.getLogger("headwater.access")
 
@@ -19,7 +19,9 @@ def logged(handler: Handler) -> Handler:
             status = response.status
             return response
         finally:
-            _note(request, status, time.perf_counter() - began)
+            # A request whose body is still to come passes here again.
+            if status != CONTINUE.status:
+                _note(request, status, time.perf_counter() - began)
 
     return answer
 

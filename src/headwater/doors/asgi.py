@@ -12,12 +12,16 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
-from headwater.doors.wire import Handler, Request, Response, error_response, problem_response
+import msgspec
+
+from headwater.doors.edge.budget import Budget, Hold
+from headwater.doors.edge.limits import Limits
+from headwater.doors.wire import CONTINUE, Handler, Request, Response, error_response, no_room, problem_response
 from headwater.errors import ConfigError, HeadwaterError, WrongLoop
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 1_048_576
+_limits = Limits()
 
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
@@ -32,9 +36,11 @@ class AsgiApp:
         self,
         open_door: Callable[[], AbstractAsyncContextManager[Handler]],
         *,
-        body_bytes_max: int = BODY_BYTES_MAX,
+        body_bytes_max: int = _limits.body_bytes_max,
+        bodies_bytes_max: int = _limits.bodies_bytes_max,
     ) -> None:
         self._open_door = open_door
+        self.budget = Budget(bodies_bytes_max, body_bytes_max)
         self._body_bytes_max = body_bytes_max
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
@@ -134,29 +140,43 @@ class AsgiApp:
             log.error("request %s: there is no store to ask: %s", request_id, error)
             await _send(error_response(error, request_id), scope, receive, send)
             return
-        body = await self._read(receive)
-        if body is None:
-            return
-        if len(body) > self._body_bytes_max:
-            detail = f"a body may have {self._body_bytes_max:,} bytes"
-            await _send(problem_response(413, "body_too_large", detail, request_id=request_id), scope, receive, send)
-            return
-        request = _request(scope, body, request_id)
-        response = await _while_client_stays(self._respond(handler, request), receive)
-        if response is not None:
-            await _send(response, scope, receive, send)
+        head = _request(scope, request_id)
+        hold = Hold(self.budget, head.headers.get("authorization") or head.client)
+        try:
+            body = await self._read(handler, head, hold, receive)
+            if isinstance(body, Response):
+                await _send(body, scope, receive, send)
+            elif body is not None:
+                request = msgspec.structs.replace(head, body=body, awaits_body=False)
+                response = await _while_client_stays(self._respond(handler, request), receive)
+                if response is not None:
+                    await _send(response, scope, receive, send)
+        finally:
+            hold.release()
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        """The body; one byte more than allowed when it is too large, None when the client left."""
+    async def _read(self, handler: Handler, head: Request, hold: Hold, receive: Receive) -> bytes | Response | None:
+        """The body; a response instead when it is not wanted or too large, None when the client left."""
         pieces: list[bytes] = []
-        size = 0
+        length = head.headers.get("content-length", "0")
+        size, declared = 0, int(length) if length.isdigit() else 0
         while True:
             event = await receive()
             if event["type"] != "http.request":
                 return None
             pieces.append(event.get("body", b""))
             size += len(pieces[-1])
-            if size > self._body_bytes_max or not event.get("more_body", False):
+            if max(size, declared) > self._body_bytes_max:
+                detail = f"a body may have {self._body_bytes_max:,} bytes"
+                return problem_response(413, "body_too_large", detail, request_id=head.id)
+            more = event.get("more_body", False)
+            if more and len(pieces) == 1:
+                # Only this much is held for somebody who is not let in.
+                admitted = await self._respond(handler, head)
+                if admitted.status != CONTINUE.status:
+                    return admitted
+            if not hold.grow(max(size, declared)):
+                return no_room(head.id)
+            if not more:
                 return b"".join(pieces)
 
     @staticmethod
@@ -168,7 +188,8 @@ class AsgiApp:
             return problem_response(500, "internal", "this server failed to answer", request_id=request.id)
 
 
-def _request(scope: Event, body: bytes, request_id: str) -> Request:
+def _request(scope: Event, request_id: str) -> Request:
+    """A request of which only the head has come."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -179,8 +200,8 @@ def _request(scope: Event, body: bytes, request_id: str) -> Request:
         path=_path(scope),
         query=scope.get("query_string", b"").decode("latin-1"),
         headers=headers,
-        body=body,
         id=request_id,
+        awaits_body=True,
         client=client[0] if client else "",
     )
 

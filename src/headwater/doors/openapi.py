@@ -30,10 +30,13 @@ Document = dict[str, Any]
 def with_openapi(routes: Sequence[Route]) -> tuple[Route, ...]:
     """The routes, and one more that serves the document of them all."""
     served: list[Route] = []
+    made: dict[str, Response] = {}
 
     async def serve(site: Site, request: Request) -> Response:
-        """The document; made when it is asked for, which is seldom."""
-        return json_response(make_document(served, site.version))
+        """The document. It is always the same, and large: made once, when somebody asks for it."""
+        if site.version not in made:
+            made[site.version] = json_response(make_document(served, site.version))
+        return made[site.version]
 
     own = Route(method="GET", path=PATH, handler=serve, summary="This document", gives=dict[str, Any])
     served.extend((*routes, own))

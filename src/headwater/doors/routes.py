@@ -16,6 +16,7 @@ import msgspec
 
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import (
+    CONTINUE,
     Refused,
     Request,
     Response,
@@ -107,6 +108,8 @@ class Router:
         try:
             endpoint, names = self._find(request)
             path = endpoint.route.path
+            if request.awaits_body:
+                return CONTINUE
             response = await endpoint.handler(self.site, request, *_values(endpoint, request), *names)
         except HeadwaterError as error:
             response = _refusal(request, error)

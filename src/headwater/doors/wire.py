@@ -43,8 +43,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a route sees it. Header names are in small letters; `id` is this request's, for logs and errors.
 
     `path` is as it was sent, percent signs and all. `client` is the address it came from, `principal` who that is, as
-    the guard in front of the routes found out. A route calls `park` when it begins to wait for something that may not
-    come for long: from then on a client that hangs up is taken for gone, and the route is cancelled.
+    the guard in front of the routes found out. Of a request that `awaits_body` only the head has come: it is asked
+    whether the rest is wanted, and the answer is `CONTINUE` or a refusal. A route calls `park` when it begins to wait
+    for something that may not come for long: from then on a client that hangs up is taken for gone, and the route is
+    cancelled.
     """
 
     method: str
@@ -55,6 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     client: str = ""
     principal: Principal = OWNER
+    awaits_body: bool = False
     park: Callable[[], None] = stay
 
 
@@ -120,6 +123,7 @@ def empty_response() -> Response:
 
 
 NOTHING = Response(status=HTTPStatus.NO_CONTENT)
+CONTINUE = Response(status=HTTPStatus.CONTINUE)
 
 
 def problem_response(status: int, code: str, detail: str, *, request_id: str = "", headers: Headers = ()) -> Response:
@@ -135,6 +139,12 @@ def problem_response(status: int, code: str, detail: str, *, request_id: str = "
     return Response(
         status=status, content_type="application/problem+json", body=_encoder.encode(problem), headers=headers
     )
+
+
+def no_room(request_id: str = "") -> Response:
+    """There is no room for another body now."""
+    detail = "too many bytes of requests are under way already; try again later"
+    return problem_response(503, "overloaded", detail, request_id=request_id, headers=(("retry-after", "1"),))
 
 
 # The first that fits counts, so leaves stand before their branches.

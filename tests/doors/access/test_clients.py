@@ -31,7 +31,7 @@ from tests.doors.live_door import LiveDoor
 async def behind_guards(hw: Headwater) -> AsyncIterator[str]:
     """What `headwater serve --auth token` runs."""
     async with open_door(hw, load_access({}, auth="token")) as door:
-        edge = Edge(door)
+        edge = Edge(door, admit=door)
         await edge.start("127.0.0.1", 0)
         yield f"http://127.0.0.1:{edge.port}"
         await edge.stop()

@@ -53,7 +53,7 @@ def within_rate(handler: Handler, allowances: Allowances) -> Handler:
     """
 
     async def answer(request: Request) -> Response:
-        if request.path in OPEN_PATHS:
+        if request.path in OPEN_PATHS or request.awaits_body:
             return await handler(request)
         principal = request.principal
         key = (principal.database, principal.subject) if principal.subject else address_key(request.client)

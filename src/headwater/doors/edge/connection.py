@@ -1,9 +1,12 @@
 """One client's connection: requests in, answers out, in the order in which the requests came.
 
     BETWEEN ──first byte──► HEAD ──► BODY ──► arrivals ──► handler ──► answer ──► BETWEEN
-       │ quiet for too long   │ too slow │
+       │ quiet for too long   │ too slow │ not all of it there: may they, and is there room?
        ▼                      ▼          ▼
-     close                 408, linger, close
+     close                 408, 401, 503 …, linger, close
+
+A body that does not come together with its head is not read before the handler has said, by the head, that it is
+wanted: nobody who is not let in makes a server hold more than one read of its socket.
 
 A connection that ends with an answer first stops sending, then listens for a moment: closing at once while the client
 still sends would make its system throw the answer away unread.
@@ -11,15 +14,16 @@ still sends would make its system throw the answer away unread.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Protocol, cast
 
+from headwater.doors.edge.budget import Budget, Hold
 from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
 from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
-from headwater.doors.wire import Handler, Request, Response, problem_response
+from headwater.doors.wire import Handler, Request, Response, no_room, problem_response
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +35,8 @@ class House(Protocol):
 
     limits: Limits
     handler: Handler
+    admit: Handler | None
+    budget: Budget
     stopping: bool
 
     def enter(self, connection: "Connection") -> bool:
@@ -50,8 +56,13 @@ class Connection(asyncio.Protocol):
     """Speaks HTTP/1.1 with one client. There may be thousands that only wait, so what it holds is counted."""
 
     __slots__ = (
+        "_admission",
+        "_admitted",
+        "_answering",
         "_arrivals",
         "_deadline",
+        "_hold",
+        "_holds",
         "_house",
         "_input_ended",
         "_limits",
@@ -73,7 +84,15 @@ class Connection(asyncio.Protocol):
         self._house = house
         self._limits = house.limits
         self._loop = asyncio.get_running_loop()
-        self._arrivals: list[Arrival | Refusal] = []
+        self._arrivals: list[Arrival | Refusal | Response] = []
+        # What the request that is being read holds, what those hold that wait for their answer, in their order, and
+        # what the one holds that is being answered.
+        self._hold: Hold | None = None
+        self._holds: list[Hold | None] = []
+        self._answering: Hold | None = None
+        # Asks whether the body that comes is wanted; and of which request that is known.
+        self._admission: asyncio.Task[None] | None = None
+        self._admitted = 0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
@@ -103,7 +122,12 @@ class Connection(asyncio.Protocol):
         if self._lingering:
             return
         self._take(self._reader.feed(data))
-        if self._reader.continue_expected and not self._is_busy():
+        if self._reader.awaits_body:
+            self._expect_body()
+        self._tell_to_continue()
+
+    def _tell_to_continue(self) -> None:
+        if self._reader.continue_expected and self._admission is None and not self._is_busy():
             self._reader.continue_expected = False
             self._transport.write(CONTINUE)
 
@@ -130,21 +154,74 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._admission):
+            if task is not None:
+                task.cancel()
         self._arrivals.clear()
+        for hold in (self._hold, self._answering, *self._holds):
+            if hold is not None:
+                hold.release()
+        self._holds.clear()
         self._house.leave(self)
 
     # ── requests ──
 
-    def _take(self, arrived: list[Arrival | Refusal]) -> None:
-        self._arrivals.extend(arrived)
-        if len(self._arrivals) >= self._limits.pipeline_max and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
+    def _take(self, arrived: Sequence[Arrival | Refusal | Response]) -> None:
+        for arrival in arrived:
+            self._arrivals.append(arrival)
+            self._holds.append(self._hold_for(arrival))
+            if self._arrivals[-1] is not arrival:
+                break
+        self._read_on()
         if self._arrivals and self._task is None:
             self._task = self._loop.create_task(self._answer_all())
         self._watch_time()
+
+    # ── bodies, and the room for them ──
+
+    def _hold_for(self, arrival: Arrival | Refusal | Response) -> Hold | None:
+        """The room that a request takes; where there is none, it is refused."""
+        hold, self._hold = self._hold, None
+        if isinstance(arrival, Arrival) and arrival.request.body:
+            hold = hold or Hold(self._house.budget, _owner(arrival.request))
+            if not hold.grow(len(arrival.request.body)):
+                self._arrivals[-1] = no_room()
+                self._reader.finished = True
+        return hold
+
+    def _expect_body(self) -> None:
+        """More of a body is to come: ask once whether it is wanted, and see each time whether there is room."""
+        number = self._reader.number
+        if self._admission is not None:
+            return
+        if self._house.admit is not None and self._admitted != number:
+            self._admission = self._loop.create_task(self._admit(self._house.admit, self._reader.head()))
+            self._read_on()
+            return
+        self._admitted = number
+        if self._hold is None:
+            self._hold = Hold(self._house.budget, _owner(self._reader.head()))
+        if not self._hold.grow(self._reader.body_bytes):
+            self._reader.finished = True
+            self._take([no_room()])
+
+    async def _admit(self, admit: Handler, head: Request) -> None:
+        try:
+            response = await admit(head)
+        except Exception:
+            response = self._house.failed(head)
+        self._admission = None
+        self._admitted = self._reader.number
+        if not self._reader.awaits_body or self._transport.is_closing():
+            # It took too long to arrive, or the client is gone.
+            return
+        if response.status == HTTPStatus.CONTINUE:
+            self._expect_body()
+        else:
+            self._reader.finished = True
+            self._take([response])
+        self._read_on()
+        self._tell_to_continue()
 
     def _is_busy(self) -> bool:
         return self._task is not None or bool(self._arrivals)
@@ -153,8 +230,10 @@ class Connection(asyncio.Protocol):
         goes_on = True
         while self._arrivals and goes_on:
             arrival = self._arrivals.pop(0)
-            if isinstance(arrival, Refusal):
+            self._answering = self._holds.pop(0)
+            if not isinstance(arrival, Arrival):
                 goes_on = self._refuse(arrival)
+                self._release()
                 continue
             try:
                 # Called here and not in a coroutine of its own: while a request is parked, each one takes its room.
@@ -163,7 +242,11 @@ class Connection(asyncio.Protocol):
                 response = self._house.failed(arrival.request)
             self._parked = False
             goes_on = await self._deliver(arrival, response)
+            self._release()
             self._read_on()
+            if self._arrivals:
+                # One connection with many requests must not keep the others waiting.
+                await asyncio.sleep(0)
         self._task = None
         self._parked = False
         if not goes_on:
@@ -173,8 +256,15 @@ class Connection(asyncio.Protocol):
         else:
             self._watch_time()
 
-    def _refuse(self, refusal: Refusal) -> bool:
-        response = problem_response(refusal.status, refusal.code, refusal.detail)
+    def _release(self) -> None:
+        if self._answering is not None:
+            self._answering.release()
+
+    def _refuse(self, refusal: Refusal | Response) -> bool:
+        if isinstance(refusal, Response):
+            response = refusal
+        else:
+            response = problem_response(refusal.status, refusal.code, refusal.detail)
         self._transport.write(encode_response(response, keep_alive=False))
         return False
 
@@ -251,8 +341,17 @@ class Connection(asyncio.Protocol):
         return True
 
     def _read_on(self) -> None:
-        if self._paused and len(self._arrivals) < self._limits.pipeline_max and not self._transport.is_closing():
-            self._paused = False
+        """Read while there is somebody to take it: not too many wait, and the body is wanted."""
+        is_held = len(self._arrivals) >= self._limits.pipeline_max or self._admission is not None
+        if self._reader.unread and not is_held and not self._reader.finished:
+            self.data_received(b"")
+            return
+        if is_held == self._paused or self._transport.is_closing():
+            return
+        self._paused = is_held
+        if is_held:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     # ── time ──
@@ -360,6 +459,11 @@ def _address(transport: asyncio.Transport) -> str:
     """Where the client is; a socket of this machine's own has no address."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+def _owner(request: Request) -> str:
+    """Whose bytes they are: a credential stands for its principal; without one it is the address."""
+    return request.headers.get("authorization") or request.client
 
 
 def _not_delivered(response: Response) -> None:

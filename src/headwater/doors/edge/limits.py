@@ -13,8 +13,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Request line and headers together."""
     head_seconds: float = 10.0
     """From the first byte of a request to the end of its headers, and from connecting to that first byte."""
-    body_bytes_max: int = 1 * MIB
+    body_bytes_max: int = 16 * MIB
     """The body of one request."""
+    bodies_bytes_max: int = 128 * MIB
+    """The bodies of all requests that are under way; nobody has more than half of it."""
     body_seconds: float = 30.0
     """From the end of the headers to the end of the body."""
     keep_alive_seconds: float = 75.0

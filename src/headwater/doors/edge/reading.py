@@ -83,6 +83,7 @@ class RequestReader:
         "finished",
         "number",
         "phase",
+        "unread",
     )
 
     def __init__(self, limits: Limits, client: str = "", park: Callable[[], None] = stay) -> None:
@@ -98,11 +99,14 @@ class RequestReader:
         self.number = 0
         self.finished = False
         self.continue_expected = False
+        self.unread = b""
 
     def feed(self, data: bytes) -> list[Arrival | Refusal]:
-        """What these bytes complete."""
+        """What these bytes complete. When that is a lot, the rest is kept as `unread`: feed nothing to go on."""
+        if self.unread:
+            data, self.unread = self.unread + data, b""
         if len(data) <= FEED_BYTES:
-            if not self.finished:
+            if not self.finished and data:
                 self._feed_piece(data)
         else:
             self._feed_pieces(data)
@@ -112,6 +116,9 @@ class RequestReader:
     def _feed_pieces(self, data: bytes) -> None:
         start = 0
         while start < len(data) and not self.finished:
+            if len(self._arrived) >= self._limits.pipeline_max:
+                self.unread = data[start:]
+                return
             size = FEED_BODY_BYTES if self.phase is Phase.BODY else FEED_BYTES
             self._feed_piece(data[start : start + size])
             start += size
@@ -223,16 +230,32 @@ class RequestReader:
 
     # ── the request, put together ──
 
-    def _request(self) -> Request:
+    @property
+    def awaits_body(self) -> bool:
+        """Whether the head of a request is there and its body is not, or not all of it."""
+        return self.phase is Phase.BODY and not self.finished
+
+    @property
+    def body_bytes(self) -> int:
+        """How large the body is that is being read: as its head says, or as much as has come."""
+        length = self._headers.get("content-length", "0")
+        return max(int(length) if length.isdigit() else 0, self._body_bytes)
+
+    def head(self) -> Request:
+        """The request whose body is being read."""
+        return self._request(awaits_body=True)
+
+    def _request(self, *, awaits_body: bool = False) -> Request:
         assert self._parser is not None
         return Request(
             method=self._parser.get_method().decode("latin-1"),
             path=self._path,
             query=self._query,
             headers=self._headers,
-            body=self._body[0] if len(self._body) == 1 else b"".join(self._body),
+            body=b"" if awaits_body else self._body[0] if len(self._body) == 1 else b"".join(self._body),
             id=f"{_process}{next(_numbers):08x}",
             client=self._client,
+            awaits_body=awaits_body,
             park=self._park,
         )
 

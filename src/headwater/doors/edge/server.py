@@ -5,6 +5,7 @@ import logging
 import socket
 import ssl
 
+from headwater.doors.edge.budget import Budget
 from headwater.doors.edge.connection import Connection
 from headwater.doors.edge.limits import Limits
 from headwater.doors.wire import Handler, Request, Response, problem_response
@@ -22,13 +23,16 @@ class Edge:
     >>> await edge.stop()
     """
 
-    def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
+    def __init__(self, handler: Handler, limits: Limits | None = None, *, admit: Handler | None = None) -> None:
+        """`admit` is asked with the head of a request whose body is still to come, whether it is wanted."""
         self.handler = handler
+        self.admit = admit
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
         self._empty.set()
         self.limits = limits or Limits()
+        self.budget = Budget(self.limits.bodies_bytes_max, self.limits.body_bytes_max)
         self.stopping = False
         self.port = 0
 

@@ -1,0 +1,64 @@
+"""How many bytes of bodies a server holds at once, over all its connections: a budget, and shares of it.
+
+A body is counted from the moment it is taken, or as much as has come of it, until its request is answered. Nobody may
+have more than half of the budget, however much is free: whoever sends a lot slows down itself and not the others.
+"""
+
+SHARE = 0.5
+
+
+class Budget:
+    """Bytes that may be held. One body always fits, or a server would refuse it for ever."""
+
+    def __init__(self, bytes_max: int, body_bytes_max: int) -> None:
+        self._bytes_max = max(bytes_max, body_bytes_max)
+        self._share_bytes_max = max(int(self._bytes_max * SHARE), body_bytes_max)
+        self._by_owner: dict[str, int] = {}
+        self.bytes = 0
+        self.refusals = 0
+
+    def take(self, owner: str, count: int) -> bool:
+        """Count these bytes for somebody; False, and nothing is counted, when there is no room for them."""
+        theirs = self._by_owner.get(owner, 0) + count
+        if self.bytes + count > self._bytes_max or theirs > self._share_bytes_max:
+            self.refusals += 1
+            return False
+        self.bytes += count
+        self._by_owner[owner] = theirs
+        return True
+
+    def give_back(self, owner: str, count: int) -> None:
+        """Count them no more."""
+        self.bytes -= count
+        left = self._by_owner[owner] - count
+        if left:
+            self._by_owner[owner] = left
+        else:
+            del self._by_owner[owner]
+
+
+class Hold:
+    """What one request holds of a budget."""
+
+    __slots__ = ("_budget", "_bytes", "_owner")
+
+    def __init__(self, budget: Budget, owner: str) -> None:
+        self._budget = budget
+        self._owner = owner
+        self._bytes = 0
+
+    def grow(self, size: int) -> bool:
+        """Hold so many bytes; False when there is no room for them."""
+        more = size - self._bytes
+        if more <= 0:
+            return True
+        if not self._budget.take(self._owner, more):
+            return False
+        self._bytes = size
+        return True
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        if self._bytes:
+            self._budget.give_back(self._owner, self._bytes)
+            self._bytes = 0
