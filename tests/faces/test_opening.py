@@ -1,0 +1,239 @@
+"""What was never opened, was closed, or was opened by another process says so at once, with the line to write."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headwater
+import headwater.sync
+from headwater.errors import Closed, Forked, HeadwaterError, NotOpened
+from tests.doors.live_door import LiveDoor, on_the_edge
+from tests.waiting import expect_soon
+
+ASYNC_LINES = {"library": "async with headwater.open(", "http": "async with headwater.connect("}
+SYNC_LINES = {"library": "with headwater.sync.open(", "http": "with headwater.sync.connect("}
+FACES = ("library", "http")
+CHILD_SECONDS = 30.0
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[LiveDoor]:
+    running = LiveDoor(tmp_path / "headwater.db", on_the_edge)
+    running.start()
+    yield running
+    running.stop()
+
+
+class Places:
+    """Where the faces open something."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self._path = str(path)
+        self._url = url
+
+    def make(self, face: str) -> Any:
+        return headwater.open(self._path) if face == "library" else headwater.connect(self._url)
+
+    def open_sync(self, face: str) -> headwater.sync.Headwater:
+        return headwater.sync.open(self._path) if face == "library" else headwater.sync.connect(self._url)
+
+
+@pytest.fixture
+def places(door: LiveDoor, tmp_path: Path) -> Places:
+    return Places(tmp_path / "headwater.db", door.url)
+
+
+def do_nothing(message: object) -> None:
+    """A handler."""
+
+
+VERBS: dict[str, Callable[[Any], Any]] = {
+    "push": lambda hw: hw.queue("orders").push(1),
+    "push_many": lambda hw: hw.queue("orders").push_many([1]),
+    "pop": lambda hw: hw.queue("orders").pop(),
+    "run": lambda hw: hw.queue("orders").run(do_nothing),
+    "configure": lambda hw: hw.queue("orders").configure(),
+    "seek": lambda hw: hw.queue("orders").seek("end"),
+    "status": lambda hw: hw.queue("orders").status(),
+    "groups": lambda hw: hw.queue("orders").groups(),
+    "dead_letters": lambda hw: hw.queue("orders").dead_letters(),
+    "delete": lambda hw: hw.queue("orders").delete(),
+    "push_all": lambda hw: hw.push_all([headwater.Outgoing(queue="orders", payload=1)]),
+    "pop any": lambda hw: hw.pop(),
+    "queues": lambda hw: hw.queues(),
+    "delete_group": lambda hw: hw.delete_group("g"),
+    "jobs": lambda hw: hw.jobs,
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_forgotten_async_with_is_told_at_once(places: Places, face: str, verb: str) -> None:
+    """Outside of any event loop and without `await`: who forgets the one often forgets the other."""
+    with pytest.raises(NotOpened) as told:
+        VERBS[verb](places.make(face))
+    assert ASYNC_LINES[face] in str(told.value)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_loop_over_what_was_never_opened_is_told(places: Places, face: str) -> None:
+    async def loop() -> None:
+        async for _ in places.make(face).queue("orders").consume():
+            pass
+
+    with pytest.raises(NotOpened, match="async with"):
+        asyncio.run(loop())
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_was_closed_says_how_to_open_it_again(places: Places, face: str, verb: str) -> None:
+    async def close() -> Any:
+        async with places.make(face) as hw:
+            return hw
+
+    with pytest.raises(Closed) as told:
+        VERBS[verb](asyncio.run(close()))
+    assert ASYNC_LINES[face] in str(told.value)
+    plain = places.open_sync(face)
+    plain.close()
+    plain.close()
+    with pytest.raises(Closed) as told:
+        VERBS[verb](plain)
+    assert SYNC_LINES[face] in str(told.value)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_the_wrong_kind_of_block_or_loop_names_the_right_one(places: Places, face: str) -> None:
+    async def wrongly() -> None:
+        async with Places.open_sync(places, face):
+            raise AssertionError("it was entered")
+
+    async def loop_wrongly() -> None:
+        with places.open_sync(face) as hw:
+            async for _ in hw.queue("orders").consume():
+                pass
+
+    with pytest.raises(TypeError, match=r"`with headwater.sync.\w+\(...\) as hw:`"), places.make(face):
+        pass
+    with pytest.raises(TypeError, match=r"async with headwater\.open"):
+        asyncio.run(wrongly())
+    with pytest.raises(TypeError, match="async for"):
+        asyncio.run(loop_wrongly())
+    with pytest.raises(TypeError, match=r"`async for message in queue\.consume"):
+        list(places.make(face).queue("orders").consume())
+    with pytest.raises(TypeError, match=r"`async with queue\.consume"), places.make(face).queue("orders").consume():
+        pass
+
+
+# ── forks ──
+
+
+def in_a_child(work: Callable[[], None]) -> str:
+    """What a forked child says of its work: the error that it ended with. One that hangs is a failure."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        said = "nothing"
+        try:
+            work()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}" if isinstance(error, HeadwaterError) else traceback.format_exc()
+        os.write(writing, said.encode()[:60_000])
+        os._exit(0)
+    os.close(writing)
+    try:
+        expect_soon(lambda: os.waitpid(child, os.WNOHANG) != (0, 0), CHILD_SECONDS)
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
+    with os.fdopen(reading, "rb") as pipe:
+        return pipe.read().decode()
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_fork_of_the_sync_face_is_told_to_open_it_anew(places: Places, face: str, verb: str) -> None:
+    with places.open_sync(face) as hw:
+        hw.queue("orders").push(1)
+        said = in_a_child(lambda: VERBS[verb](hw))
+        assert said.startswith("Forked: "), said
+        assert SYNC_LINES[face] in said
+        assert hw.queue("orders").push(2).durability == "synced", "the parent was disturbed"
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_fork_of_the_async_face_is_told_to_open_it_anew(places: Places, face: str, verb: str) -> None:
+    async def program() -> str:
+        async with places.make(face) as hw:
+            await hw.queue("orders").push(1)
+            said = in_a_child(lambda: VERBS[verb](hw))
+            assert (await hw.queue("orders").push(2)).durability == "synced"
+            return said
+
+    said = asyncio.run(program())
+    assert said.startswith("Forked: "), said
+    assert ASYNC_LINES[face] in said
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_fork_holds_nothing_of_its_parent_and_gives_nothing_back(places: Places, face: str) -> None:
+    """A child that drops or closes what it was forked with leaves the parent's messages to the parent."""
+    with places.open_sync(face) as hw:
+        orders = hw.queue("orders")
+        orders.push_many([1, 2], partition="one")
+        kept = [orders.consume(batch=2)]
+        message = next(kept[0])
+
+        def leave() -> None:
+            kept.clear()
+            hw.close()
+
+        assert in_a_child(leave) == "nothing"
+        assert orders.pop() == []
+        said = in_a_child(lambda: message.ack())
+        assert said.startswith("Forked: "), said
+        message.ack()
+        assert next(kept[0]).payload == 2
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_fork_may_open_a_store_or_client_of_its_own(places: Places, face: str) -> None:
+    def push() -> None:
+        with places.open_sync(face) as own:
+            own.queue("orders").push("from the child")
+
+    with places.open_sync(face) as hw:
+        hw.queue("orders").push("from the parent")
+        assert in_a_child(push) == "nothing"
+        payloads = {message.payload for message in hw.queue("orders").pop(batch=10)}
+    assert payloads == {"from the child", "from the parent"}
+
+
+def test_a_worker_process_that_was_forked_says_so(places: Places) -> None:
+    """The way in which people meet it: a module that opens a store, and a pool of processes."""
+    with places.open_sync("library") as hw:
+        context = multiprocessing.get_context("fork")
+        receiving, sending = context.Pipe(duplex=False)
+
+        def work() -> None:
+            try:
+                hw.queue("orders").push(1)
+            except HeadwaterError as error:
+                sending.send(error.code)
+
+        process = context.Process(target=work)
+        process.start()
+        assert receiving.poll(CHILD_SECONDS)
+        assert receiving.recv() == Forked.code
+        process.join(CHILD_SECONDS)
+        assert process.exitcode == 0
