@@ -29,7 +29,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("HEADWATER_ENCRYPTION_KEY", KEY)
         environment.setenv("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
-        session = start_session("local[2]", log=tmp_path_factory.mktemp("spark") / "spark.log")
+        events = tmp_path_factory.mktemp("events")
+        session = start_session(
+            "local[2]",
+            log=tmp_path_factory.mktemp("spark") / "spark.log",
+            # What Spark would tell its history server: no secret may be in it.
+            settings={
+                "spark.eventLog.enabled": "true",
+                "spark.eventLog.compress": "false",
+                "spark.eventLog.dir": f"file:{events}",
+            },
+        )
     yield session
     session.stop()
 

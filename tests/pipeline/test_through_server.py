@@ -4,15 +4,23 @@ The tests are those of the other modules, some of each kind; here their store is
 """
 
 # ruff: noqa: F401  # imported to be collected here, with the store of this module
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import headwater.sync
+from headwater.errors import StoreMissing
+from headwater.pipeline.failures import told_in_one_line
+from headwater.pipeline.looking import Look
+from headwater.pipeline.options import ReadOptions
 from tests.doors.live_door import LiveDoor, on_the_edge
 from tests.pipeline.conftest import KEY
-from tests.pipeline.store import Store
+from tests.pipeline.store import QUERY_ERRORS, Store
 from tests.pipeline.test_losses import (
     test_records_dropped_before_they_were_read_stop_the_query_unless_it_may_go_on,
 )
@@ -45,3 +53,72 @@ def store(tmp_path: Path) -> Iterator[Store]:
         door.start()
         yield Store(opened, door.url)
         door.stop()
+
+
+# ── an executor without the file ──
+
+
+def test_an_executor_that_does_not_see_the_file_is_told_the_way_in_one_sentence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    options = ReadOptions(store=str(tmp_path / "on-another-machine.db"), queues=("orders",))
+    with pytest.raises(StoreMissing, match="on-another-machine"):
+        Look(options).__enter__()
+
+    def read(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with Look(options):
+            yield from rows
+
+    with pytest.raises(StoreMissing) as told, told_in_one_line():
+        spark.range(1).mapInArrow(read, "id BIGINT").collect()
+    sentence = str(told.value)
+    assert "does not see" in sentence
+    assert "store=https://host" in sentence
+    assert "\n" not in sentence
+
+
+# ── a token is a secret ──
+
+CANARY = "hw_canary0000000000000000000000000000000000000"
+
+
+def shown_by(spark: SparkSession, rows: Any) -> str:
+    """Everything that Spark says of a query's plan."""
+    query = rows._jdf.queryExecution()
+    modes = spark._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]
+    plans = [query.explainString(modes.fromString(mode)) for mode in ("simple", "extended", "cost", "formatted")]
+    return "\n".join([*plans, query.toString(), query.logical().toString(), rows._jdf.toString()])
+
+
+def test_a_token_is_in_no_plan_log_progress_checkpoint_or_error(
+    spark: SparkSession, store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store.push({"id": 1}, {"id": 2})
+    token = {"token": CANARY}
+    table = store.table(spark, **token)
+    assert table.count() == 2
+    said = [shown_by(spark, table), shown_by(spark, store.stream(spark, **token))]
+    table.select("value").write.format("headwater").mode("append").options(
+        store=store.address, queue="written", **token
+    ).save()
+    query = store.sink(store.stream(spark, **token).select("value"), tmp_path / "checkpoint", **token)
+    said += [json.dumps(progress, default=str) for progress in query.recentProgress]
+    said += [str(query.lastProgress), str(query.status)]
+    assert len(store.records("copies")) == 2
+    for wrong in ({"queue": "nowhere"}, {"queue": "orders", "schema": "id STRING", "mode": "FAILFAST"}):
+        reader = spark.read.format("headwater").options(store=store.address, **wrong, **token)
+        with pytest.raises(QUERY_ERRORS) as told:
+            reader.load().select("value").collect()
+        said.append(str(told.value))
+    with pytest.raises(QUERY_ERRORS) as told:
+        spark.read.format("headwater").options(store=store.address, queue="orders", token=f"{CANARY} twice").load()
+    said.append(str(told.value))
+    said += [path.read_text(errors="replace") for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+    log = spark.conf.get("spark.driver.extraJavaOptions")
+    assert log is not None
+    said.append(Path(log.split('headwater.spark.log="')[1].split('"')[0]).read_text(errors="replace"))
+    events = Path(spark.conf.get("spark.eventLog.dir").removeprefix("file:"))  # type: ignore[union-attr]
+    recorded = [path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()]
+    assert any("SparkListenerSQLExecutionStart" in text for text in recorded)
+    said += [*recorded, *capfd.readouterr()]
+    assert [text[max(text.find(CANARY) - 300, 0) : text.find(CANARY)] for text in said if CANARY in text] == []

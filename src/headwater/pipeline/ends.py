@@ -21,6 +21,7 @@ from headwater.model.names import Lsn
 from headwater.model.record import Record, split_records
 from headwater.pipeline.asking import ask
 from headwater.pipeline.handle import Handle
+from headwater.pipeline.seeing import open_seen
 from headwater.stores.open import open_reader
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pya
     reader = open_reader(place.store, load_config())
     after = Lsn(span.after)
     with asyncio.Runner() as runner:
-        ask(runner, reader.open())
+        open_seen(runner, reader)
         try:
             while found := ask(runner, reader.bodies(after, Lsn(span.through), BYTES_PER_LOOK, place.database, queues)):
                 after = found[-1].lsn

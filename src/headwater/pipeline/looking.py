@@ -12,6 +12,7 @@ from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
 from headwater.pipeline.options import LATEST, Place, ReadOptions
 from headwater.pipeline.planning import Offset, Snapshot
+from headwater.pipeline.seeing import open_seen
 from headwater.stores.log_reader import Body, Stretch
 from headwater.stores.open import open_reader
 
@@ -31,7 +32,7 @@ class Look:
 
     def __enter__(self) -> Self:
         try:
-            ask(self._runner, self._reader.open())
+            open_seen(self._runner, self._reader)
         except BaseException:
             self._runner.close()
             raise

@@ -46,6 +46,7 @@ from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, plan, r
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.seeing import open_seen
 from headwater.pipeline.summary import Summary
 from headwater.stores.contract import GroupStatus, Position
 from headwater.stores.open import open_reader
@@ -328,7 +329,7 @@ def _outline(place: Place, queue: str, span: Span) -> "Iterator[pyarrow.RecordBa
     reader = open_reader(place.store, load_config())
     after, through = Lsn(span.after), Lsn(span.through)
     with asyncio.Runner() as runner:
-        ask(runner, reader.open())
+        open_seen(runner, reader)
         try:
             while found := ask(runner, reader.outline(after, through, STRETCHES_PER_LOOK, place.database, [queue])):
                 after = found[-1].lsn
