@@ -62,6 +62,18 @@ def test_the_development_lock_holds_the_versions_of_the_core_lock() -> None:
     assert {name: development.get(name) for name in core} == core
 
 
+def test_the_development_lock_holds_the_versions_of_the_serving_lock() -> None:
+    """Or a .venv that was made for serving could not be completed."""
+    serving, development = read_lock("serve"), read_lock("dev")
+    assert {name: development.get(name) for name in serving} == serving
+    assert read_requirements("serve") <= read_requirements("dev")
+
+
+def test_serving_needs_nothing_that_is_there_for_developing() -> None:
+    tools = {"pytest", "mypy", "ruff", "uv", "pyspark", "hypothesis", "django", "fastapi"}
+    assert not tools & set(read_lock("serve"))
+
+
 def test_every_lock_is_compiled_by_the_script() -> None:
     script = (ROOT / "script/lock").read_text(encoding="utf-8")
     order = re.search(r"for name in (.*); do", script)
