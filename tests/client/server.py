@@ -7,21 +7,23 @@ from typing import Self
 
 import headwater
 from headwater.app import open_door
+from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.server import Edge
 
 
 class Server:
     """A server that listens on a port of this machine."""
 
-    def __init__(self, path: Path, port: int = 0, **settings: object) -> None:
+    def __init__(self, path: Path, port: int = 0, limits: Limits | None = None, **settings: object) -> None:
         self._path = path
         self._port = port
+        self._limits = limits
         self._settings = settings
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         self.hw = await self._open.enter_async_context(headwater.open(str(self._path), **self._settings))  # type: ignore[arg-type]
-        self.edge = Edge(await self._open.enter_async_context(open_door(self.hw)))
+        self.edge = Edge(await self._open.enter_async_context(open_door(self.hw)), self._limits)
         await self.edge.start("127.0.0.1", self._port)
         self.port = self.edge.port
         self.url = f"http://127.0.0.1:{self.port}"

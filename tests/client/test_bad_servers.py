@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headwater
-from headwater.client.client import Client
+from headwater.doors.edge.limits import Limits
 from headwater.errors import (
     ConfigError,
     HeadwaterError,
@@ -220,9 +221,12 @@ async def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one(server: 
             await client.queues()
 
 
-async def test_a_body_larger_than_the_server_takes_is_too_large(client: Client) -> None:
-    with pytest.raises(TooLarge):
-        await client.queue("orders").push_many(["x" * 200_000] * 8)
+async def test_a_body_larger_than_the_server_takes_is_too_large(tmp_path: Path) -> None:
+    limits = Limits(body_bytes_max=1_000_000)
+    async with Server(tmp_path / "small.db", limits=limits) as small, headwater.connect(small.url) as client:
+        with pytest.raises(TooLarge):
+            await client.queue("orders").push_many(["x" * 200_000] * 8)
+        assert (await client.queue("orders").push("x" * 200_000)).durability == "synced"
 
 
 async def test_more_callers_than_connections_all_get_their_turn(server: Server) -> None:

@@ -13,7 +13,7 @@ import headwater
 import headwater.sync
 from headwater.app import open_door
 from headwater.doors.edge.server import Edge
-from headwater.errors import ConfigError, HeadwaterError, ServerUnreachable
+from headwater.errors import ConfigError, HeadwaterError, ServerUnreachable, ServerUnreadable
 from tests.certificates import Certificate, make_certificate
 from tests.cli.program import Program
 from tests.doors.live_door import inside_another_app
@@ -87,7 +87,8 @@ async def test_the_command_line_trusts_what_the_surroundings_say(
         pushed = await asyncio.to_thread(push, SSL_CERT_FILE=str(certificate.shown))
         assert (pushed.code, pushed.err) == (0, "")
         refused = await asyncio.to_thread(program.run_process, "queues", "--server", url, "--json")
-        assert (refused.code, refused.error()["code"]) == (3, "server_unreachable")
+        assert (refused.code, refused.error()["code"]) == (3, "server_unreadable")
+        assert "SSL_CERT_FILE" in refused.error()["message"]
         assert "certificate" in refused.err
 
 
@@ -98,11 +99,11 @@ async def test_a_certificate_that_is_not_trusted_or_of_another_name_is_refused(
     other = make_certificate(tmp_path / "other", "127.0.0.2")
     async with encrypted(hw, certificate) as url:
         for tls in (None, str(other.shown)):
-            with pytest.raises(ServerUnreachable, match="certificate"):
-                await headwater.connect(url, tls=tls, retry_seconds=0).start()
+            with pytest.raises(ServerUnreadable, match="certificate is not trusted"):
+                await headwater.connect(url, tls=tls).start()
     async with encrypted(hw, other) as url:
-        with pytest.raises(ServerUnreachable, match="certificate"):
-            await headwater.connect(url, tls=str(other.shown), retry_seconds=0).start()
+        with pytest.raises(ServerUnreadable, match="certificate is not trusted"):
+            await headwater.connect(url, tls=str(other.shown)).start()
 
 
 async def test_the_wrong_kind_of_address_is_told(hw: headwater.Headwater, certificate: Certificate) -> None:

@@ -91,7 +91,8 @@ class Pool:
         except ssl.SSLCertVerificationError as error:
             # Asking again does not make anybody trust it.
             reason = f"its certificate is not trusted: {error.verify_message}"
-            raise Broken(f"{reason}; name a file of certificates that are", garbled=True) from error
+            remedy = "name a file of certificates to trust (tls=... of headwater.connect, SSL_CERT_FILE for commands)"
+            raise Broken(f"{reason}; {remedy}", garbled=True) from error
         except OSError as error:
             raise Broken(f"no connection: {error}") from error
         if self._closed:
