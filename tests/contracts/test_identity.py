@@ -11,7 +11,8 @@ import pytest
 
 from headwater.config import load_config
 from headwater.errors import StoreReplaced
-from headwater.log.operations import DeleteQueue, Identified, Pop, RenewIdentity, Retain, Transaction
+from headwater.log.operations import DeleteQueue, Pop, Retain, Transaction
+from headwater.log.store_operations import Identified, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.log_reader import Fingerprint, LogReader
 from headwater.stores.open import open_reader, open_store

@@ -17,7 +17,7 @@ import headwater.sync
 from headwater import outbox
 from headwater.config import load_config
 from headwater.errors import HeadwaterError, StoreReplaced
-from headwater.log.operations import RenewIdentity
+from headwater.log.store_operations import RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.open import open_reader
 from tests.doors.live_door import on_the_edge

@@ -122,6 +122,16 @@ BUGS = [
         (POWER_CUTS, "tests/faults/test_affirmed_answers.py"),
     ),
     Bug(
+        "damage-hides-its-forerunners",
+        "a damaged record fails the pop of the healthy ones before it",
+        (
+            Edit(
+                POPS, "            if found.offsets:\n                return None\n            last", "            last"
+            ),
+        ),
+        ("tests/faults/test_damaged_records.py",),
+    ),
+    Bug(
         "lost-store-unnoticed",
         "a sync into a file that was deleted meanwhile counts as one",
         (Edit(STORE, "            error = replaced\n", "            del replaced\n"),),

@@ -28,7 +28,8 @@ LAYERS = {
     "model": Layer(("model",), ("foundation",)),
     "filters": Layer(("filters",), ("foundation", "model")),
     "operations": Layer(
-        ("log.operations", "log.job_operations", "log.flow_operations"), ("foundation", "model", "filters")
+        ("log.operations", "log.job_operations", "log.flow_operations", "log.store_operations"),
+        ("foundation", "model", "filters"),
     ),
     "stores.contract": Layer(("stores.contract", "stores.job_contract", "stores.log_reader"), VALUES),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),

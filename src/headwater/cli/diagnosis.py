@@ -97,6 +97,8 @@ def judge_error(error: HeadwaterError, location: str) -> Problem:
 def _judge_damage(store: StoreFacts) -> Iterator[Problem]:
     for damage in store.damage:
         remedy = "stop writing, keep a copy, then put back a backup or save what can be read with `.recover` of sqlite3"
+        if damage.startswith("LSN "):
+            remedy = "keep a copy, then put back a backup, or pass it over with `headwater store give-up-damaged`"
         yield Problem("damaged", damage, remedy)
 
 

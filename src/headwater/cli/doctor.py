@@ -90,7 +90,8 @@ async def _examine_open(settings: Settings, report: Report, full: bool) -> None:
         store = await examine_store(hw)
         if full and not store.damage:
             with progress("reading every record", store.last_lsn, shown=not settings.json) as tell:
-                store = store._replace(damage=await read_everything(hw, tell))
+                unreadable = await read_everything(hw, tell)
+            store = store._replace(damage=tuple(f"LSN {found.lsn}: {found.reason}" for found in unreadable))
         report.store = store
         report.problems = judge(report.place, store)
 

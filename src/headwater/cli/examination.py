@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.cli.diagnosis import FileFact, PlaceFacts, StoreFacts
 
@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headwater.app import Headwater
+    from headwater.model.names import Lsn
 
 MOUNTS = Path("/proc/self/mountinfo")
 COMPANIONS = ("", "-wal", "-shm", "-turn", "-reserve")
 SEGMENTS_AT_ONCE = 16
+UNREADABLE_MAX = 1_000
 
 
 def examine_place(location: str) -> PlaceFacts:
@@ -104,19 +106,44 @@ def _pinned_pages(location: str) -> int:
     return max(pages - moved, 0)
 
 
-async def read_everything(hw: "Headwater", tell: "Callable[[float], None]") -> tuple[str, ...]:
-    """Read every record, which checks its checksum; what is wrong with the first that is damaged."""
+class Unreadable(NamedTuple):
+    """A segment that cannot be read, and why."""
+
+    lsn: "Lsn"
+    reason: str
+    is_damaged: bool
+
+
+async def read_everything(hw: "Headwater", tell: "Callable[[float], None]") -> list[Unreadable]:
+    """Read every record, which checks its checksum; the segments that cannot be read."""
     from headwater.errors import EncryptionKeyMissing, StoreDamaged
     from headwater.model.names import Lsn
 
+    found: list[Unreadable] = []
     after, through = Lsn(0), await hw.store.last_lsn()
-    while after < through:
+    while after < through and len(found) < UNREADABLE_MAX:
         try:
             segments = await hw.store.read(after, through, SEGMENTS_AT_ONCE)
-        except (StoreDamaged, EncryptionKeyMissing) as error:
-            return (f"records after LSN {after} cannot be read: {error}",)
+        except (StoreDamaged, EncryptionKeyMissing):
+            unreadable = await _first_unreadable(hw, after, through)
+            found.append(unreadable)
+            after = unreadable.lsn
+            continue
         if not segments:
             break
         after = segments[-1].lsn
         tell(after)
-    return ()
+    return found
+
+
+async def _first_unreadable(hw: "Headwater", after: "Lsn", through: "Lsn") -> Unreadable:
+    """The segment at which reading stops; there is one, and LSNs of dropped ones are empty."""
+    from headwater.errors import EncryptionKeyMissing, StoreDamaged
+    from headwater.model.names import Lsn
+
+    for number in range(after + 1, through + 1):
+        try:
+            await hw.store.read(Lsn(number - 1), Lsn(number), 1)
+        except (StoreDamaged, EncryptionKeyMissing) as error:
+            return Unreadable(Lsn(number), str(error), isinstance(error, StoreDamaged))
+    return Unreadable(through, "it could be read the second time", is_damaged=False)

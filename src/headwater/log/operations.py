@@ -387,17 +387,6 @@ class Reached(msgspec.Struct, frozen=True):
     before: int | None
 
 
-class RenewIdentity(Operation, frozen=True, kw_only=True):
-    """Give the store a new identity: it was restored, and what others know of its log may not be so any more."""
-
-
-class Identified(msgspec.Struct, frozen=True):
-    """The identity that the store had, and the one it has."""
-
-    before: str
-    identity: str
-
-
 # ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -491,7 +480,6 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     RevokeAccessToken: Deleted,
     SetSwitch: Switched,
     Reach: Reached,
-    RenewIdentity: Identified,
     RegisterStream: StreamRegistered,
     ChangeState: StateChanged,
     Transaction: Transacted,

@@ -245,16 +245,13 @@ class Worker:
                 return
 
     def _touched(self, touches: Sequence[Touch]) -> None:
-        """The log grew: look whether there is anything for us, without the write lock."""
+        """The log grew: look whether there is anything for us, without the write lock. Nothing new says that the store
+        is lost, and a look will tell."""
         mine = [touch for touch in touches if touch.lane.queue == JOBS_QUEUE]
         mine = [touch for touch in mine if touch.lane.database == self._options.database]
-        if not touches:
-            # The store is lost: the next look says so.
-            self._look = True
-            self._tell_news()
-        if not mine:
+        if touches and not mine:
             return
-        if any(touch.lane.partition == CONTROL_PARTITION for touch in mine):
+        if not touches or any(touch.lane.partition == CONTROL_PARTITION for touch in mine):
             self._beat_now.set()
             self._look = True
         elif not self._wanted():

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import QueueMissing
+from headwater.errors import QueueMissing, StoreDamaged
 from headwater.model.access_token import AccessToken
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -88,7 +88,21 @@ class Answers:
             rows = self._connection.execute(sql.read_segments, (after, through, limit)).fetchall()
         else:
             rows = self._connection.execute(sql.read_queue_segments, (after, through, limit, *queue)).fetchall()
-        return [segment for row in rows if (segment := self._segment(*row)) is not None]
+        return self._segments_of(rows)
+
+    def _segments_of(self, rows: list[Any]) -> list[Segment]:
+        """Segments up to the first that cannot be read; when that is the first one, it is told."""
+        found: list[Segment] = []
+        for row in rows:
+            try:
+                segment = self._segment(*row)
+            except StoreDamaged:
+                if not found:
+                    raise
+                return found
+            if segment is not None:
+                found.append(segment)
+        return found
 
     def _segment(
         self,
@@ -213,7 +227,7 @@ class Answers:
     def read_partition(self, partition_id: PartitionId, first: Offset, limit: int) -> list[Segment]:
         """A stretch of one partition."""
         rows = self._connection.execute(sql.read_partition_segments, (partition_id, first, limit)).fetchall()
-        return [segment for row in rows if (segment := self._segment(*row)) is not None]
+        return self._segments_of(rows)
 
     def traces_named(self, database: str, name: str, limit: int, skip: int) -> list[TraceEvent]:
         """The events noted under a name."""

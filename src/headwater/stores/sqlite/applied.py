@@ -11,6 +11,7 @@ from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
 from headwater.log.flow_operations import FLOW_RESULT_TYPES
 from headwater.log.job_operations import JOB_RESULT_TYPES
 from headwater.log.operations import RESULT_TYPES, Operation, Push, Transacted, Transaction
+from headwater.log.store_operations import STORE_RESULT_TYPES
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
@@ -128,6 +129,7 @@ def _recall(operation: Operation, kept: str) -> "Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=(RESULT_TYPES | JOB_RESULT_TYPES | FLOW_RESULT_TYPES)[type(operation)])
+        kinds = RESULT_TYPES | JOB_RESULT_TYPES | FLOW_RESULT_TYPES | STORE_RESULT_TYPES
+        return msgspec.json.decode(kept, type=kinds[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from headwater.clock import Timestamp
 from headwater.errors import StoreDamaged
-from headwater.log.operations import Identified, RenewIdentity
+from headwater.log.store_operations import Identified, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.log_reader import Fingerprint
 from headwater.stores.sqlite.connection import Connection

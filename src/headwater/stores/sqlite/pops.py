@@ -205,7 +205,8 @@ class Pops:
         now: Timestamp,
         batches: list[Batch],
     ) -> None:
-        """Add one partition's batch. A damaged one is put off, so that the others are served, and the error is told."""
+        """Add one partition's batch. A damaged one is put off, so that the others are served, and the error is told: by
+        this pop, or when this one has something to bring, by the next."""
         wanted = operation.batch - sum(len(batch.offsets) for batch in batches)
         try:
             partition = self._catalog.partition_by_id(partition_id)
@@ -214,7 +215,7 @@ class Pops:
                 return
             batch = self._lease(operation, group, partition, cursor, wanted, now)
         except StoreDamaged:
-            self._cursors.put_off(group, partition_id, now + POSTPONE_DAMAGED_SECONDS * SECOND)
+            self._cursors.put_off(group, partition_id, now + (1 if batches else POSTPONE_DAMAGED_SECONDS * SECOND))
             if not batches:
                 raise
             return
@@ -277,12 +278,29 @@ class Pops:
             if delay and rules.is_due_later(stretch.written_at + delay, delay, now):
                 found.due_at = stretch.written_at + delay
                 break
-            _collect(found, stretch, self._segments.records_of(stretch), cursor, limit, stop)
+            records = self._records(partition, stretch, found)
+            if records is None:
+                break
+            _collect(found, stretch, records, cursor, limit, stop)
             if len(found.offsets) >= limit or (stop is not None and stretch.first_offset + stretch.count >= stop):
                 break
         if options.window_seconds and found.offsets:
             self._hold_for_window(partition, found, now)
         return found
+
+    def _records(self, partition: Partition, stretch: Stretch, found: Found) -> list[Record] | None:
+        """The records of a segment; None when they are damaged and others before them can be delivered first."""
+        try:
+            return self._segments.records_of(stretch)
+        except StoreDamaged as error:
+            if found.offsets:
+                return None
+            last = stretch.first_offset + stretch.count - 1
+            raise StoreDamaged(
+                f"records {stretch.first_offset:,} to {last:,} of {partition.queue.name}, partition {partition.name}, "
+                f"cannot be read, and those behind them wait: {error}; "
+                "`headwater store give-up-damaged` passes them over"
+            ) from error
 
     def _skip(self, found: Found, stretch: Stretch, now: int) -> bool:
         """Move over records that are not there, and over a segment whose time is over; whether there was any."""

@@ -13,7 +13,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import QueueMissing, StoreOlder
+from headwater.errors import QueueMissing, StoreDamaged, StoreOlder
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
@@ -142,7 +142,13 @@ class SqliteLogReader:
         size = 0
         with self._looking(), closing(self._file.cursor()) as cursor:
             for row in cursor.execute(sql.bodies, (after, through, database, _names(queues))):
-                body = self._body(*row)
+                try:
+                    body = self._body(*row)
+                except StoreDamaged:
+                    # Those before it are told first; the next look begins with it, and says so.
+                    if not found:
+                        raise
+                    break
                 found.append(body)
                 size += len(body.records)
                 if size >= bytes_max:

@@ -158,8 +158,11 @@ class Segments:
     def _note_drop(self, partition_id: PartitionId, offset: int) -> None:
         """Readers that come by LSN must learn that records are gone which they have not seen."""
         (lsn,) = self._connection.execute(sql.last_lsn_before, (partition_id, offset)).fetchone()
-        if lsn is None:
-            return
+        if lsn is not None:
+            self.note_loss(partition_id, Lsn(lsn))
+
+    def note_loss(self, partition_id: PartitionId, lsn: Lsn) -> None:
+        """Records of a partition up to this LSN are gone."""
         row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
         number = row[0] + 1 if row else 1
         self._connection.execute(sql.set_meta, ("drops", number))

@@ -38,7 +38,6 @@ from headwater.log.operations import (
     Reached,
     Reap,
     RegisterStream,
-    RenewIdentity,
     Requeue,
     Retain,
     RevokeAccessToken,
@@ -51,6 +50,7 @@ from headwater.log.operations import (
     Transacted,
     Transaction,
 )
+from headwater.log.store_operations import GivenUp, GiveUpDamaged, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.access_tokens import AccessTokens
@@ -59,6 +59,7 @@ from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.clock_jumps import ClockJumps
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
+from headwater.stores.sqlite.damage import Damage
 from headwater.stores.sqlite.dead_letters import DeadLetters
 from headwater.stores.sqlite.flows import Flows
 from headwater.stores.sqlite.identity import Identity
@@ -136,6 +137,7 @@ class Writer:
             SetSwitch: self._set_switch,
             Reach: self._reach,
             RenewIdentity: self.identity.renew,
+            GiveUpDamaged: self._give_up_damaged,
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
@@ -279,6 +281,10 @@ class Writer:
         self.segments.forget_ends()
         self._cursors.forget()
         return deleted
+
+    def _give_up_damaged(self, operation: GiveUpDamaged, now: Timestamp) -> GivenUp:
+        self._cursors.forget()
+        return Damage(self._connection, self.catalog, self.segments).give_up(operation, now)
 
     def _delete_group(self, operation: DeleteGroup, now: Timestamp) -> Any:
         self._cursors.forget()

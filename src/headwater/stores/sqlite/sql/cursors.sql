@@ -6,6 +6,10 @@ FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.di
 WHERE g.id = ?1 ORDER BY p.id LIMIT ?3
 RETURNING partition_id, ready_at;
 
+-- name: wake_put_off
+-- Whoever was put off in a partition may look again.
+UPDATE hw_cursors SET ready_at = ?1 WHERE partition_id = ?2 AND ready_at > ?1 AND lease_until IS NULL;
+
 -- name: undiscovered_partitions
 -- Partitions that the group has no cursor for yet.
 SELECT p.id, p.start_offset FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered

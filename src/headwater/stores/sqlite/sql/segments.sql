@@ -43,6 +43,19 @@ WHERE partition_id = ? ORDER BY first_offset DESC;
 -- The records of one segment.
 SELECT codec, checksum, partition_id, first_offset, records FROM hw_segments WHERE lsn = ?;
 
+-- name: segment_place
+-- What is known of one segment, without its records.
+SELECT partition_id, first_offset, count, written_at, expires_at FROM hw_segments WHERE lsn = ?;
+
+-- name: replace_records
+-- The records of a segment are given up: others stand in their place, and none is delivered.
+UPDATE hw_segments SET codec = ?, checksum = ?, records = ?, expires_at = 0 WHERE lsn = ?;
+
+-- name: count_given_up
+-- Groups that had not come past these records have lost them.
+UPDATE hw_groups SET lost = lost + ?1
+WHERE id IN (SELECT group_id FROM hw_cursors WHERE partition_id = ?2 AND position <= ?3);
+
 -- name: next_lsn
 -- The first segment at or after an LSN, with its time: for the search by time.
 SELECT lsn, written_at FROM hw_segments WHERE lsn >= ? ORDER BY lsn LIMIT 1;

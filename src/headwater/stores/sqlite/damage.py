@@ -1,0 +1,59 @@
+"""Records that cannot be read: giving them up, so that those behind them go on.
+
+Their segment stays in its place with its offsets, and is never delivered: its time is over, and each record is replaced
+by an empty one that says what happened. Groups that had not passed it have lost its records, and readers by LSN are
+told as of anything that is dropped.
+"""
+
+from zlib import crc32
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import EncryptionKeyMissing, InvalidOption, QueueMissing, StoreDamaged
+from headwater.log.store_operations import GivenUp, GiveUpDamaged
+from headwater.model.names import Offset, PartitionId
+from headwater.model.record import Record, encode_records
+from headwater.stores.codec import PLAIN
+from headwater.stores.sqlite.catalog import Catalog
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.segments import Segments, Stretch
+from headwater.stores.statements import load_statements
+
+sql = load_statements(__package__)
+
+DAMAGED_TYPE = "headwater/damaged"
+
+
+class Damage:
+    """Damaged segments of the file, as seen under the write lock."""
+
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._segments = segments
+
+    def give_up(self, operation: GiveUpDamaged, now: Timestamp) -> GivenUp:
+        """Replace the records of a damaged segment; an error when it can be read, or may be with a key."""
+        row = self._connection.execute(sql.segment_place, (operation.lsn,)).fetchone()
+        partition = None if row is None else self._catalog.partition_by_id(PartitionId(row[0]))
+        if row is None or partition is None:
+            raise QueueMissing(f"there is no segment {operation.lsn}")
+        stretch = Stretch(operation.lsn, *row[1:])
+        self._refuse_sound(stretch)
+        body = encode_records([Record(msgspec.Raw(b"null"), type=DAMAGED_TYPE)] * stretch.count)
+        self._connection.execute(sql.replace_records, (PLAIN, crc32(body), body, operation.lsn))
+        self._connection.execute(sql.count_given_up, (stretch.count, partition.id, stretch.first_offset))
+        self._connection.execute(sql.wake_put_off, (now, partition.id))
+        self._segments.note_loss(partition.id, operation.lsn)
+        self._segments.forget_ends()
+        return GivenUp(operation.lsn, partition.lane, Offset(stretch.first_offset), stretch.count)
+
+    def _refuse_sound(self, stretch: Stretch) -> None:
+        try:
+            self._segments.records_of(stretch)
+        except StoreDamaged:
+            return
+        except EncryptionKeyMissing as error:
+            raise InvalidOption(f"segment {stretch.lsn} may be sound: {error}") from error
+        raise InvalidOption(f"segment {stretch.lsn} can be read: nothing is given up")
