@@ -53,6 +53,26 @@ class Within(msgspec.Struct, frozen=True):
         return Verdict(goal, f"{found:.2f}{against} {unit}", found <= base + self.limit)
 
 
+class AtMost(msgspec.Struct, frozen=True):
+    """A figure of `subject` is at most `factor` times that of `against`."""
+
+    subject: str
+    metric: Metric
+    factor: float
+    against: str
+
+    def judge(self, results: Results) -> Verdict:
+        figure, unit = self.metric.replace("mb", "MB").split("_")
+        goal = f"{self.subject}: {figure} ≤ {self.factor:g} × {self.against}"
+        found = overall(results.get(self.subject, ()), self.metric)
+        base = overall(results.get(self.against, ()), self.metric)
+        if found is None or not base:
+            return Verdict(goal, "not measured", None)
+        return Verdict(
+            goal, f"{found / base:.2f} × ({found:.2f} against {base:.2f} {unit})", found <= self.factor * base
+        )
+
+
 class Reaches(msgspec.Struct, frozen=True):
     """`subject` moves at least so many messages a second."""
 
@@ -67,7 +87,7 @@ class Reaches(msgspec.Struct, frozen=True):
         return Verdict(goal, f"{found:,.0f}/s", found >= self.least)
 
 
-Goal = Times | Within | Reaches
+Goal = Times | Within | AtMost | Reaches
 
 
 def overall(samples: Sequence[Sample], metric: Metric) -> float | None:

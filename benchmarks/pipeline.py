@@ -49,10 +49,10 @@ NOTES = (
 def questions(quick: bool) -> tuple[Question, ...]:
     """All questions; `quick` makes the log ten times smaller."""
     messages = 200_000 if quick else 2_000_000
-    from benchmarks import pipeline_flows  # it asks with what is defined here
+    from benchmarks import pipeline_flows, pipeline_server  # they ask with what is defined here
 
     ours = (typed_read(messages), catching_up(messages), sink(messages // 4), writers(messages))
-    return (*ours, *pipeline_flows.questions(messages))
+    return (*ours, *pipeline_server.questions(messages), *pipeline_flows.questions(messages))
 
 
 def typed_read(messages: int) -> Question:

@@ -54,6 +54,15 @@ EDGE_CONNECTION = "headwater/doors/edge/connection.py"
 PROXIES = "headwater/doors/proxies.py"
 LONG_POLLS = "tests/doors/test_long_polls.py"
 
+LOG_DOOR = "headwater/doors/native/log.py"
+LOG_COMMITS = "headwater/doors/native/log_commits.py"
+LOG_READING = "headwater/services/log_reading.py"
+LOG_READER = "headwater/client/log_reader.py"
+LOG_WRITER = "headwater/client/log_writer.py"
+CLIENT_ACCESS = "headwater/client/access.py"
+LOG_READER_TESTS = "tests/client/test_log_reader.py"
+LOG_WRITER_TESTS = "tests/client/test_log_writer.py"
+
 JOBS = "headwater/stores/sqlite/jobs.py"
 JOB_RULES = "headwater/model/job.py"
 JOB_LANES = "headwater/stores/sqlite/job_lanes.py"
@@ -870,5 +879,77 @@ BUGS = [
             ),
         ),
         ("tests/doors/test_operation.py",),
+    ),
+    Bug(
+        "log-of-other-queues",
+        "a reader through a server gets every queue that it names, whatever its token covers",
+        (Edit(LOG_DOOR, "[queue for queue in queues if request.principal.may_use(queue)]", "list(queues)"),),
+        (LOG_READER_TESTS,),
+    ),
+    Bug(
+        "log-numbers-of-others",
+        "a reader through a server is told the numbers of everybody's queues, and of their drops",
+        (
+            Edit(
+                LOG_DOOR,
+                "return {queue: number for queue, number in numbers.items() if principal.may_use(queue)}",
+                "return numbers",
+            ),
+        ),
+        (LOG_READER_TESTS,),
+    ),
+    Bug(
+        "look-skips-what-it-did-not-see",
+        "a look whose time is over says that it came to the end, so what comes next is never read",
+        (
+            Edit(
+                LOG_READING,
+                "            if self._is_over():\n                return found, after\n",
+                "            if self._is_over():\n                return found, last\n",
+            ),
+        ),
+        (LOG_READER_TESTS,),
+    ),
+    Bug(
+        "scan-goes-on-in-another-store",
+        "a scan reads on when another store is served at the same address",
+        (Edit(LOG_READER, "        if identity != self._identity:\n", "        if not identity:\n"),),
+        (LOG_READER_TESTS,),
+    ),
+    Bug(
+        "remote-commit-without-its-step",
+        "a commit through a server forgets the step, so a micro-batch that runs again is pushed again",
+        (
+            Edit(
+                LOG_WRITER,
+                '"step": Step(steps[0].name, steps[0].number, steps[0].note) if steps else None,',
+                '"step": None,',
+            ),
+        ),
+        (LOG_WRITER_TESTS,),
+    ),
+    Bug(
+        "half-an-upload-committed",
+        "an upload that lost some of its parts is committed as it is",
+        (Edit(LOG_COMMITS, "    if len(parts) != count:\n", "    if not parts:\n"),),
+        (LOG_WRITER_TESTS,),
+    ),
+    Bug(
+        "upload-trusted-for-its-queues",
+        "who commits an upload is not held to the queues of its token",
+        (
+            Edit(
+                LOG_COMMITS,
+                "    for push in pushes:\n        _check_lane(request, push)\n    return pushes\n",
+                "    return pushes\n",
+            ),
+        ),
+        (LOG_WRITER_TESTS,),
+    ),
+    Bug(
+        "token-in-what-is-shown",
+        "a token is in the text of the options, which plans and errors may show",
+        (Edit(CLIENT_ACCESS, '"token": "***" if self.token else ""', '"token": self.token'),),
+        (LOG_READER_TESTS,),
     ),
 ]

@@ -29,8 +29,9 @@ def free_port() -> int:
 class Server:
     """A `headwater serve` that can be killed and started again at the same address."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, *options: str) -> None:
         self._store = store
+        self._options = options
         self._port = free_port()
         # As where it is installed, a server that starts again does not compile itself again.
         self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(store.parent / "bytecode")}
@@ -42,7 +43,10 @@ class Server:
         """Start it, and wait until it says that it is ready."""
         command = (sys.executable, "-m", "headwater.cli", "--store", str(self._store), "serve")
         self._process = subprocess.Popen(
-            [*command, "--port", str(self._port), "--json"], stdout=subprocess.PIPE, text=True, env=self._environment
+            [*command, "--port", str(self._port), "--json", *self._options],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self._environment,
         )
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline())["event"] == "ready"
