@@ -288,6 +288,7 @@ class Jobs(Bridged):
     resume = bridged(async_jobs.Jobs.resume)
     limit = bridged(async_jobs.Jobs.limit)
     limits = bridged(async_jobs.Jobs.limits)
+    clear_limit = bridged(async_jobs.Jobs.clear_limit)
     config = bridged(async_jobs.Jobs.config)
     configure = bridged(async_jobs.Jobs.configure)
     schedule = bridged(async_jobs.Jobs.schedule)

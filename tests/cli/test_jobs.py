@@ -196,11 +196,11 @@ def test_a_database_of_its_own_has_jobs_of_its_own(queuectl: Queuectl) -> None:
         "cleanup",
         "pause",
         "resume",
-        "limit",
     ]
+    + [f"limit {name}" for name in ("set", "list", "clear")]
     + [f"dlq {name}" for name in ("list", "show", "retry", "purge")]
     + [f"config {name}" for name in ("set", "get", "unset", "list")]
-    + [f"schedule {name}" for name in ("add", "list", "pause", "resume", "remove")]
+    + [f"schedule {name}" for name in ("add", "list", "pause", "resume", "run", "remove")]
     + [f"worker {name}" for name in ("start", "stop", "list")],
 )
 def test_every_command_explains_itself_with_an_example(queuectl: Queuectl, command: str) -> None:

@@ -1,5 +1,7 @@
 """Jobs that depend on others, that must be alone, that are limited, and that come by a schedule."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -262,3 +264,67 @@ async def test_a_schedule_whose_job_is_unique_does_not_join_a_run_that_is_late(b
     await board.settle(slow)
     board.log.clock.advance(1)
     assert len(await board.claim(10)) == 1
+
+
+# ── limit keys ──
+
+
+def call(id: str, key: str, **about: Any) -> NewJob:
+    """A call on behalf of somebody."""
+    return NewJob(id=id, type="tasks:call", limit_key=key, **about)
+
+
+async def test_jobs_of_limit_keys_take_turns_however_many_one_of_them_has(board: Board) -> None:
+    await board.add(*(call(f"a{number}", "ada") for number in range(50)))
+    await board.add(*(call(f"b{number}", "bob") for number in range(2)))
+    await board.add(call("c0", "eve"), "plain0", "plain1")
+    assert await board.names(4) == ["a0", "b0", "c0", "plain0"]
+    assert await board.names(3) == ["plain1", "a1", "b1"], "what runs counts as turns had"
+
+
+async def test_a_more_urgent_job_goes_before_any_turn(board: Board) -> None:
+    await board.add(call("a0", "ada"), call("a1", "ada", priority=5), call("b0", "bob"))
+    assert await board.names(2) == ["a1", "b0"]
+
+
+async def test_each_limit_key_has_a_rate_of_its_own(board: Board) -> None:
+    limit = SetJobLimit(type="tasks:call", rate=2, seconds=1, burst=1, each_key=True)
+    await board.add(call("a0", "ada"), call("a1", "ada"))
+    assert (await board.log.run(limit)).jobs == 2, "keys that are there come under it"
+    await board.add(call("b0", "bob"), call("b1", "bob"))
+    assert sorted(await board.names(10)) == ["a0", "b0"]
+    assert await board.names(10) == []
+    board.log.clock.advance(0.5)
+    assert sorted(await board.names(10)) == ["a1", "b1"]
+
+
+async def test_each_limit_key_has_a_number_of_its_own_that_may_run_at_once(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="tasks:call", concurrency=1, each_key=True))
+    await board.add(call("a0", "ada"), call("a1", "ada"), call("b0", "bob"))
+    first, second = await board.claim(10)
+    assert {first.id, second.id} == {"a0", "b0"}
+    await board.settle(first, second)
+    assert await board.names(10) == ["a1"]
+
+
+async def test_a_limit_of_the_type_holds_over_all_its_keys_and_both_are_lifted_together(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="tasks:call", concurrency=2))
+    await board.log.run(SetJobLimit(type="tasks:call", concurrency=1, each_key=True))
+    await board.add(*(call(key, key) for key in ("ada", "bob", "eve")), call("ada2", "ada"))
+    assert await board.names(10) == ["ada", "bob"]
+    limits = await board.log.store.job_limits("main")
+    assert [(one.each_key, one.concurrency) for one in limits] == [(False, 2), (True, 1)]
+    lifted = await board.log.run(SetJobLimit(type="tasks:call", clear=True))
+    assert lifted.was_limited
+    assert await board.log.store.job_limits("main") == []
+    assert sorted(await board.names(10)) == ["ada2", "eve"]
+
+
+async def test_a_limit_that_is_set_leaves_the_others_as_they_are(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="shell", rate=5, seconds=60, burst=3))
+    await board.log.run(SetJobLimit(type="shell", concurrency=4))
+    (limit,) = await board.log.store.job_limits("main")
+    assert (limit.rate, limit.seconds, limit.burst, limit.concurrency) == (5, 60, 3, 4)
+    await board.log.run(SetJobLimit(type="shell", rate=0))
+    (limit,) = await board.log.store.job_limits("main")
+    assert (limit.rate, limit.concurrency) == (0, 4)

@@ -379,6 +379,18 @@ async def test_what_was_done_is_counted_by_the_minute(board: Board) -> None:
     assert total == [2, 1, 1, 4 * SECOND]
 
 
+async def test_seconds_are_those_that_jobs_ran_and_not_those_that_they_waited_in_a_workers_hands(board: Board) -> None:
+    await board.add(*(shell(f"j{number}", retries=1) for number in range(4)))
+    plain, printed, failed, unbegun = await board.claim(4)
+    board.log.clock.advance(10)
+    await board.settle(plain, duration_seconds=0.5)
+    await board.settle(printed, duration_seconds=0.25, output="hello")
+    await board.fail(failed, duration_seconds=0.125)
+    await board.settle(unbegun, outcome=Outcome.RELEASED)
+    minutes = await board.log.store.job_minutes("main", board.log.clock.now())
+    assert sum(minute.run_micros for minute in minutes) == 0.875 * SECOND
+
+
 async def test_databases_do_not_see_each_others_jobs(board: Board) -> None:
     other = Board(board.log, "tenant")
     await board.add("a")

@@ -51,6 +51,27 @@ def test_a_time_that_the_change_back_repeats_comes_once() -> None:
     assert show(next_cron("30 2 * * *", "Europe/Berlin", first)) == "2026-10-26 01:30"
 
 
+def test_an_hourly_job_runs_every_hour_when_the_clocks_are_put_back() -> None:
+    """In Berlin 02:00 to 03:00 was there twice on 25 October 2026, and not at all on 29 March."""
+    for line, begin, minutes in (
+        ("0 * * * *", "2026-10-24T22:30:00Z", 60),
+        ("*/30 * * * *", "2026-10-24T22:30:00Z", 30),
+        ("*/15 * * * *", "2026-10-24T22:45:00Z", 15),
+        ("0 * * * *", "2026-03-28T23:30:00Z", 60),
+    ):
+        moment = next_cron(line, "Europe/Berlin", at(begin))
+        for _ in range(12):
+            following = next_cron(line, "Europe/Berlin", moment)
+            assert following - moment == minutes * 60 * SECOND, line
+            moment = following
+
+
+def test_a_time_of_day_comes_once_when_the_clocks_are_put_back() -> None:
+    first = next_cron("30 2 * * *", "Europe/Berlin", at("2026-10-24T12:00:00Z"))
+    assert first == at("2026-10-25T00:30:00Z")
+    assert next_cron("30 2 * * *", "Europe/Berlin", first) == at("2026-10-26T01:30:00Z")
+
+
 @pytest.mark.parametrize(
     "line",
     ["", "* * * *", "60 * * * *", "* 24 * * *", "a * * * *", "*/0 * * * *", "5-1 * * * *", "* * 0 * *", "1, * * * *"],

@@ -7,29 +7,28 @@ Examples:
   queuectl dlq purge --all --yes
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.job_choice import Choice, Deed, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
 from headwater.cli.job_views import Queue, print_jobs, show_job
-from headwater.cli.jobs import print_changed
-from headwater.cli.output import confirm, note, plural, print_json
+from headwater.cli.output import confirm, plural
 from headwater.cli.session import reached, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
 
-SomeIds = Annotated[list[str] | None, typer.Argument(help="Jobs by id.", metavar="ID...", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="All dead jobs, or all of the queue.")]
-BITE = 1_000
 
 
 def list_dead(
     ctx: typer.Context,
     queue: Queue = "",
+    type_: Annotated[str, typer.Option("--type", help="Only jobs of this type.", show_default=False)] = "",
+    error: Annotated[str, typer.Option("--error", help="Only with this in their error.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 100,
 ) -> None:
     """List dead jobs, the last first.
@@ -41,8 +40,9 @@ def list_dead(
     settings = settings_of(ctx)
 
     async def found() -> None:
-        async with reached(settings) as hw:
-            print_jobs(settings, await hw.jobs.list(state="dead", queue=queue, limit=limit), limit)
+        async with reached(settings, or_empty=True) as hw:
+            dead = await hw.jobs.list(state="dead", queue=queue, type=type_, error=error, limit=limit)
+            print_jobs(settings, dead, limit)
 
     run_async(found())
 
@@ -65,30 +65,40 @@ def show_dead(
     run_async(found())
 
 
-def retry_dead(ctx: typer.Context, ids: SomeIds = None, queue: Queue = "", everything: All = False) -> None:
+def retry_dead(
+    ctx: typer.Context,
+    ids: SomeIds = None,
+    queue: OfQueue = "",
+    type_: OfType = "",
+    error: WithError = "",
+    everything: All = False,
+    yes: Yes = False,
+) -> None:
     """Give dead jobs all their attempts again.
 
     Examples:
       queuectl dlq retry job1
-      queuectl dlq retry --all --queue mail
+      queuectl dlq retry --type tasks:send_email --error 'connection refused'
+      queuectl dlq retry --all --queue mail --yes
     """
 
-    async def some(hw: "Database", names: list[str]) -> list[str]:
-        await _need_dead(hw, names)
-        return list(await hw.jobs.retry(*names))
+    async def act(hw: "Database", names: list[str]) -> "Sequence[str]":
+        if ids:
+            await _need_dead(hw, names)
+        return await hw.jobs.retry(*names, skip_unfit=not ids)
 
-    async def bite(hw: "Database") -> list[str]:
-        return list(await hw.jobs.retry_dead(queue=queue, limit=BITE))
-
-    _each(ctx, ids, everything, "armed again", some, bite)
+    choice = Choice(ids or (), ["dead"], queue, type_, error)
+    change_chosen(settings_of(ctx), choice, Deed("Retry", "armed again", act), everything=everything, yes=yes)
 
 
 def purge_dead(
     ctx: typer.Context,
     ids: SomeIds = None,
-    queue: Queue = "",
+    queue: OfQueue = "",
+    type_: OfType = "",
+    error: WithError = "",
     everything: All = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Drop dead jobs for good.
 
@@ -96,57 +106,17 @@ def purge_dead(
       queuectl dlq purge job1 --yes
       queuectl dlq purge --all --yes
     """
-    confirm(f"Drop {plural(len(ids), 'dead job') if ids else 'all dead jobs'} for good?", yes=yes)
-
-    async def some(hw: "Database", names: list[str]) -> list[str]:
-        await _need_dead(hw, names)
-        return list(await hw.jobs.drop(*names))
-
-    async def bite(hw: "Database") -> list[str]:
-        found = await hw.jobs.list(state="dead", queue=queue, limit=BITE)
-        return list(await hw.jobs.drop(*(job.id for job in found))) if found else []
-
-    _each(ctx, ids, everything, "dropped", some, bite)
-
-
-def _each(
-    ctx: typer.Context,
-    ids: list[str] | None,
-    everything: bool,
-    done: str,
-    some: "Callable[[Database, list[str]], Awaitable[list[str]]]",
-    bite: "Callable[[Database], Awaitable[list[str]]]",
-) -> None:
-    settings = settings_of(ctx)
-    if bool(ids) == everything:
-        raise Misuse("name the jobs, or say --all")
-    _tell(settings, run_async(_collect(settings, ids or [], some, bite)), done)
-
-
-async def _collect(
-    settings: Settings,
-    ids: list[str],
-    some: "Callable[[Database, list[str]], Awaitable[list[str]]]",
-    bite: "Callable[[Database], Awaitable[list[str]]]",
-) -> list[str]:
-    async with reached(settings) as hw:
-        if ids:
-            return await some(hw, ids)
-        found: list[str] = []
-        while part := await bite(hw):
-            found += part
-        return found
-
-
-def _tell(settings: Settings, ids: list[str], done: str) -> None:
     if ids:
-        print_changed(settings, ids, done)
-        return
-    if settings.json:
-        print_json({"ids": [], "count": 0})
-    else:
-        note("there are no dead jobs")
-    raise typer.Exit(ExitCode.NOTHING)
+        confirm(f"Drop {plural(len(ids), 'dead job')} for good?", yes=yes)
+
+    async def act(hw: "Database", names: list[str]) -> "Sequence[str]":
+        if ids:
+            await _need_dead(hw, names)
+        return await hw.jobs.drop(*names, skip_unfit=not ids)
+
+    choice = Choice(ids or (), ["dead"], queue, type_, error)
+    deed = Deed("Drop for good", "dropped", act)
+    change_chosen(settings_of(ctx), choice, deed, everything=everything, yes=yes)
 
 
 async def _need_dead(hw: "Database", ids: list[str]) -> None:

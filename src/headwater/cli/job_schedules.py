@@ -60,7 +60,7 @@ def list_schedules(ctx: typer.Context) -> None:
     settings = settings_of(ctx)
 
     async def read() -> list[dict[str, object]]:
-        async with reached(settings) as hw:
+        async with reached(settings, or_empty=True) as hw:
             return [dict(schedule_document(schedule)) for schedule in await hw.jobs.schedules()]
 
     found = run_async(read())
@@ -92,6 +92,25 @@ def resume_schedule(ctx: typer.Context, name: Name) -> None:
       queuectl schedule resume nightly
     """
     _change(ctx, "resume_schedule", name, "goes on")
+
+
+def run_schedule(ctx: typer.Context, name: Name) -> None:
+    """Enqueue the job of a schedule now; its times stay what they are.
+
+    Examples:
+      queuectl schedule run nightly
+    """
+    settings = settings_of(ctx)
+
+    async def run() -> str:
+        async with reached(settings) as hw:
+            return (await hw.jobs.run_schedule(name)).id
+
+    job_id = run_async(run())
+    if settings.json:
+        print_json({"name": name, "id": job_id})
+    else:
+        print_line(("enqueued ", ""), (job_id, "cyan"))
 
 
 def remove_schedule(ctx: typer.Context, name: Name) -> None:

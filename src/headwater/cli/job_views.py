@@ -1,6 +1,5 @@
 """`queuectl status`, `list`, `show`, `logs`, `wait` and `stats`: what happened to my job?"""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,7 @@ from headwater.cli.output import (
 )
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
-from headwater.cli.watching import changes, watch
+from headwater.cli.watching import watch
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
@@ -40,7 +39,7 @@ def status(ctx: typer.Context, watching: Watch = False) -> None:
       queuectl status --watch
     """
     settings = settings_of(ctx)
-    run_async(watch(settings, _show_status, watching=watching))
+    run_async(watch(settings, _show_status, watching=watching, or_empty=True))
 
 
 async def _show_status(hw: "Database", settings: Settings) -> None:
@@ -63,6 +62,7 @@ def list_jobs(
     queue: Queue = "",
     type_: Annotated[str, typer.Option("--type", help="Only jobs of this type.", show_default=False)] = "",
     batch: Annotated[str, typer.Option(help="Only jobs of this batch.", show_default=False)] = "",
+    error: Annotated[str, typer.Option(help="Only jobs with this in their error.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 100,
     watching: Watch = False,
 ) -> None:
@@ -75,14 +75,15 @@ def list_jobs(
     settings = settings_of(ctx)
 
     async def show_list(hw: "Database", settings: Settings) -> None:
-        jobs = await hw.jobs.list(state=state, queue=queue, type=type_, batch=batch, limit=limit)
+        jobs = await hw.jobs.list(state=state, queue=queue, type=type_, batch=batch, error=error, limit=limit)
         print_jobs(settings, jobs, limit)
 
-    run_async(watch(settings, show_list, watching=watching))
+    run_async(watch(settings, show_list, watching=watching, or_empty=True))
 
 
 def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
     """Jobs as a table, or a line of JSON each."""
+    from headwater.clock import SystemClock
     from headwater.services.job_documents import describe_work, job_document, show_time
 
     if settings.json:
@@ -92,16 +93,32 @@ def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
     if not jobs:
         note("no jobs")
         return
-    columns = ("ID", "STATE", "QUEUE", "JOB", "ATTEMPTS", "PRIORITY", "CREATED", "ERROR")
+    columns = (
+        "ID",
+        "STATE",
+        "QUEUE",
+        "JOB",
+        "ATTEMPTS",
+        "PRIORITY",
+        "CREATED",
+        "STARTED",
+        "WORKER",
+        "WAITING",
+        "ERROR",
+    )
+    now = SystemClock().now()
     rows = [
         (
             job.id,
-            job.state.value,
+            show_state(job),
             job.queue,
             _cut(describe_work(job)),
             f"{job.attempts}/{job.attempts_max}",
             job.priority,
             show_time(job.created_at),
+            show_time(job.started_at),
+            job.worker,
+            show_waiting(job, now),
             _cut((job.error or "").strip().rpartition("\n")[2]),
         )
         for job in jobs
@@ -109,6 +126,24 @@ def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
     print_table(columns, rows)
     if len(jobs) == limit:
         note(f"there may be more: --limit shows more than {limit:,}")
+
+
+def show_state(job: "JobStatus") -> str:
+    """The state of a job; one that was cancelled and runs until its worker has ended it is asked to stop."""
+    return f"{job.state.value}, asked to stop" if job.cancelling else job.state.value
+
+
+def show_waiting(job: "JobStatus", now: int) -> str | None:
+    """What a job waits for: a worker, and for how long it has; a time, and how far that is; or other jobs."""
+    from headwater.clock import SECOND
+
+    if job.state.value == "waiting":
+        return f"for {plural(job.waits, 'job')}"
+    if job.state.value in ("scheduled", "failed") and job.run_at > now:
+        return f"{show_seconds((job.run_at - now) / SECOND)} more"
+    if job.state.value in ("pending", "scheduled", "failed"):
+        return show_seconds(max(now - job.run_at, 0) / SECOND)
+    return None
 
 
 def _cut(text: str) -> str:
@@ -156,8 +191,9 @@ def _facts(job: "JobStatus", attempts: "Any", needs: Any) -> list[tuple[str, obj
     )
     facts: list[tuple[str, object]] = [
         ("id", job.id),
-        ("state", job.state.value),
+        ("state", show_state(job)),
         ("job", describe_work(job)),
+        *_work(job),
         ("queue", job.queue),
         ("priority", job.priority),
         ("attempts", f"{job.attempts} of {job.attempts_max}"),
@@ -176,6 +212,18 @@ def _facts(job: "JobStatus", attempts: "Any", needs: Any) -> list[tuple[str, obj
     if attempts and attempts[-1].output:
         facts.append(("output", attempts[-1].output.splitlines()[-10:]))
     return facts
+
+
+def _work(job: "JobStatus") -> list[tuple[str, object]]:
+    """What a function is called with; what a command is given besides its words, of its environment the names."""
+    from headwater.model.job import runs_command
+
+    if not runs_command(job.type):
+        arguments = bytes(job.work.arguments).decode()
+        return [] if arguments == "null" else [("arguments", arguments)]
+    facts: list[tuple[str, object]] = [("type", job.type)] if job.type != "shell" else []
+    facts += [("folder", job.work.cwd)] if job.work.cwd else []
+    return facts + ([("environment", sorted(job.work.env))] if job.work.env else [])
 
 
 def _attempt(attempt: "JobAttempt") -> str:
@@ -209,7 +257,7 @@ def stats(
 async def _stats(settings: Settings, hours: float, each: bool) -> None:
     from headwater.services.job_documents import minute_document
 
-    async with reached(settings) as hw:
+    async with reached(settings, or_empty=True) as hw:
         found = [dict(minute_document(minute)) for minute in await hw.jobs.minutes(hours)]
     names = ("enqueued", "completed", "failed", "dead", "run_seconds")
     if not each:
@@ -267,44 +315,3 @@ async def _wait(settings: Settings, ids: list[str], seconds: float | None) -> di
                 return None
 
         return dict(zip(ids, await asyncio.gather(*(one(name) for name in ids)), strict=True))
-
-
-def logs(
-    ctx: typer.Context,
-    job_id: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
-    attempt: Annotated[int, typer.Option(min=0, help="The attempt; 0 is the last.")] = 0,
-) -> None:
-    """Print what a job printed.
-
-    Examples:
-      queuectl logs job1
-      queuectl logs job1 -f
-    """
-    settings = settings_of(ctx)
-    run_async(_logs(settings, job_id, follow, attempt))
-
-
-async def _logs(settings: Settings, job_id: str, follow: bool, number: int) -> None:
-    from headwater.model.job import FINISHED
-
-    shown = 0
-    token = 0
-    async with reached(settings) as hw:
-        async for _ in changes(hw):
-            job = await hw.jobs.show(job_id)
-            found = [one for one in await hw.jobs.attempts(job_id) if number in (0, one.attempt)]
-            last = found[-1] if found else None
-            if settings.json and (not follow or job.state in FINISHED):
-                from headwater.services.job_documents import attempt_document
-
-                for one in found:
-                    print_json(attempt_document(one))
-            elif last is not None and not settings.json:
-                shown = shown if last.token == token else 0
-                token = last.token
-                sys.stdout.write(last.output[shown:])
-                sys.stdout.flush()
-                shown = len(last.output)
-            if not follow or job.state in FINISHED:
-                return

@@ -11,48 +11,60 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.job_views import JobIds, Queue
+from headwater.cli.job_choice import Choice, Deed, InState, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
+from headwater.cli.job_views import Queue
 from headwater.cli.output import plural, print_json, print_line
 from headwater.cli.session import reached, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.settings import settings_of
 
 # ── changing ──
 
 
-def cancel(ctx: typer.Context, ids: JobIds) -> None:
-    """Cancel jobs that have not ended; those that run are ended by their worker.
+def cancel(
+    ctx: typer.Context,
+    ids: SomeIds = None,
+    state: InState = "",
+    queue: OfQueue = "",
+    type_: OfType = "",
+    error: WithError = "",
+    everything: Annotated[bool, typer.Option("--all", help="All jobs that have not ended.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Cancel jobs that have not ended. Those that run are asked to stop, and their worker ends them.
+
+    By --queue, --type, --error or --state, how many are meant is shown and asked first.
 
     Examples:
       queuectl cancel job1
+      queuectl cancel --type tasks:send_email --queue mail
     """
-    _change(ctx, "cancel", "cancelled", ids)
+    states = [state] if state else ["pending", "scheduled", "waiting", "failed", "processing"]
+    choice = Choice(ids or (), states, queue, type_, error)
+    deed = Deed("Cancel", "cancelled", lambda hw, names: hw.jobs.cancel(*names, skip_unfit=not ids))
+    change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
 
 
-def retry(ctx: typer.Context, ids: JobIds) -> None:
+def retry(
+    ctx: typer.Context,
+    ids: SomeIds = None,
+    state: InState = "",
+    queue: OfQueue = "",
+    type_: OfType = "",
+    error: WithError = "",
+    everything: Annotated[bool, typer.Option("--all", help="All jobs that failed or are dead.")] = False,
+    yes: Yes = False,
+) -> None:
     """Give jobs that failed, died or were cancelled all their attempts again, from now on.
+
+    By --queue, --type or --error, those that failed or are dead are meant; --state names another state.
 
     Examples:
       queuectl retry job1
+      queuectl retry --type tasks:send_email --error 'connection refused'
     """
-    _change(ctx, "retry", "armed again", ids)
-
-
-def _change(ctx: typer.Context, verb: str, done: str, ids: list[str]) -> None:
-    settings = settings_of(ctx)
-
-    async def change() -> list[str]:
-        async with reached(settings) as hw:
-            return list(await getattr(hw.jobs, verb)(*ids))
-
-    print_changed(settings, run_async(change()), done)
-
-
-def print_changed(settings: Settings, ids: "list[str]", done: str) -> None:
-    """Which jobs were changed, and how."""
-    if settings.json:
-        print_json({"ids": ids, "count": len(ids)})
-    else:
-        print_line((f"{done}: ", ""), (", ".join(ids) if len(ids) <= 10 else plural(len(ids), "job"), "cyan"))
+    choice = Choice(ids or (), [state] if state else ["failed", "dead"], queue, type_, error)
+    deed = Deed("Retry", "armed again", lambda hw, names: hw.jobs.retry(*names, skip_unfit=not ids))
+    change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
 
 
 def cleanup(
@@ -117,36 +129,3 @@ def _pause(ctx: typer.Context, queue: str, *, paused: bool) -> None:
         print_json({"queue": queue, "paused": paused})
     else:
         print_line((queue, "cyan"), (" is paused" if paused else " goes on", ""))
-
-
-def limit(
-    ctx: typer.Context,
-    type_: Annotated[str, typer.Argument(help="The type of job: shell, or a function.", metavar="TYPE")],
-    queue: Annotated[str, typer.Option("--queue", help="The queue.")] = "default",
-    rate: Annotated[float, typer.Option(min=0, help="How many may start in that time; 0 lifts the limit.")] = 0.0,
-    per: Annotated[str, typer.Option(help="The time: 1s, 1m, 1h.")] = "1s",
-    burst: Annotated[int, typer.Option(min=1, help="How many of them may start at once.")] = 1,
-    concurrency: Annotated[int, typer.Option(min=0, help="How many may run at once; 0 lifts the limit.")] = 0,
-) -> None:
-    """Limit how often and how many at once jobs of one type run in a queue.
-
-    Examples:
-      queuectl limit shell --rate 10 --per 1m
-      queuectl limit tasks:send_email --queue mail --concurrency 4
-    """
-    from headwater.model.durations import parse_duration
-
-    settings = settings_of(ctx)
-
-    async def change() -> int:
-        async with reached(settings, create=True) as hw:
-            per_seconds = parse_duration(per)
-            return await hw.jobs.limit(
-                type_, queue=queue, rate=rate, per=per_seconds, burst=burst, concurrency=concurrency
-            )
-
-    count = run_async(change())
-    if settings.json:
-        print_json({"type": type_, "queue": queue, "rate": rate, "per": per, "concurrency": concurrency, "jobs": count})
-    else:
-        print_line((type_, "cyan"), (f" is limited in {queue}; it holds for {plural(count, 'job')} now", ""))

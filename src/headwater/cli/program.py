@@ -22,6 +22,8 @@ from headwater.cli import (
     job_config,
     job_dead,
     job_enqueue,
+    job_limits,
+    job_logs,
     job_schedules,
     job_views,
     jobs,
@@ -154,7 +156,7 @@ def build_jobs() -> typer.Typer:
     _add(app, "status", job_views.status, LOOKING, RemoteCommand)
     _add(app, "list", job_views.list_jobs, LOOKING, RemoteCommand)
     _add(app, "show", job_views.show, LOOKING, RemoteCommand)
-    _add(app, "logs", job_views.logs, LOOKING, RemoteCommand)
+    _add(app, "logs", job_logs.logs, LOOKING, RemoteCommand)
     _add(app, "wait", job_views.wait, LOOKING, RemoteCommand)
     _add(app, "stats", job_views.stats, LOOKING, RemoteCommand)
     _add(app, "cancel", jobs.cancel, MESSAGES_OF_JOBS, RemoteCommand)
@@ -163,7 +165,7 @@ def build_jobs() -> typer.Typer:
     app.add_typer(_workers(), name="worker", rich_help_panel=OPERATING)
     app.add_typer(_schedules(), name="schedule", rich_help_panel=OPERATING)
     app.add_typer(_config(), name="config", rich_help_panel=OPERATING)
-    _add(app, "limit", jobs.limit, OPERATING, RemoteCommand)
+    app.add_typer(_limits(), name="limit", rich_help_panel=OPERATING)
     _add(app, "pause", jobs.pause, OPERATING, RemoteCommand)
     _add(app, "resume", jobs.resume, OPERATING, RemoteCommand)
     _add(app, "cleanup", jobs.cleanup, OPERATING, RemoteCommand)
@@ -193,7 +195,16 @@ def _schedules() -> typer.Typer:
     _add(app, "list", job_schedules.list_schedules, command=RemoteCommand)
     _add(app, "pause", job_schedules.pause_schedule, command=RemoteCommand)
     _add(app, "resume", job_schedules.resume_schedule, command=RemoteCommand)
+    _add(app, "run", job_schedules.run_schedule, command=RemoteCommand)
     _add(app, "remove", job_schedules.remove_schedule, command=RemoteCommand)
+    return app
+
+
+def _limits() -> typer.Typer:
+    app = _group(job_limits.LimitGroup, help=_unwrapped(job_limits.__doc__ or ""))
+    _add(app, "set", job_limits.set_limit, command=RemoteCommand)
+    _add(app, "list", job_limits.list_limits, command=RemoteCommand)
+    _add(app, "clear", job_limits.clear_limit, command=RemoteCommand)
     return app
 
 

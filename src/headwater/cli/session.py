@@ -5,9 +5,11 @@ import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headwater.cli.exits import Misuse, StoreUnopened
+from headwater.cli.output import note
 from headwater.cli.settings import TOKEN_VARIABLE, Settings
 
 if TYPE_CHECKING:
@@ -61,10 +63,17 @@ async def opened(
 
 @asynccontextmanager
 async def reached(
-    settings: Settings, *, create: bool = False, housekeeping: bool | None = False
+    settings: Settings, *, create: bool = False, housekeeping: bool | None = False, or_empty: bool = False
 ) -> "AsyncIterator[Headwater | Client]":
-    """The server of this command, or else its store, open: both have the same verbs."""
+    """The server of this command, or else its store, open: both have the same verbs.
+
+    With `or_empty`, a store that nobody has made yet looks like one that nothing is in, and is still not made.
+    """
     if not settings.server:
+        if or_empty and _is_missing(settings.store):
+            async with _empty(settings) as hw:
+                yield hw
+            return
         async with opened(settings, create=create, housekeeping=housekeeping) as hw:
             yield hw
         return
@@ -72,6 +81,18 @@ async def reached(
 
     async with connect(settings.server, token=_token(settings), retry_seconds=RETRY_SECONDS) as client:
         yield client
+
+
+def _is_missing(store: str) -> bool:
+    return "://" not in store and not os.path.exists(store)
+
+
+@asynccontextmanager
+async def _empty(settings: Settings) -> "AsyncIterator[Headwater]":
+    note(f"there is no store at {settings.store} yet")
+    with TemporaryDirectory(prefix="headwater-") as folder:
+        async with opened(settings._replace(store=f"{folder}/empty.db"), create=True) as hw:
+            yield hw
 
 
 def _token(settings: Settings) -> str:

@@ -18,9 +18,9 @@ SERVER_PAUSE_SECONDS = 1.0
 Showing = Callable[["Database", Settings], Awaitable[None]]
 
 
-async def watch(settings: Settings, show: Showing, *, watching: bool) -> None:
+async def watch(settings: Settings, show: Showing, *, watching: bool, or_empty: bool = False) -> None:
     """Show it once, or again with every change until Ctrl-C; a terminal is cleared first."""
-    async with reached(settings) as hw:
+    async with reached(settings, or_empty=not watching and or_empty) as hw:
         if not watching:
             await show(hw, settings)
             return

@@ -9,6 +9,7 @@ Examples:
 import asyncio
 import os
 import signal
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,7 @@ from headwater.cli.output import iso_time, note, plural, print_json, print_line,
 from headwater.cli.session import opened, reached, run_async, run_fast
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
+from headwater.model.job import JobState
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
@@ -39,7 +41,7 @@ AllowedFunctions = Annotated[
     list[str] | None,
     typer.Option("--function", help="Run this function too, decorated or not, as module:function.", show_default=False),
 ]
-Drain = Annotated[bool, typer.Option("--drain", help="End when there is nothing left to run.")]
+Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is due, and say what is left.")]
 
 
 def start_workers(
@@ -98,7 +100,35 @@ async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...])
             print_json({"event": "ready", "workers": count, "store": settings.store, "supervisor": supervisor.name})
         else:
             print(f"queuectl runs {plural(count, 'worker')} on {settings.store}; Ctrl-C lets them finish", flush=True)
-        return await supervisor.run(), received[0]
+        code = await supervisor.run()
+        if "--drain" in arguments and not received[0]:
+            await _tell_left(hw, settings, arguments)
+        return code, received[0]
+
+
+async def _tell_left(hw: "Database", settings: Settings, arguments: tuple[str, ...]) -> None:
+    """What a drain has left, because it is not due yet, rests, waits for others, or is for other workers."""
+    chosen = {name for flag, name in pairwise(arguments) if flag == "--queue"}
+    left: dict[str, int] = {}
+    for queue in await hw.jobs.queues():
+        if not chosen or queue.queue in chosen:
+            for state, words in _LEFT.items():
+                words = f"{state} in {queue.queue}, which is paused" if queue.paused else words
+                left[words] = left.get(words, 0) + queue.counts.get(JobState(state), 0)
+    found = {words: count for words, count in left.items() if count}
+    if settings.json:
+        print_json({"event": "drained", "left": sum(found.values()), "why": found})
+    elif found:
+        note("left: " + "; ".join(f"{plural(count, 'job')} {words}" for words, count in found.items()))
+
+
+_LEFT = {
+    "pending": "that no worker here may run",
+    "scheduled": "for later",
+    "failed": "to be tried again later",
+    "waiting": "waiting for others",
+    "processing": "that other workers run",
+}
 
 
 def run_worker(
@@ -172,7 +202,7 @@ def list_workers(ctx: typer.Context, watching: Watch = False) -> None:
       queuectl worker list
       queuectl worker list --json
     """
-    run_async(watch(settings_of(ctx), _show_workers, watching=watching))
+    run_async(watch(settings_of(ctx), _show_workers, watching=watching, or_empty=True))
 
 
 async def _show_workers(hw: "Database", settings: Settings) -> None:

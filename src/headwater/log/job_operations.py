@@ -184,13 +184,16 @@ class Prune(Operation, frozen=True, kw_only=True):
 
 
 class ChooseJobs(Operation, frozen=True, kw_only=True):
-    """What operations on chosen jobs have: ids, or a filter when there are none."""
+    """What operations on chosen jobs have: ids, or a filter when there are none. With `skip_unfit`, jobs among the ids
+    that have moved on meanwhile are left alone; without it, one of them is an error and nothing is changed."""
 
     ids: Sequence[str] = ()
     state: JobState | None = None
     queue: str = ""
     type: str = ""
+    error: str = ""
     limit: int = 1_000
+    skip_unfit: bool = False
 
 
 class Cancel(ChooseJobs, frozen=True, kw_only=True):
@@ -229,20 +232,27 @@ class PauseJobs(Operation, frozen=True, kw_only=True):
 
 
 class SetJobLimit(Operation, frozen=True, kw_only=True):
-    """Limit one type of job in one queue: `rate` per `seconds`, with a burst, and how many may run at once."""
+    """Limit one type of job in one queue: `rate` per `seconds`, with a burst, and how many may run at once.
+
+    What is None stays as it was, and 0 is no limit. With `each_key`, it holds for the jobs of each limit key on their
+    own. `clear` lifts all limits of the type.
+    """
 
     queue: str = QUEUE_DEFAULT
     type: str
-    rate: float = 0.0
+    rate: float | None = None
     seconds: float = 1.0
     burst: int = 1
-    concurrency: int = 0
+    concurrency: int | None = None
+    each_key: bool = False
+    clear: bool = False
 
 
 class Limited(msgspec.Struct, frozen=True):
-    """How many unfinished jobs the limit holds for now."""
+    """How many unfinished jobs the limit holds for now, and whether there was one before."""
 
     jobs: int
+    was_limited: bool = False
 
 
 class RegisterTypes(Operation, frozen=True, kw_only=True):
@@ -262,17 +272,19 @@ class PutSchedule(Operation, frozen=True, kw_only=True):
 
 
 class ChangeSchedule(Operation, frozen=True, kw_only=True):
-    """Pause a schedule, let it go on, or remove it."""
+    """Pause a schedule, let it go on, remove it, or `run` its job now, beside its times."""
 
     name: str
     paused: bool | None = None
     remove: bool = False
+    run: bool = False
 
 
 class Scheduled(msgspec.Struct, frozen=True):
-    """When the schedule enqueues next; None when it is paused or gone."""
+    """When the schedule enqueues next, None when it is paused or gone; and the job that was asked for now."""
 
     next_at: Timestamp | None
+    id: str = ""
 
 
 class FireSchedules(Operation, frozen=True, kw_only=True):

@@ -3,8 +3,9 @@
     minute hour day-of-month month day-of-week        0-59 0-23 1-31 1-12 0-7 (0 and 7 are Sunday)
 
 `*`, lists, ranges, steps, names of months and days, and `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`. As in
-cron, when both days are given, either is enough. A time that a change to summer time leaves out is skipped; one that
-the change back repeats comes once.
+cron, when both days are given, either is enough. A time that a change to summer time leaves out is skipped. The hour
+that the change back repeats counts twice for lines that run all the time (`*` or a step of it as hour or minute), so
+that an hourly job runs every hour; a time of day, like 02:30, comes once.
 """
 
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -41,6 +42,7 @@ class Cron(msgspec.Struct, frozen=True):
     weekdays: frozenset[int]
     any_day: bool
     any_weekday: bool
+    is_frequent: bool = False
 
     def allows_day(self, day: datetime) -> bool:
         """Whether a day is one of the line's."""
@@ -65,7 +67,9 @@ def parse_cron(line: str) -> Cron:
     values = [_field(text, *field) for text, field in zip(parts, _fields, strict=True)]
     weekdays = frozenset(day % 7 for day in values[4])
     minutes, hours, days, months = values[:4]
-    return Cron(minutes, hours, days, months, weekdays, parts[2].startswith("*"), parts[4].startswith("*"))
+    days_open = (parts[2].startswith("*"), parts[4].startswith("*"))
+    is_frequent = parts[0].startswith("*") or parts[1].startswith("*")
+    return Cron(minutes, hours, days, months, weekdays, *days_open, is_frequent)
 
 
 def _field(text: str, name: str, low: int, high: int) -> frozenset[int]:
@@ -124,14 +128,25 @@ def next_cron(line: str, timezone: str, after: Timestamp) -> Timestamp:
 
 
 def _time_on(cron: Cron, day: datetime, zone: tzinfo, after: Timestamp) -> Timestamp | None:
+    """The first time of a day after `after`. Only on a day on which the clocks change need all of them be looked at."""
+    changes = day.replace(tzinfo=zone).utcoffset() != (day + timedelta(days=1)).replace(tzinfo=zone).utcoffset()
+    found: Timestamp | None = None
     for hour in sorted(cron.hours):
         for minute in sorted(cron.minutes):
-            wall = day.replace(hour=hour, minute=minute)
-            moment = Timestamp(round(wall.replace(tzinfo=zone).timestamp()) * SECOND)
-            exists = datetime.fromtimestamp(moment / SECOND, zone).replace(tzinfo=None) == wall
-            if moment > after and exists:
-                return moment
-    return None
+            for fold in (0, 1) if changes and cron.is_frequent else (0,):
+                moment = _moment(day.replace(hour=hour, minute=minute, fold=fold), zone)
+                if moment is not None and moment > after and (found is None or moment < found):
+                    found = moment
+            if found is not None and not changes:
+                return found
+    return found
+
+
+def _moment(wall: datetime, zone: tzinfo) -> Timestamp | None:
+    """When a clock on the wall shows this; None when it never does, because the clocks were put forward over it."""
+    moment = Timestamp(round(wall.replace(tzinfo=zone).timestamp()) * SECOND)
+    shown = datetime.fromtimestamp(moment / SECOND, zone).replace(tzinfo=None, fold=0)
+    return moment if shown == wall.replace(fold=0) else None
 
 
 def next_every(seconds: float, start: Timestamp, after: Timestamp) -> Timestamp:

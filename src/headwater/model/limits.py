@@ -10,7 +10,7 @@ from headwater.clock import SECOND, Timestamp
 
 
 class JobLane(msgspec.Struct, frozen=True, gc=False):
-    """A lane with its limits and what uses them; 0 means no limit."""
+    """A lane with its limits and what uses them; 0 means no limit. One of a limit key takes turns with others."""
 
     id: int
     parent: int
@@ -20,10 +20,30 @@ class JobLane(msgspec.Struct, frozen=True, gc=False):
     burst: int
     free_at: int
     running: int
+    takes_turns: int = 0
 
     def interval(self) -> int:
         """Microseconds between two starts, at least one."""
         return max(round(self.seconds * SECOND / self.rate), 1)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How many may run at once, and how many may start in how many seconds; 0 means no limit."""
+
+    concurrency: int = 0
+    rate: float = 0.0
+    seconds: float = 1.0
+    burst: int = 1
+
+    def __bool__(self) -> bool:
+        return bool(self.concurrency or self.rate)
+
+    def changed(self, concurrency: int | None, rate: float | None, seconds: float, burst: int) -> "Limits":
+        """These limits with others in place of what is said; nothing that is not said is lifted."""
+        kept = self.concurrency if concurrency is None else concurrency
+        if rate is None:
+            return Limits(kept, self.rate, self.seconds, self.burst)
+        return Limits(kept, rate, seconds, burst)
 
 
 def allowance(lane: JobLane, now: Timestamp, wanted: int) -> int:

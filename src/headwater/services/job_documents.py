@@ -12,7 +12,15 @@ from headwater.log.job_operations import NewJob
 from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState, runs_command
 from headwater.model.job_policy import JobPolicy
 from headwater.services.job_options import with_options
-from headwater.stores.job_contract import JobAttempt, JobMinute, JobQueueStatus, JobStatus, ScheduleStatus, WorkerStatus
+from headwater.stores.job_contract import (
+    JobAttempt,
+    JobLimitStatus,
+    JobMinute,
+    JobQueueStatus,
+    JobStatus,
+    ScheduleStatus,
+    WorkerStatus,
+)
 
 
 class JobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,14 +86,17 @@ class ShownWork(TypedDict, total=False):
 
 
 class ShownJob(ShownWork):
-    """A job as it stands."""
+    """A job as it stands; `cancelling` while its worker is asked to stop it. `max_retries` is `retries`, for those who
+    know it by that name."""
 
     id: str
     queue: str
     type: str
     state: str
+    cancelling: bool
     priority: int
     attempts: int
+    retries: int
     max_retries: int
     timeout: float | None
     created_at: str | None
@@ -176,6 +187,19 @@ class ShownSchedule(TypedDict):
     last_id: str | None
 
 
+class ShownLimit(TypedDict):
+    """The limits of a type in a queue, or of each limit key in it; 0 is no limit."""
+
+    type: str
+    queue: str
+    each_key: bool
+    rate: float
+    per: float
+    burst: int
+    concurrency: int
+    running: int
+
+
 class ShownMinute(TypedDict):
     """What was done in one minute."""
 
@@ -196,8 +220,10 @@ def job_document(job: JobStatus) -> ShownJob:
         "type": job.type,
         **_work(job),
         "state": job.state.value,
+        "cancelling": job.cancelling,
         "priority": job.priority,
         "attempts": job.attempts,
+        "retries": job.attempts_max - 1,
         "max_retries": job.attempts_max - 1,
         "timeout": job.work.timeout_seconds,
         "created_at": show_time(job.created_at),
@@ -227,7 +253,7 @@ def _work(job: JobStatus) -> ShownWork:
 
 def describe_work(job: JobStatus) -> str:
     """What a job does, in one line."""
-    if job.type != SHELL:
+    if not runs_command(job.type):
         return job.type
     return " ".join((job.work.command or " ".join(job.work.argv)).split())
 
@@ -299,6 +325,20 @@ def schedule_document(schedule: ScheduleStatus) -> ShownSchedule:
         "next_at": show_time(schedule.next_at),
         "last_at": show_time(schedule.last_at),
         "last_id": schedule.last_id,
+    }
+
+
+def limit_document(limit: JobLimitStatus) -> ShownLimit:
+    """A limit for programs."""
+    return {
+        "type": limit.type,
+        "queue": limit.queue,
+        "each_key": limit.each_key,
+        "rate": limit.rate,
+        "per": limit.seconds,
+        "burst": limit.burst,
+        "concurrency": limit.concurrency,
+        "running": limit.running,
     }
 
 

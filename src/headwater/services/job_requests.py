@@ -22,13 +22,18 @@ class AddJobsRequest(Asked, frozen=True, kw_only=True):
 
 
 class ChooseJobsRequest(Asked, frozen=True, kw_only=True):
-    """Jobs by their ids, or by state, queue and type; `before` is when they must have ended."""
+    """Jobs by their ids, or by state, queue, type and a part of their error; `before` is when they must have ended.
+
+    With `skip_unfit`, jobs among the ids that have moved on meanwhile are left alone.
+    """
 
     ids: tuple[str, ...] = ()
     state: JobState | None = None
     queue: str = ""
     type: str = ""
+    error: str = ""
     limit: int = 1_000
+    skip_unfit: bool = False
     before: Timestamp | None = None
 
 
@@ -44,10 +49,12 @@ class LimitRequest(Asked, frozen=True, kw_only=True):
 
     type: str
     queue: str
-    rate: float = 0.0
+    rate: float | None = None
     seconds: float = 1.0
     burst: int = 1
-    concurrency: int = 0
+    concurrency: int | None = None
+    each_key: bool = False
+    clear: bool = False
 
 
 class SettingRequest(Asked, frozen=True, kw_only=True):
@@ -75,11 +82,12 @@ class ScheduleRequest(Asked, frozen=True, kw_only=True):
 
 
 class ChangeScheduleRequest(Asked, frozen=True, kw_only=True):
-    """A schedule that rests, goes on or is removed."""
+    """A schedule that rests, goes on, is removed, or enqueues its job now."""
 
     name: str
     paused: bool | None = None
     remove: bool = False
+    run: bool = False
 
 
 class StopWorkersRequest(Asked, frozen=True, kw_only=True):
@@ -95,6 +103,7 @@ class FindJobsQuery(Struct, frozen=True, kw_only=True):
     queue: str = ""
     type: str = ""
     batch: str = ""
+    error: str = ""
     limit: int = 100
 
 

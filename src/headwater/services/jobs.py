@@ -40,7 +40,7 @@ from headwater.model.job import QUEUE_DEFAULT, JobState
 from headwater.model.job_policy import JobPolicy
 from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
 from headwater.model.names import check_name
-from headwater.services.checks import check_limit, check_list, check_optional_name
+from headwater.services.checks import check_limit, check_list, check_optional_name, check_text
 from headwater.services.job_checks import SECONDS_MAX, check_job, check_range
 from headwater.services.job_options import JobOptions, Seconds, seconds_of, takes, with_options
 from headwater.services.job_verbs import JobVerbs
@@ -165,14 +165,23 @@ class Jobs:
         return job
 
     async def list(
-        self, *, state: JobState | str | None = None, queue: str = "", type: str = "", batch: str = "", limit: int = 100
+        self,
+        *,
+        state: JobState | str | None = None,
+        queue: str = "",
+        type: str = "",
+        batch: str = "",
+        error: str = "",
+        limit: int = 100,
     ) -> list[JobStatus]:
-        """Jobs by state, queue, type or batch: those that ended last first, others as they would run."""
+        """Jobs by state, queue, type, batch or a part of their error: those that ended last first, others as they
+        would run."""
         chosen = JobFilter(
             queue=check_optional_name("queue", queue),
             state=check_state(state),
             type=check_optional_name("job type", type),
             batch=check_optional_name("batch", batch),
+            error=check_text("error", error),
             limit=check_limit(limit),
         )
         return await self.service.store.jobs(self.database, chosen)
@@ -210,22 +219,30 @@ class Jobs:
 
     # ── changing ──
 
-    async def cancel(self, *ids: str) -> Sequence[str]:
-        """Cancel jobs that have not ended; those that run are ended by their worker."""
-        return await self._change(Cancel(database=self.database, ids=_names(ids)))
+    async def cancel(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
+        """Cancel jobs that have not ended. Those that run are asked to stop: their worker ends them, and until it has
+        they are `cancelling` and still processing. `skip_unfit` leaves out those that have ended meanwhile."""
+        return await self._change(Cancel(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
-    async def retry(self, *ids: str) -> Sequence[str]:
+    async def retry(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Give jobs that failed, died or were cancelled all their attempts again, from now on."""
-        return await self._change(Rearm(database=self.database, ids=_names(ids)))
+        return await self._change(Rearm(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
-    async def retry_dead(self, *, queue: str = "", type: str = "", limit: int = BITE) -> Sequence[str]:
-        """Arm dead jobs again, `limit` at a time."""
-        about = {"queue": check_optional_name("queue", queue), "type": check_optional_name("job type", type)}
-        return await self._change(Rearm(database=self.database, state=JobState.DEAD, limit=check_limit(limit), **about))
+    async def retry_dead(self, *, queue: str = "", type: str = "", error: str = "", limit: int = BITE) -> Sequence[str]:
+        """Arm dead jobs again, `limit` at a time: of a queue, of a type, or with this in their error."""
+        operation = Rearm(
+            database=self.database,
+            state=JobState.DEAD,
+            queue=check_optional_name("queue", queue),
+            type=check_optional_name("job type", type),
+            error=check_text("error", error),
+            limit=check_limit(limit),
+        )
+        return await self._change(operation)
 
-    async def drop(self, *ids: str) -> Sequence[str]:
+    async def drop(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Forget jobs that have ended."""
-        return await self._change(DropJobs(database=self.database, ids=_names(ids)))
+        return await self._change(DropJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def cleanup(
         self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str = ""
@@ -259,30 +276,47 @@ class Jobs:
         type: str,
         *,
         queue: str = QUEUE_DEFAULT,
-        rate: float = 0.0,
-        per: float = 1.0,
+        rate: float | None = None,
+        per: Seconds = 1.0,
         burst: int = 1,
-        concurrency: int = 0,
+        concurrency: int | None = None,
+        each_key: bool = False,
     ) -> int:
-        """Limit one type of job in one queue: `rate` starts per `per` seconds, `concurrency` at once; 0 lifts a limit.
+        """Limit one type of job in one queue: `rate` starts per `per` seconds, `concurrency` at once. What is not said
+        stays as it was, and 0 is no limit. With `each_key` it holds for the jobs of each `limit_key` on their own.
 
         How many unfinished jobs it holds for now.
         """
-        check_range("rate", rate, 0, 1_000_000)
-        check_range("per", per, 0.001, SECONDS_MAX)
+        seconds = seconds_of("per", per)
+        check_range("rate", rate or 0, 0, 1_000_000)
+        check_range("per", seconds, 0.001, SECONDS_MAX)
         check_range("burst", burst, 1, 1_000_000, whole=True)
-        check_range("concurrency", concurrency, 0, 1_000_000, whole=True)
+        check_range("concurrency", concurrency or 0, 0, 1_000_000, whole=True)
+        if rate is None and concurrency is None:
+            raise InvalidOption("a limit needs rate or concurrency; clear_limit lifts one")
         operation = SetJobLimit(
             database=self.database,
             queue=check_name("queue", queue),
             type=check_name("job type", type),
             rate=rate,
-            seconds=per,
+            seconds=seconds,
             burst=burst,
             concurrency=concurrency,
+            each_key=each_key,
         )
         limited: Limited = await self.service.run(operation)
         return limited.jobs
+
+    async def clear_limit(self, type: str, *, queue: str = QUEUE_DEFAULT) -> bool:
+        """Lift the limits of a type in a queue; whether there were any."""
+        operation = SetJobLimit(
+            database=self.database,
+            queue=check_name("queue", queue),
+            type=check_name("job type", type),
+            clear=True,
+        )
+        limited: Limited = await self.service.run(operation)
+        return limited.was_limited
 
     async def limits(self) -> Sequence[JobLimitStatus]:
         """The limits of types."""
@@ -372,6 +406,12 @@ class Jobs:
     async def resume_schedule(self, name: str) -> None:
         """Let a schedule go on."""
         await self._change_schedule(name, paused=False)
+
+    async def run_schedule(self, name: str) -> JobHandle:
+        """Enqueue the job of a schedule now; its times stay what they are."""
+        operation = ChangeSchedule(database=self.database, name=check_name("schedule", name), run=True)
+        scheduled: Scheduled = await self.service.run(operation)
+        return JobHandle(self, Placed(scheduled.id, JobState.PENDING))
 
     async def unschedule(self, name: str) -> None:
         """Remove a schedule."""

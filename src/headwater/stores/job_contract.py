@@ -34,6 +34,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     started_at: Timestamp | None
     finished_at: Timestamp | None
     error: str | None
+    cancelling: bool = False
 
 
 class JobAttempt(msgspec.Struct, frozen=True):
@@ -59,6 +60,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState | None = None
     type: str = ""
     batch: str = ""
+    error: str = ""
     limit: int = 100
 
 
@@ -110,7 +112,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True):
 
 
 class JobLimitStatus(msgspec.Struct, frozen=True):
-    """The limit of one type of job in one queue, and how many of it run."""
+    """The limit of one type of job in one queue, or of each limit key in it, and how many of the type run."""
 
     queue: str
     type: str
@@ -119,6 +121,7 @@ class JobLimitStatus(msgspec.Struct, frozen=True):
     burst: int
     concurrency: int
     running: int
+    each_key: bool = False
 
 
 class JobQuestions(Protocol):

@@ -127,10 +127,7 @@ class Worker:
 
     async def _register(self) -> None:
         """Let jobs of these types be run as their functions are declared, whoever adds them."""
-        try:
-            await Jobs(self._service, self._options.database).register(self.functions.policies)
-        except HeadwaterError as error:
-            log.warning("how functions are declared could not be noted; jobs that name them by type miss it: %s", error)
+        await Jobs(self._service, self._options.database).register(self.functions.policies)
 
     def stop(self) -> None:
         """Finish what runs, give back the rest, and end; asked a second time, end at once."""

@@ -25,6 +25,7 @@ from headwater.services.job_documents import (
     attempt_document,
     job_document,
     job_of,
+    limit_document,
     minute_document,
     queue_document,
     schedule_document,
@@ -144,7 +145,12 @@ async def visible(site: Site, request: Request, id: str) -> JobStatus:
 async def list_jobs(site: Site, request: Request, query: shapes.JobsQuery) -> Response:
     """Jobs by state, queue, type and batch."""
     found = await jobs_of(site, request).list(
-        state=query.state, queue=query.queue, type=query.type, batch=query.batch, limit=query.limit
+        state=query.state,
+        queue=query.queue,
+        type=query.type,
+        batch=query.batch,
+        error=query.error,
+        limit=query.limit,
     )
     return json_response([job_document(job) for job in found if request.principal.may_use(job.queue)])
 
@@ -235,11 +241,35 @@ async def resume(site: Site, request: Request, queue: str) -> Response:
 async def limit(site: Site, request: Request, body: shapes.LimitType) -> Response:
     """Limit one type of job in one queue."""
     check_use(request, body.queue)
-    limits = {"rate": body.rate, "per": body.per}
     count = await jobs_of(site, request).limit(
-        body.type, queue=body.queue, burst=body.burst, concurrency=body.concurrency, **limits
+        body.type,
+        queue=body.queue,
+        rate=body.rate,
+        per=body.per,
+        burst=body.burst,
+        concurrency=body.concurrency,
+        each_key=body.each_key,
     )
     return json_response(shapes.LimitedJobs(count))
+
+
+async def limits(site: Site, request: Request) -> Response:
+    """The limits of types, and of each limit key of a type."""
+    found = await jobs_of(site, request).limits()
+    return json_response([limit_document(one) for one in found if request.principal.may_use(one.queue)])
+
+
+async def clear_limit(site: Site, request: Request, query: shapes.LimitQuery) -> Response:
+    """Lift the limits of a type in a queue."""
+    check_use(request, query.queue)
+    lifted = await jobs_of(site, request).clear_limit(query.type, queue=query.queue)
+    return json_response(shapes.LimitLifted(query.type, query.queue, lifted))
+
+
+async def run_schedule(site: Site, request: Request, name: str) -> Response:
+    """Enqueue the job of a schedule now."""
+    await check_schedule(site, request, name)
+    return json_response(shapes.RanJob((await jobs_of(site, request).run_schedule(name)).id), status=201)
 
 
 async def configure(site: Site, request: Request, body: shapes.Setting, name: str) -> Response:

@@ -108,6 +108,22 @@ ROUTES = (
         takes=shapes.LimitType,
         gives=shapes.LimitedJobs,
     ),
+    _read("/job-limits", handlers.limits, "The limits of types", gives=list[documents.ShownLimit]),
+    _change(
+        "/job-limits",
+        handlers.clear_limit,
+        "Lift the limits of a type in a queue",
+        asks=shapes.LimitQuery,
+        gives=shapes.LimitLifted,
+        method="DELETE",
+    ),
+    _change(
+        "/job-schedules/{name}/run",
+        handlers.run_schedule,
+        "Enqueue the job of a schedule now",
+        gives=shapes.RanJob,
+        status=201,
+    ),
     _change(
         "/job-config/{name}",
         handlers.configure,

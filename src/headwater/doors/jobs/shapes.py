@@ -28,6 +28,7 @@ class JobsQuery(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     type: str = ""
     batch: str = ""
+    error: str = ""
     limit: int = 100
 
 
@@ -65,14 +66,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class LimitType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of one type of job in one queue."""
+    """Limits of one type of job in one queue, or of each limit key in it; what is left out stays, 0 is no limit."""
 
     type: str
     queue: str = QUEUE_DEFAULT
-    rate: float = 0.0
+    rate: float | None = None
     per: float = 1.0
     burst: int = 1
-    concurrency: int = 0
+    concurrency: int | None = None
+    each_key: bool = False
 
 
 class AddSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,6 +125,27 @@ class LimitedJobs(msgspec.Struct, frozen=True):
     """How many waiting jobs come under a limit now."""
 
     jobs: int
+
+
+class LimitLifted(msgspec.Struct, frozen=True):
+    """Whether there was a limit."""
+
+    type: str
+    queue: str
+    lifted: bool
+
+
+class LimitQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose limit."""
+
+    type: str
+    queue: str = QUEUE_DEFAULT
+
+
+class RanJob(msgspec.Struct, frozen=True):
+    """The job that was enqueued."""
+
+    id: str
 
 
 class SettingNow(msgspec.Struct, frozen=True):

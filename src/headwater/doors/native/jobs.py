@@ -28,7 +28,7 @@ from headwater.model.job import FINISHED, QUEUE_DEFAULT
 from headwater.model.names import check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services import job_requests as asked
-from headwater.services.checks import check_limit, check_optional_name, check_timestamp
+from headwater.services.checks import check_limit, check_optional_name, check_text, check_timestamp
 from headwater.services.requests import HandedJob
 
 # ── changing ──
@@ -83,7 +83,9 @@ async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -
         "state": body.state,
         "queue": body.queue,
         "type": body.type,
+        "error": check_text("error", body.error),
         "limit": check_limit(body.limit),
+        "skip_unfit": body.skip_unfit,
     }
 
 
@@ -97,9 +99,18 @@ async def pause(site: Site, request: Request, body: asked.PauseJobsRequest) -> R
 async def limit(site: Site, request: Request, body: asked.LimitRequest) -> Response:
     """Limit one type of job in one queue."""
     check_use(request, check_name("queue", body.queue))
-    limits = {"rate": body.rate, "per": body.seconds}
     jobs = jobs_of(site, request)
-    count = await jobs.limit(body.type, queue=body.queue, burst=body.burst, concurrency=body.concurrency, **limits)
+    if body.clear:
+        return json_response(Limited(0, was_limited=await jobs.clear_limit(body.type, queue=body.queue)))
+    count = await jobs.limit(
+        body.type,
+        queue=body.queue,
+        rate=body.rate,
+        per=body.seconds,
+        burst=body.burst,
+        concurrency=body.concurrency,
+        each_key=body.each_key,
+    )
     return json_response(Limited(count))
 
 
@@ -132,7 +143,7 @@ async def change_schedule(site: Site, request: Request, body: asked.ChangeSchedu
     """Let a schedule rest or go on, or remove it."""
     await check_schedule(site, request, check_name("schedule", body.name))
     about = {"database": request.principal.database, "key": key_of(request, body.key)}
-    operation = ChangeSchedule(name=body.name, paused=body.paused, remove=body.remove, **about)
+    operation = ChangeSchedule(name=body.name, paused=body.paused, remove=body.remove, run=body.run, **about)
     return json_response(await site.jobs.run(operation))
 
 
@@ -149,7 +160,12 @@ async def stop_workers(site: Site, request: Request, body: asked.StopWorkersRequ
 async def find(site: Site, request: Request, query: asked.FindJobsQuery) -> Response:
     """Jobs by state, queue, type and batch."""
     found = await jobs_of(site, request).list(
-        state=query.state, queue=query.queue, type=query.type, batch=query.batch, limit=query.limit
+        state=query.state,
+        queue=query.queue,
+        type=query.type,
+        batch=query.batch,
+        error=query.error,
+        limit=query.limit,
     )
     return json_response([job for job in found if request.principal.may_use(job.queue)])
 

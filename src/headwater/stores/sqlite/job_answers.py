@@ -39,7 +39,7 @@ class JobAnswers:
     def job(self, database: str, name: str) -> JobStatus | None:
         """One job."""
         row = self._connection.execute(sql.show_job, (database, name)).fetchone()
-        return None if row is None else _status(*row)
+        return None if row is None else _status(row)
 
     def states(self, database: str, names: Sequence[str]) -> dict[str, JobState]:
         """The states of those of the jobs that exist."""
@@ -57,13 +57,13 @@ class JobAnswers:
                 rows += self._in_state(queue_id, state, chosen)
         if chosen.batch:
             rows = self._connection.execute(sql.list_batch, (database, chosen.batch, chosen.limit)).fetchall()
-        found = [_status(*row) for row in rows]
+        found = [job for job in map(_status, rows) if _is_chosen(job, chosen)]
         if chosen.state is None:
             found.sort(key=lambda job: job.number, reverse=True)
         return found[: chosen.limit]
 
     def _in_state(self, queue_id: int, state: JobState, chosen: JobFilter) -> list[Any]:
-        return self._connection.execute(LISTS[state], (queue_id, chosen.type, chosen.limit)).fetchall()
+        return self._connection.execute(LISTS[state], (queue_id, chosen.type, chosen.limit, chosen.error)).fetchall()
 
     def attempts(self, database: str, name: str) -> list[JobAttempt]:
         """What is known of a job's attempts, oldest first."""
@@ -115,7 +115,9 @@ class JobAnswers:
 
     def limits(self, database: str) -> list[JobLimitStatus]:
         """The limits of types."""
-        return [JobLimitStatus(*row) for row in self._connection.execute(sql.job_limits, (database,)).fetchall()]
+        rows = self._connection.execute(sql.job_limits, (database,)).fetchall()
+        fields = [[*row[:-1], bool(row[-1])] for row in rows]
+        return [JobLimitStatus(*values) for values in fields]
 
 
 def _schedule(
@@ -135,29 +137,22 @@ def _schedule(
     return ScheduleStatus(name, cron, every, zone, template, bool(paused), *times)
 
 
+def _is_chosen(job: JobStatus, chosen: JobFilter) -> bool:
+    """The jobs of a batch are read together, whatever else is asked of them."""
+    return (
+        (not chosen.queue or job.queue == chosen.queue)
+        and (chosen.state is None or job.state is chosen.state)
+        and (not chosen.type or job.type == chosen.type)
+        and chosen.error in (job.error or "")
+    )
+
+
 def _shown(work: Work) -> Work:
     return msgspec.structs.replace(work, env=hidden_values(work.env)) if work.env else work
 
 
-def _status(
-    number: int,
-    name: str,
-    queue: str,
-    kind: str,
-    state: str,
-    work: str,
-    progress: str | None,
-    result: str | None,
-    *rest: Any,
-) -> JobStatus:
-    return JobStatus(
-        number,
-        name,
-        queue,
-        kind,
-        JobState(state),
-        _shown(decode_work(work)),
-        None if progress is None else msgspec.Raw(progress.encode()),
-        None if result is None else msgspec.Raw(result.encode()),
-        *rest,
-    )
+def _status(row: Sequence[Any]) -> JobStatus:
+    number, name, queue, kind, state, work, progress, result, *rest, cancelling = row
+    told = [None if text is None else msgspec.Raw(text.encode()) for text in (progress, result)]
+    fields = [number, name, queue, kind, JobState(state), _shown(decode_work(work)), *told, *rest, bool(cancelling)]
+    return JobStatus(*fields)

@@ -11,7 +11,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.job_operations import Limited, NewJob, SetJobLimit
-from headwater.model.limits import JobLane, allowance, next_start, started
+from headwater.model.limits import JobLane, Limits, allowance, next_start, started
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_queues import JobQueue, JobQueues
 from headwater.stores.statements import load_statements
@@ -64,8 +64,8 @@ class JobLanes:
         row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
         limit = job.concurrency_limit or (1 if job.concurrency_key else 0)
         if row is None:
-            values = (queue.id, job.type, key, parent, limit)
-            return int(self._connection.execute(sql.add_job_lane, values).fetchone()[0])
+            values = (queue.id, job.type, key, parent, limit, int(bool(job.limit_key)))
+            return int(self._connection.execute(sql.add_key_lane, values).fetchone()[0])
         if limit:
             self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
         return int(row[0])
@@ -74,18 +74,41 @@ class JobLanes:
         """Give a type of job limits; jobs of the type that are there already come under them."""
         queue = self._queues.make(operation.database, operation.queue)
         number = self._lane_of_type(queue, operation.type)
+        if not number and operation.clear:
+            return Limited(0)
         if not number:
-            values = (queue.id, operation.type, "", NO_LANE, operation.concurrency)
+            values = (queue.id, operation.type, "", NO_LANE, 0)
             (number,) = self._connection.execute(sql.add_job_lane, values).fetchone()
             self._connection.execute(sql.adopt_jobs, (number, queue.id, operation.type))
             self._connection.execute(sql.adopt_lanes, (number, queue.id, operation.type))
-        limits = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
-        self._connection.execute(sql.limit_job_lane, (*limits, now, number))
+        found = self._connection.execute(sql.get_lane_limits, (number,)).fetchone()
+        own, each = Limits(*found[:4]), Limits(*found[4:])
+        said = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
+        if operation.clear:
+            jobs = self._limit_type(queue, number, Limits(), now)
+            self._limit_each(number, Limits(), now)
+        elif operation.each_key:
+            jobs = self._limit_each(number, each.changed(*said), now)
+        else:
+            jobs = self._limit_type(queue, number, own.changed(*said), now)
+        self.forget()
+        return Limited(jobs, was_limited=bool(own) or bool(each))
+
+    def _limit_type(self, queue: JobQueue, number: int, limits: Limits, now: Timestamp) -> int:
+        """New limits for all jobs of a type together; how many they hold for."""
+        values = (limits.concurrency, limits.rate, limits.seconds, limits.burst)
+        self._connection.execute(sql.limit_job_lane, (*values, now, number))
         running, jobs = self._connection.execute(sql.count_lane, (queue.id, number)).fetchone()
         self._connection.execute(sql.set_job_lane, (0, running, 0, now, number))
         self._connection.execute(sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
-        self.forget()
-        return Limited(jobs)
+        return int(jobs)
+
+    def _limit_each(self, number: int, limits: Limits, now: Timestamp) -> int:
+        """New limits for the jobs of each limit key of a type; how many they hold for."""
+        values = (limits.concurrency, limits.rate, limits.seconds, limits.burst, number)
+        self._connection.execute(sql.limit_each_key, values)
+        self._connection.execute(sql.limit_key_lanes, (*values, now))
+        return int(self._connection.execute(sql.count_key_lanes, (number,)).fetchone()[0])
 
     def _lane_of_type(self, queue: JobQueue, kind: str) -> int:
         number = self._limited.get((queue.id, kind))
@@ -137,7 +160,7 @@ class JobLanes:
         parents = self._parents(looks)
         room = {number: allowance(look.lane, now, limit) for number, look in {**parents, **looks}.items()}
         chosen: list[int] = []
-        for _, number, lane in sorted([*free, *(head for look in looks.values() for head in look.heads)]):
+        for _, number, lane in _in_turn(free, looks):
             if len(chosen) == limit:
                 break
             above = looks[lane].lane.parent if lane else NO_LANE
@@ -184,3 +207,20 @@ class JobLanes:
             blocked = waits and None in times
             row = (lane.free_at, lane.running, int(blocked), None if blocked else ready_at, number)
             self._connection.execute(sql.set_job_lane, row)
+
+
+def _in_turn(free: list[Head], looks: dict[int, _Look]) -> list[Head]:
+    """What comes first: the most urgent, then the oldest. Where keys take turns, each has its first before any has its
+    second, and what a key has running counts as turns that it had; everything without a key is one party among them."""
+    parties = [[*free, *(head for look in looks.values() if not look.lane.takes_turns for head in look.heads)]]
+    had = [0]
+    for look in looks.values():
+        if look.lane.takes_turns:
+            parties.append(look.heads)
+            had.append(look.lane.running)
+    if len(parties) == 1:
+        return sorted(parties[0])
+    ranked = []
+    for party, turns in zip(parties, had, strict=True):
+        ranked += [((head[0], turns + place, head[1]), head) for place, head in enumerate(sorted(party))]
+    return [head for _, head in sorted(ranked)]

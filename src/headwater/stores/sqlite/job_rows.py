@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headwater.clock import SECOND, Timestamp
 from headwater.errors import StoreDamaged
-from headwater.log.job_operations import NewJob
-from headwater.model.job import Backoff, Defaults, Held, JobState, Work
+from headwater.log.job_operations import NewJob, Report
+from headwater.model.job import Backoff, Defaults, Held, JobState, Outcome, Work
 from headwater.stores.sqlite.job_queues import JobQueue
 from headwater.stores.statements import load_statements
 
@@ -122,6 +123,16 @@ def decode_work(text: str) -> Work:
         return _decoder.decode(text)
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"what a job does cannot be read: {error}") from error
+
+
+def ran_micros(row: JobRow, report: Report | None, now: Timestamp) -> int:
+    """How long a job ran, in microseconds, as told by whoever ran it: from its claim on it may have waited in its
+    worker's hands. That counts where nobody knows better, and not for a job that was given back unbegun."""
+    if report is None or report.outcome is Outcome.RELEASED:
+        return 0
+    if report.duration_seconds is not None:
+        return int(report.duration_seconds * SECOND)
+    return now - (row.started_at or now)
 
 
 def numbers_of(rows: Any) -> str:

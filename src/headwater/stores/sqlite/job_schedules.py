@@ -68,6 +68,8 @@ class JobSchedules:
         if operation.remove:
             self._connection.execute(sql.drop_schedule, place)
             return Scheduled(None)
+        if operation.run:
+            return self._run(_Schedule(*row), now)
         next_at = None if operation.paused else _Schedule(*row).after(now)
         self._connection.execute(sql.pause_schedule, (int(bool(operation.paused)), next_at, *place))
         self._books.control(operation.database, "schedule", operation.name)
@@ -83,6 +85,13 @@ class JobSchedules:
             values = (schedule.after(now), now, job_id, schedule.database, schedule.name)
             self._connection.execute(sql.schedule_fired, values)
         return Fired(ids, self.next_at() if rows else None)
+
+    def _run(self, schedule: _Schedule, now: Timestamp) -> Scheduled:
+        """Enqueue the job of a schedule because somebody asks: here an error is theirs to know."""
+        job = msgspec.json.decode(schedule.job, type=NewJob)
+        placed = self._intake.enqueue(Enqueue(database=schedule.database, jobs=(job,)), now).jobs[0]
+        self._connection.execute(sql.schedule_ran, (now, placed.id, schedule.database, schedule.name))
+        return Scheduled(None if schedule.next_at is None else Timestamp(schedule.next_at), placed.id)
 
     def _enqueue(self, schedule: _Schedule, now: Timestamp) -> str | None:
         """The next job of a schedule. One that cannot be added is told and passed over: workers claim through here, and

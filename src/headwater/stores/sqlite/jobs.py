@@ -56,7 +56,7 @@ from headwater.stores.sqlite.job_dependents import JobDependents
 from headwater.stores.sqlite.job_intake import JobIntake
 from headwater.stores.sqlite.job_lanes import JobLanes, QueueLook
 from headwater.stores.sqlite.job_queues import JobQueues
-from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, decode_work, numbers_of
+from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, decode_work, numbers_of, ran_micros
 from headwater.stores.sqlite.job_schedules import JobSchedules
 from headwater.stores.sqlite.job_types import JobTypes
 from headwater.stores.sqlite.job_workers import JobWorkers
@@ -207,14 +207,14 @@ class Jobs:
         held = {(row.number, row.token): row for row in rows}
         states: list[JobState | None] = []
         moves: list[Move] = []
-        plain: list[JobRow] = []
+        plain: list[tuple[JobRow, Report]] = []
         for report in operation.reports:
             row = held.pop((report.number, report.token), None)
             if row is None:
                 states.append(None)
             elif _is_plain(report):
                 states.append(JobState.COMPLETED)
-                plain.append(row)
+                plain.append((row, report))
             else:
                 verdict = _judge(row, report, now)
                 states.append(verdict.state)
@@ -223,18 +223,19 @@ class Jobs:
         self._move(moves, now)
         return Settled(states)
 
-    def _complete(self, database: str, rows: Sequence[JobRow], now: Timestamp) -> None:
+    def _complete(self, database: str, done: Sequence[tuple[JobRow, Report]], now: Timestamp) -> None:
         """Jobs that are done and left nothing to keep: the way that most go, so it is one of few steps."""
-        if not rows:
+        if not done:
             return
+        rows = [row for row, _ in done]
         self._connection.execute(sql.complete_jobs, (now, numbers_of(rows)))
         self._lanes.left((row.lane for row in rows), now)
         ran: dict[int, list[int]] = {}
         changes = []
-        for row in rows:
+        for row, report in done:
             queue = self.queues.by_id(row.queue_id)
             changes.append(JobChange(row.id, queue.name, row.type, "completed", row.attempts, row.worker or ""))
-            ran.setdefault(row.queue_id, []).append(now - (row.started_at or now))
+            ran.setdefault(row.queue_id, []).append(ran_micros(row, report, now))
         self.books.tell_all(database, changes)
         for number, times in ran.items():
             queue = self.queues.by_id(number)
@@ -353,12 +354,12 @@ class Jobs:
         if operation.ids:
             rows = self._rows(sql.jobs_by_id, operation.database, as_json(list(operation.ids)))
             missing = set(operation.ids) - {row.id for row in rows}
-            if missing:
+            if missing and not operation.skip_unfit:
                 raise JobMissing(f"there is no job {', '.join(sorted(missing))}")
             for row in rows:
-                if row.state not in allowed:
+                if row.state not in allowed and not operation.skip_unfit:
                     raise JobUnfit(f"job {row.id} is {row.state}; it cannot be {deed}")
-            return rows
+            return [row for row in rows if row.state in allowed]
         states = [operation.state] if operation.state else sorted(allowed)
         if not set(states) <= allowed:
             raise JobUnfit(f"jobs that are {operation.state} cannot be {deed}")
@@ -370,7 +371,7 @@ class Jobs:
                     found += self._rows(sql.jobs_finished_before, queue.id, state, before, operation.type, room)
                 else:
                     chosen = self._connection.execute(
-                        LISTS[JobState(state)], (queue.id, operation.type, room)
+                        LISTS[JobState(state)], (queue.id, operation.type, room, operation.error)
                     ).fetchall()
                     found += self._rows(sql.jobs_by_number, numbers_of(chosen))
         return found
@@ -399,8 +400,8 @@ class Jobs:
         state = verdict.state.value
         change = JobChange(row.id, queue.name, row.type, state, verdict.attempts, row.worker or "", error)
         self.books.changed(queue, JobState(row.state), change)
-        if row.state == JobState.PROCESSING and row.started_at is not None:
-            self.books.ran(queue, now - row.started_at)
+        if row.state == JobState.PROCESSING:
+            self.books.ran(queue, ran_micros(row, report, now))
 
     def _settle_dependents(self, ended: dict[int, JobState], now: Timestamp) -> None:
         """Whoever waited for jobs that have ended goes on, or is cancelled with them."""

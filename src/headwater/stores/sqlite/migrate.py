@@ -12,6 +12,7 @@ from headwater.stores.statements import load_statements
 sql = load_statements(__package__)
 
 VERSION_KEY = "schema_version"
+REPLACES_JOBS = "-- replaces view: jobs\n"
 
 
 def migrations() -> list[tuple[int, str, str]]:
@@ -37,6 +38,8 @@ def migrate(connection: apsw.Connection, location: str) -> int:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for number, _, text in scripts:
             if number > version:
+                if REPLACES_JOBS in text:
+                    _drop_own_view(connection)
                 connection.execute(text)
                 connection.execute(sql.set_meta, (VERSION_KEY, number))
         connection.execute("COMMIT")
@@ -45,6 +48,14 @@ def migrate(connection: apsw.Connection, location: str) -> int:
             connection.execute("ROLLBACK")
         raise
     return newest
+
+
+def _drop_own_view(connection: apsw.Connection) -> None:
+    """Make room for a view that a script replaces. Something of that name that is not ours stays: it is the user's, in
+    a file that was adopted."""
+    row = connection.execute(sql.find_jobs_view).fetchone()
+    if row is not None and "hw_jobs" in str(row[0]):
+        connection.execute(sql.drop_jobs_view)
 
 
 def read_version(connection: Connection) -> tuple[int, int]:

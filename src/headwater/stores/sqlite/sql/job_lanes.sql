@@ -1,15 +1,40 @@
 -- name: find_lane_limits
 -- The lanes of a queue that a job could belong to: of its type, and of its concurrency key.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running FROM hw_job_lanes
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns FROM hw_job_lanes
 WHERE queue_id = ? AND type = ? AND key = ?;
 
 -- name: get_job_lane
 -- One lane.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running FROM hw_job_lanes WHERE id = ?;
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns FROM hw_job_lanes WHERE id = ?;
 
 -- name: add_job_lane
 -- A new lane.
 INSERT INTO hw_job_lanes (queue_id, type, key, parent, concurrency) VALUES (?, ?, ?, ?, ?) RETURNING id;
+
+-- name: add_key_lane
+-- A new lane of a key, with what holds for each key of its type if it takes turns.
+INSERT INTO hw_job_lanes (queue_id, type, key, parent, concurrency, rate, seconds, burst, takes_turns)
+SELECT ?1, ?2, ?3, ?4, CASE WHEN ?5 > 0 OR ?6 = 0 THEN ?5 ELSE coalesce(p.each_concurrency, 0) END,
+       CASE ?6 WHEN 1 THEN coalesce(p.each_rate, 0) ELSE 0 END, coalesce(p.each_seconds, 1), coalesce(p.each_burst, 1), ?6
+FROM (SELECT 1) LEFT JOIN hw_job_lanes p ON p.id = ?4 RETURNING id;
+
+-- name: get_lane_limits
+-- The limits of a type, and those of each key of it.
+SELECT concurrency, rate, seconds, burst, each_concurrency, each_rate, each_seconds, each_burst FROM hw_job_lanes WHERE id = ?;
+
+-- name: limit_each_key
+-- New limits for each key of a type.
+UPDATE hw_job_lanes SET each_concurrency = ?1, each_rate = ?2, each_seconds = ?3, each_burst = ?4 WHERE id = ?5;
+
+-- name: limit_key_lanes
+-- They hold for the keys that are there already.
+UPDATE hw_job_lanes SET concurrency = ?1, rate = ?2, seconds = ?3, burst = ?4, free_at = 0, blocked = 0, ready_at = ?6
+WHERE parent = ?5 AND takes_turns = 1;
+
+-- name: count_key_lanes
+-- How many unfinished jobs the limits of each key of a type hold for.
+SELECT count(*) FROM hw_jobs WHERE lane IN (SELECT id FROM hw_job_lanes WHERE parent = ? AND takes_turns = 1)
+  AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
 
 -- name: limit_job_lane
 -- New limits for a lane.
@@ -21,7 +46,7 @@ UPDATE hw_job_lanes SET concurrency = ? WHERE id = ? AND concurrency <> ?;
 
 -- name: ready_lanes
 -- Lanes of a queue that are worth a look, the one that has waited longest first.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running FROM hw_job_lanes
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns FROM hw_job_lanes
 WHERE queue_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?;
 
 -- name: set_job_lane
@@ -57,6 +82,10 @@ SELECT coalesce(sum(state = 'processing'), 0), count(*) FROM hw_jobs
 WHERE queue_id = ?1 AND lane = ?2 AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
 
 -- name: job_limits
--- The limits of types in a database.
-SELECT q.name, l.type, l.rate, l.seconds, l.burst, l.concurrency, l.running FROM hw_job_lanes l
-JOIN hw_job_queues q ON q.id = l.queue_id WHERE q.database = ? AND l.key = '' ORDER BY q.name, l.type;
+-- The limits of types in a database, and those of each key of a type.
+SELECT q.name, l.type, l.rate, l.seconds, l.burst, l.concurrency, l.running, 0 FROM hw_job_lanes l
+JOIN hw_job_queues q ON q.id = l.queue_id WHERE q.database = ?1 AND l.key = '' AND (l.rate > 0 OR l.concurrency > 0)
+UNION ALL
+SELECT q.name, l.type, l.each_rate, l.each_seconds, l.each_burst, l.each_concurrency, l.running, 1 FROM hw_job_lanes l
+JOIN hw_job_queues q ON q.id = l.queue_id WHERE q.database = ?1 AND l.key = '' AND (l.each_rate > 0 OR l.each_concurrency > 0)
+ORDER BY 1, 2, 8;

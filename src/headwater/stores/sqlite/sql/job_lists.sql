@@ -1,75 +1,75 @@
 -- name: show_job
 -- Everything about one job.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id WHERE j.database = ? AND j.id = ?;
 
 -- name: list_pending
 -- Jobs of a queue that may run, the next first.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
-WHERE j.queue_id = ?1 AND j.state = 'pending' AND (?2 = '' OR j.type = ?2) ORDER BY j.priority DESC, j.number LIMIT ?3;
+WHERE j.queue_id = ?1 AND j.state = 'pending' AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.priority DESC, j.number LIMIT ?3;
 
 -- name: list_scheduled
 -- Jobs of a queue that wait for a time, the next first.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
 WHERE j.queue_id = ?1 AND j.state = 'scheduled'
-  AND j.state IN ('scheduled', 'failed') AND (?2 = '' OR j.type = ?2) ORDER BY j.run_at LIMIT ?3;
+  AND j.state IN ('scheduled', 'failed') AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.run_at LIMIT ?3;
 
 -- name: list_failed
 -- Jobs of a queue that will be tried again, the next first.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
 WHERE j.queue_id = ?1 AND j.state = 'failed'
-  AND j.state IN ('scheduled', 'failed') AND (?2 = '' OR j.type = ?2) ORDER BY j.run_at LIMIT ?3;
+  AND j.state IN ('scheduled', 'failed') AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.run_at LIMIT ?3;
 
 -- name: list_waiting
 -- Jobs of a queue that wait for others.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
-WHERE j.queue_id = ?1 AND j.state = 'waiting' AND (?2 = '' OR j.type = ?2) ORDER BY j.number LIMIT ?3;
+WHERE j.queue_id = ?1 AND j.state = 'waiting' AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.number LIMIT ?3;
 
 -- name: list_processing
 -- Jobs of a queue that run.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
 WHERE j.queue_id = ?1 AND j.state = 'processing'
-  AND j.worker IN (SELECT id FROM hw_workers) AND (?2 = '' OR j.type = ?2) ORDER BY j.number LIMIT ?3;
+  AND j.worker IN (SELECT id FROM hw_workers) AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.number LIMIT ?3;
 
 -- name: list_completed
 -- Jobs of a queue that are completed, the last first.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
 WHERE j.queue_id = ?1 AND j.state = 'completed'
-  AND j.state IN ('completed', 'dead', 'cancelled') AND (?2 = '' OR j.type = ?2) ORDER BY j.finished_at DESC, j.number DESC LIMIT ?3;
+  AND j.state IN ('completed', 'dead', 'cancelled') AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.finished_at DESC, j.number DESC LIMIT ?3;
 
 -- name: list_dead
 -- Jobs of a queue that are dead, the last first.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
 WHERE j.queue_id = ?1 AND j.state = 'dead'
-  AND j.state IN ('completed', 'dead', 'cancelled') AND (?2 = '' OR j.type = ?2) ORDER BY j.finished_at DESC, j.number DESC LIMIT ?3;
+  AND j.state IN ('completed', 'dead', 'cancelled') AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.finished_at DESC, j.number DESC LIMIT ?3;
 
 -- name: list_cancelled
 -- Jobs of a queue that are cancelled, the last first.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id
 WHERE j.queue_id = ?1 AND j.state = 'cancelled'
-  AND j.state IN ('completed', 'dead', 'cancelled') AND (?2 = '' OR j.type = ?2) ORDER BY j.finished_at DESC, j.number DESC LIMIT ?3;
+  AND j.state IN ('completed', 'dead', 'cancelled') AND (?2 = '' OR j.type = ?2) AND (?4 = '' OR instr(j.error, ?4) > 0) ORDER BY j.finished_at DESC, j.number DESC LIMIT ?3;
 
 -- name: list_batch
 -- The jobs of a batch.
 SELECT j.number, j.id, q.name, j.type, j.state, j.work, j.progress, j.result, j.priority, j.attempts, j.attempts_max, j.token,
-       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error
+       j.waits, j.worker, j.batch, j.created_at, j.changed_at, j.run_at, j.started_at, j.finished_at, j.error, j.cancelling
 FROM hw_jobs j JOIN hw_job_queues q ON q.id = j.queue_id WHERE j.database = ? AND j.batch = ? ORDER BY j.number LIMIT ?;
 
 -- name: list_attempts

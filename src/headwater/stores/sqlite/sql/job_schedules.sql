@@ -31,6 +31,10 @@ SELECT min(next_at) FROM hw_job_schedules WHERE next_at IS NOT NULL;
 -- A schedule has enqueued a job; when it does so again.
 UPDATE hw_job_schedules SET next_at = ?, last_at = ?, last_id = ? WHERE database = ? AND name = ?;
 
+-- name: schedule_ran
+-- Somebody had a schedule enqueue its job beside its times.
+UPDATE hw_job_schedules SET last_at = ?, last_id = ? WHERE database = ? AND name = ?;
+
 -- name: pause_schedule
 -- A schedule that rests has no next time.
 UPDATE hw_job_schedules SET paused = ?, next_at = ? WHERE database = ? AND name = ?;

@@ -39,3 +39,11 @@ SELECT DISTINCT lsn FROM hw_clock_jumps ORDER BY lsn;
 -- name: take_times_back
 -- The clock was set back to ?1 by ?2: what was ready stays ready, what was to come comes as much earlier.
 UPDATE hw_cursors SET ready_at = max(?1, ready_at - ?2), lease_until = lease_until - ?2 WHERE ready_at > ?1;
+
+-- name: find_jobs_view
+-- The view of jobs, whoever made it.
+SELECT sql FROM sqlite_schema WHERE type = 'view' AND name = 'jobs';
+
+-- name: drop_jobs_view
+-- Make room for a newer one.
+DROP VIEW jobs;

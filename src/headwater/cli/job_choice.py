@@ -1,0 +1,118 @@
+"""Jobs by id or by what they have in common, for commands that change many: how many are meant, some of them, and then
+the question whether to go on."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.output import confirm, note, plural, print_json, print_line, print_table
+from headwater.cli.session import reached, run_async
+from headwater.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from headwater.services.database import Database
+    from headwater.stores.job_contract import JobStatus
+
+SomeIds = Annotated[list[str] | None, typer.Argument(help="Jobs by id.", metavar="ID...", show_default=False)]
+OfQueue = Annotated[str, typer.Option("--queue", help="All of this queue.", show_default=False)]
+OfType = Annotated[str, typer.Option("--type", help="All of this type.", show_default=False)]
+WithError = Annotated[str, typer.Option("--error", help="All with this in their error.", show_default=False)]
+InState = Annotated[str, typer.Option("--state", help="All in this state.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+SAMPLE = 5
+BITE = 1_000
+FOUND_MAX = 100_000
+
+
+class Choice(NamedTuple):
+    """Which jobs: these ids, or all that a filter finds in one of these states."""
+
+    ids: Sequence[str]
+    states: Sequence[str]
+    queue: str = ""
+    type: str = ""
+    error: str = ""
+
+    def is_filter(self) -> bool:
+        """Whether anything but the state narrows it down."""
+        return bool(self.queue or self.type or self.error)
+
+
+class Deed(NamedTuple):
+    """What is done with them, in words and as a call: `Cancel`, `cancelled`; and whether it can be undone."""
+
+    name: str
+    done: str
+    act: "Callable[[Database, list[str]], Awaitable[Sequence[str]]]"
+    asks: bool = True
+
+
+def change_chosen(settings: Settings, choice: Choice, deed: Deed, *, everything: bool, yes: bool) -> None:
+    """Change those named; or show how many are meant, ask, and change them."""
+    if bool(choice.ids) == (everything or choice.is_filter()):
+        raise Misuse("name the jobs, or say which: --all, --queue, --type, --error")
+    run_async(_change(settings, choice, deed, yes=yes))
+
+
+async def _change(settings: Settings, choice: Choice, deed: Deed, *, yes: bool) -> None:
+    async with reached(settings) as hw:
+        if choice.ids:
+            changed = list(await deed.act(hw, list(choice.ids)))
+        else:
+            found = await _find(hw, choice)
+            if not found:
+                _tell_nothing(settings)
+            preview(settings, found, deed, yes=yes)
+            changed = []
+            for start in range(0, len(found), BITE):
+                changed += await deed.act(hw, [job.id for job in found[start : start + BITE]])
+        await _tell(hw, settings, changed, deed)
+
+
+async def _find(hw: "Database", choice: Choice) -> "list[JobStatus]":
+    found: list[JobStatus] = []
+    for state in choice.states:
+        found += await hw.jobs.list(
+            state=state, queue=choice.queue, type=choice.type, error=choice.error, limit=FOUND_MAX
+        )
+    return found
+
+
+def preview(settings: Settings, jobs: "list[JobStatus]", deed: Deed, *, yes: bool) -> None:
+    """How many, and some of them; go on only when somebody said yes."""
+    from headwater.services.job_documents import describe_work
+
+    if not settings.json and not yes:
+        rows = [(job.id, job.state.value, job.queue, describe_work(job)[:60]) for job in jobs[:SAMPLE]]
+        print_table(("ID", "STATE", "QUEUE", "JOB"), rows)
+        if len(jobs) > SAMPLE:
+            note(f"and {len(jobs) - SAMPLE:,} more")
+    confirm(f"{deed.name} {plural(len(jobs), 'job')}?", yes=yes)
+
+
+def _tell_nothing(settings: Settings) -> None:
+    if settings.json:
+        print_json({"ids": [], "count": 0})
+    else:
+        note("there are no such jobs")
+    raise typer.Exit(ExitCode.NOTHING)
+
+
+async def _tell(hw: "Database", settings: Settings, ids: list[str], deed: Deed) -> None:
+    """What is done, and what is only asked for: a job that runs is not cancelled before its worker has ended it."""
+    asked: set[str] = set()
+    if deed.name == "Cancel" and ids:
+        running = await hw.jobs.list(state="processing", limit=FOUND_MAX)
+        asked = {job.id for job in running if job.cancelling} & set(ids)
+    done = [name for name in ids if name not in asked]
+    if settings.json:
+        told: dict[str, object] = {"ids": ids, "count": len(ids)}
+        print_json({**told, "asked_to_stop": sorted(asked)} if deed.name == "Cancel" else told)
+        return
+    for words, names in ((deed.done, done), ("asked to stop", sorted(asked))):
+        if names:
+            print_line(
+                (f"{words}: ", ""), (", ".join(names) if len(names) <= 10 else plural(len(names), "job"), "cyan")
+            )

@@ -1,0 +1,271 @@
+"""`queuectl` tells the truth, and can do it in bulk."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import headwater
+from headwater.cli.job_logs import kept_of, news_of
+from headwater.log.job_operations import Claim, Heartbeat, Note, Report, Settle
+from headwater.model.job import Outcome
+from headwater.worker.capture import Capture
+from tests.cli.queuectl import Queuectl
+
+ESCAPES = "\x1b]0;owned\x07\x1b[31mred\x9b2J"
+
+
+@pytest.fixture
+def queuectl(tmp_path: Path) -> Queuectl:
+    return Queuectl(tmp_path)
+
+
+def worked(queuectl: Queuectl, *errors: str, output: str = "", settle: bool = True) -> None:
+    """A worker claims as many jobs as there are errors; an empty one completes, another buries its job."""
+
+    async def work() -> None:
+        async with headwater.open(str(queuectl.folder / "headwater.db"), housekeeping=False) as hw:
+            jobs = (await hw.jobs_service.run(Claim(worker="w", limit=len(errors)))).jobs
+            for job, error in zip(jobs, errors, strict=True):
+                if not settle:
+                    note = Note(number=job.number, token=job.token, output=output)
+                    await hw.jobs_service.run(Heartbeat(worker="w", notes=[note]))
+                    continue
+                outcome = Outcome.BURIED if error else Outcome.COMPLETED
+                report = Report(number=job.number, token=job.token, outcome=outcome, error=error, output=output)
+                await hw.jobs_service.run(Settle(worker="w", reports=[report]))
+
+    asyncio.run(work())
+
+
+def add(queuectl: Queuectl, *jobs: dict[str, Any]) -> None:
+    queuectl.expect(0, "enqueue", *(json.dumps({"command": "true", **job}) for job in jobs))
+
+
+# ── a new folder ──
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "list", "stats", "dlq list", "schedule list", "worker list", "limit list"]
+)
+def test_looking_where_nothing_is_yet_shows_nothing_and_makes_nothing(queuectl: Queuectl, command: str) -> None:
+    for format in ((), ("--json",)):
+        ended = queuectl.expect(0, *command.split(), *format)
+        assert "no store at headwater.db yet" in ended.err
+    assert list(queuectl.folder.iterdir()) == []
+    assert queuectl.run("show", "job1").code == 3
+
+
+# ── cancel ──
+
+
+def test_cancel_says_asked_to_stop_until_the_worker_has_ended_the_job(queuectl: Queuectl) -> None:
+    add(queuectl, {"id": "runs", "priority": 1}, {"id": "waits"})
+    worked(queuectl, "", settle=False)
+    ended = queuectl.expect(0, "cancel", "runs", "waits")
+    assert ended.lines() == ["cancelled: waits", "asked to stop: runs"]
+    assert "asked to stop" in queuectl.expect(0, "show", "runs").out
+    assert "processing, asked to stop" in queuectl.expect(0, "list", "--queue", "default").out
+    document = queuectl.expect(0, "show", "runs", "--json").document()
+    assert (document["state"], document["cancelling"]) == ("processing", True)
+    again = queuectl.expect(0, "cancel", "runs", "--json").document()
+    assert again == {"ids": ["runs"], "count": 1, "asked_to_stop": ["runs"]}
+
+
+# ── in bulk ──
+
+
+def three(queuectl: Queuectl) -> None:
+    """Three dead jobs: two that could not connect, one of another type and queue."""
+    add(
+        queuectl,
+        {"id": "a", "type": "command:mail"},
+        {"id": "b", "type": "command:mail", "queue": "post"},
+        {"id": "c"},
+        {"id": "d", "priority": -1},
+    )
+    worked(queuectl, "connection refused", "connection refused by peer", "no such file")
+
+
+@pytest.mark.parametrize(
+    ("typed", "chosen"),
+    [
+        (("--type", "command:mail"), ["a", "b"]),
+        (("--queue", "post"), ["b"]),
+        (("--error", "refused"), ["a", "b"]),
+        (("--type", "command:mail", "--error", "by peer"), ["b"]),
+        (("--type", "shell"), ["c"]),
+        (("--all",), ["a", "b", "c"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["retry", "dlq retry", "dlq purge"])
+def test_dead_jobs_are_chosen_by_type_queue_and_error(
+    queuectl: Queuectl, command: str, typed: tuple[str, ...], chosen: list[str]
+) -> None:
+    three(queuectl)
+    done = queuectl.expect(0, *command.split(), *typed, "--yes", "--json").document()
+    assert sorted(done["ids"]) == chosen
+    left = [job["id"] for job in queuectl.expect(0, "list", "--state", "dead", "--json").documents()]
+    assert sorted(left) == sorted({"a", "b", "c"} - set(chosen))
+
+
+def test_what_a_bulk_command_means_is_shown_before_it_is_done(queuectl: Queuectl) -> None:
+    three(queuectl)
+    asked = queuectl.run("dlq", "retry", "--error", "refused")
+    assert asked.code == 2
+    assert "say --yes" in asked.err
+    assert [line.split()[0] for line in asked.lines()] == ["ID", "a", "b"] or len(asked.lines()) == 3
+    assert len(queuectl.expect(0, "dlq", "list", "--json").documents()) == 3, "nothing was done"
+    assert queuectl.run("retry", "a", "--type", "command:mail").code == 2
+    assert queuectl.run("retry").code == 2
+    assert queuectl.expect(4, "retry", "--error", "no such thing", "--yes").out == ""
+
+
+def test_jobs_are_cancelled_by_type_queue_and_state(queuectl: Queuectl) -> None:
+    add(queuectl, {"id": "a", "type": "command:mail"}, {"id": "b", "delay": 60}, {"id": "c", "queue": "post"})
+    assert queuectl.expect(0, "cancel", "--type", "command:mail", "--yes").out == "cancelled: a\n"
+    assert queuectl.expect(0, "cancel", "--state", "scheduled", "--yes").out == "cancelled: b\n"
+    assert queuectl.expect(0, "cancel", "--queue", "post", "--yes").out == "cancelled: c\n"
+    assert queuectl.expect(4, "cancel", "--all", "--yes").out == ""
+
+
+def test_lists_are_narrowed_by_a_part_of_the_error(queuectl: Queuectl) -> None:
+    three(queuectl)
+    found = queuectl.expect(0, "list", "--error", "refused", "--json").documents()
+    assert sorted(job["id"] for job in found) == ["a", "b"]
+    assert [job["id"] for job in queuectl.expect(0, "dlq", "list", "--error", "file", "--json").documents()] == ["c"]
+
+
+# ── limits ──
+
+
+def test_limits_are_listed_changed_one_by_one_and_cleared(queuectl: Queuectl) -> None:
+    queuectl.expect(0, "limit", "shell", "--rate", "10", "--per", "1m")
+    queuectl.expect(0, "limit", "set", "shell", "--concurrency", "4")
+    queuectl.expect(0, "limit", "set", "tasks:call", "--queue", "calls", "--each-key", "--rate", "5")
+    calls, shell = queuectl.expect(0, "limit", "list", "--json").documents()
+    assert (shell["rate"], shell["per"], shell["concurrency"], shell["each_key"]) == (10, 60, 4, False)
+    assert (calls["type"], calls["queue"], calls["rate"], calls["each_key"]) == ("tasks:call", "calls", 5, True)
+    table = queuectl.expect(0, "limit", "list").lines()
+    assert table[0].split() == ["TYPE", "QUEUE", "EACH", "KEY", "RATE", "PER", "BURST", "CONCURRENCY", "RUNNING"]
+    assert "say --rate or --concurrency" in queuectl.expect(2, "limit", "set", "shell").err
+    assert queuectl.expect(0, "limit", "clear", "shell").out == "shell is limited no more in default\n"
+    assert queuectl.expect(4, "limit", "clear", "shell").out == ""
+    queuectl.expect(0, "limit", "clear", "tasks:call", "--queue", "calls")
+    assert queuectl.expect(0, "limit", "list", "--json").out == ""
+
+
+# ── looking ──
+
+
+def test_a_list_tells_when_a_job_started_where_it_runs_and_what_it_waits_for(queuectl: Queuectl) -> None:
+    add(queuectl, {"id": "runs", "priority": 1}, {"id": "next"}, {"id": "later", "delay": 7_200})
+    add(queuectl, {"id": "after", "depends_on": ["next", "later"]})
+    worked(queuectl, "", settle=False)
+    head, *rows = queuectl.expect(0, "list").lines()
+    assert [name for name in ("STARTED", "WORKER", "WAITING") if name not in head.split()] == []
+    by_id = {row.split()[0]: row for row in rows}
+    assert " w " in by_id["runs"]
+    assert "for 2 jobs" in by_id["after"]
+    assert "2 h more" in by_id["later"]
+
+
+def test_show_tells_the_arguments_of_a_function_and_the_type_and_folder_of_a_command(queuectl: Queuectl) -> None:
+    queuectl.expect(0, "enqueue", "--type", "tasks:send", "--id", "f", "--args", "[1]", "--kwargs", '{"to": "ada"}')
+    assert '[[1],{"to":"ada"}]' in queuectl.expect(0, "show", "f").out
+    queuectl.expect(0, "enqueue", "--type", "command:backup", "--id", "c", "--argv", '["ls", "-l"]', "--cwd", "/tmp")
+    out = queuectl.expect(0, "show", "c").out
+    assert [word for word in ("command:backup", "/tmp", "ls -l") if word not in out] == []
+
+
+def test_nothing_that_a_job_says_steers_the_terminal(queuectl: Queuectl) -> None:
+    add(queuectl, {"id": "a", "command": f"echo {ESCAPES}"})
+    worked(queuectl, f"boom {ESCAPES}", output=f"line 1\n\tline 2 {ESCAPES}\n")
+    for words in ("show a", "list", "dlq list", "dlq show a", "logs a"):
+        out = queuectl.expect(0, *words.split()).out
+        assert not {"\x1b", "\x07", "\x9b"} & set(out), words
+    assert queuectl.expect(0, "logs", "a").out.startswith("line 1\n\tline 2 \\u001b]0;owned\\u0007")
+    assert queuectl.expect(0, "logs", "a", "--raw").out == f"line 1\n\tline 2 {ESCAPES}\n"
+
+
+def test_following_goes_on_past_what_is_kept() -> None:
+    """As the worker captures it: 64 KiB are kept of any output, and whoever follows sees each line once."""
+    capture, shown, seen = Capture(65_536), 0, ""
+    for start in range(0, 20_000, 100):
+        capture.add("".join(f"line {number}\n" for number in range(start, start + 100)).encode())
+        text, shown = news_of(shown, kept_of(capture.text()))
+        seen += text
+    assert seen == "".join(f"line {number}\n" for number in range(20_000))
+
+
+def test_who_comes_late_is_told_what_is_left_out() -> None:
+    capture = Capture(2_000)
+    text, shown = news_of(0, kept_of(""))
+    for number in range(1_000):
+        capture.add(f"line {number}\n".encode())
+    text, shown = news_of(shown, kept_of(capture.text()))
+    assert text == capture.text()
+    assert "bytes left out" in text
+    for number in range(1_000, 2_000):
+        capture.add(f"line {number}\n".encode())
+    text, shown = news_of(shown, kept_of(capture.text()))
+    assert text.startswith("\n… ")
+    assert text.endswith("line 1999\n")
+    assert news_of(shown, kept_of(capture.text()))[0] == ""
+
+
+# ── schedules ──
+
+
+def test_a_schedule_is_run_now_beside_its_times(queuectl: Queuectl) -> None:
+    job = '{"command": "backup", "env": {"PASSWORD": "c4n4ry"}, "priority": 4}'
+    queuectl.expect(0, "schedule", "add", "nightly", job, "--cron", "0 3 * * *")
+    before = queuectl.expect(0, "schedule", "list", "--json").document()["next_at"]
+    ran = queuectl.expect(0, "schedule", "run", "nightly", "--json").document()
+    (found,) = queuectl.expect(0, "list", "--json").documents()
+    assert (found["id"], found["command"], found["priority"]) == (ran["id"], "backup", 4)
+    after = queuectl.expect(0, "schedule", "list", "--json").document()
+    assert (after["next_at"], after["last_id"]) == (before, ran["id"])
+    assert queuectl.expect(1, "schedule", "run", "nobody", "--json").error()["code"] == "not_found"
+
+
+# ── draining ──
+
+
+def test_a_drain_says_what_it_leaves(queuectl: Queuectl) -> None:
+    add(queuectl, {"id": "now"}, {"id": "later", "delay": 3_600}, {"id": "after", "depends_on": ["later"]})
+    add(queuectl, {"id": "rests", "queue": "paused"})
+    queuectl.expect(0, "pause", "paused")
+    ended = queuectl.run_process("worker", "start", "--count", "1", "--drain")
+    assert ended.code == 0
+    for words in ("1 job for later", "1 job waiting for others", "1 job pending in paused, which is paused"):
+        assert words in ended.err, ended.err
+    assert queuectl.expect(0, "show", "now", "--json").document()["state"] == "completed"
+    told = queuectl.run_process("worker", "start", "--count", "1", "--drain", "--json", "--queue", "default")
+    assert json.loads(told.out.splitlines()[-1])["left"] == 2
+
+
+# ── the view ──
+
+
+def test_the_view_of_jobs_shows_the_command_of_a_list_of_words(queuectl: Queuectl) -> None:
+    """S1-3: the columns of the document, the command of every job among them."""
+    add(queuectl, {"id": "line", "command": "echo hi"})
+    argv = ["convert", "a b.png", "it's", "", "--x=1"]
+    queuectl.expect(0, "enqueue", json.dumps({"id": "words", "argv": argv}), '{"id": "f", "type": "tasks:send"}')
+    connection = apsw.Connection(str(queuectl.folder / "headwater.db"))
+    rows: dict[str, Any] = dict(connection.execute("SELECT id, command FROM jobs").fetchall())  # type: ignore[arg-type]
+    columns = [column[0] for column in connection.execute("SELECT * FROM jobs").get_description()]
+    connection.close()
+    assert rows["line"] == "echo hi"
+    assert rows["f"] == "tasks:send"
+    echoed = subprocess.run(["/bin/sh", "-c", f"printf '%s\\n' {rows['words']}"], capture_output=True, text=True)
+    assert echoed.stdout.splitlines() == argv, "it is what a shell would take"
+    expected = (
+        "id command state attempts max_retries created_at updated_at locked_by locked_at run_at timeout output error"
+    )
+    assert set(expected.split()) <= set(columns)
