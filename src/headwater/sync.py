@@ -215,6 +215,9 @@ class Queue(Bridged):
     status = bridged(async_queue.Queue.status)
     groups = bridged(async_queue.Queue.groups)
     delete_group = bridged(async_queue.Queue.delete_group)
+    configure_group = bridged(async_queue.Queue.configure_group)
+    leases = bridged(async_queue.Queue.leases)
+    release_leases = bridged(async_queue.Queue.release_leases)
     dead_letters = bridged(async_queue.Queue.dead_letters)
     requeue = bridged(async_queue.Queue.requeue)
     purge = bridged(async_queue.Queue.purge)
@@ -346,6 +349,7 @@ class Database(Bridged):
     pop = bridged_pop(async_database.Database.pop)
     queues = bridged(async_database.Database.queues)
     groups = bridged(async_database.Database.groups)
+    leases = bridged(async_database.Database.leases)
     delete_group = bridged(async_database.Database.delete_group)
 
     @property

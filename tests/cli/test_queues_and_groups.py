@@ -1,4 +1,6 @@
-"""`queues`, `groups` and `seek`."""
+"""`queues`, `groups`, `leases` and `seek`."""
+
+from datetime import UTC, datetime
 
 from tests.cli.program import Program
 
@@ -90,6 +92,43 @@ def test_a_group_is_moved_to_where_it_should_read(program: Program) -> None:
         program.expect(0, "seek", "orders", "--group", "billing", *place)
         ended = program.run("pop", "orders", "--group", "billing", "--json")
         assert (ended.document()["payload"] if ended.code == 0 else None) == payload
+
+
+def test_a_group_gets_options_of_its_own(program: Program) -> None:
+    program.expect(0, "push", "orders", "1")
+    program.expect(0, "pop", "orders", "--group", "billing", "--no-ack")
+    shown = program.expect(0, "groups", "configure", "billing", "--queue", "orders", "lease_seconds=7", "retry_limit=0")
+    assert shown.out == "billing of orders has of its own: lease_seconds=7, retry_limit=0\n"
+    program.expect(0, "leases", "orders", "--release", "--yes")
+    program.expect(0, "pop", "orders", "--group", "billing", "--no-ack")
+    lease = program.expect(0, "leases", "orders", "--json").document()
+    until = datetime.fromisoformat(lease["lease_until"])
+    assert (until - datetime.now(UTC)).total_seconds() < 8
+    document = program.expect(
+        0, "groups", "configure", "billing", "--queue", "orders", "lease_seconds=null", "--json"
+    ).document()
+    assert (document["own"], document["options"]["lease_seconds"]) == ({"retry_limit": 0}, 300)
+    assert "there are" in program.expect(1, "groups", "configure", "typo", "--queue", "orders", "retry_limit=1").err
+    assert "lease_seconds" in program.expect(1, "groups", "configure", "billing", "--queue", "orders", "lanes=1").err
+
+
+def test_leases_are_shown_and_given_back(program: Program) -> None:
+    program.expect(0, "push", "orders", "1", "2", "--partition", "p")
+    assert program.expect(0, "leases").err == "nothing is leased\n"
+    program.expect(0, "pop", "orders", "--batch", "2", "--no-ack")
+    heading, row = program.expect(0, "leases").lines()
+    assert heading.split() == ["QUEUE", "PARTITION", "GROUP", "HOLDER", "MESSAGES", "ATTEMPT", "UNTIL"]
+    assert row.split()[:3] == ["orders", "p", "__QUEUE_MODE__"]
+    assert row.split()[4:6] == ["2", "1"]
+    document = program.expect(0, "leases", "orders", "--json").document()
+    assert (document["partition"], document["messages"]) == ("p", 2)
+    assert program.expect(0, "leases", "orders", "--partition", "q", "--json").out == ""
+    program.expect(2, "leases", "--release", "--yes")
+    program.expect(4, "leases", "orders", "--partition", "q", "--release", "--yes")
+    assert program.expect(0, "leases", "orders", "--release", "--yes").out == "released 1 lease of orders\n"
+    assert len(program.expect(0, "pop", "orders", "--batch", "2").lines()) == 2
+    program.expect(4, "leases", "orders", "--release", "--yes")
+    program.expect(1, "leases", "nowhere")
 
 
 def test_a_seek_says_what_it_did_or_why_not(program: Program) -> None:

@@ -1,6 +1,7 @@
 """Every verb, on an open store and over HTTP: one suite, so that nobody has to learn two of anything."""
 
 import asyncio
+import os
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -421,6 +422,38 @@ async def test_a_group_is_moved(orders: headwater.Queue) -> None:
     assert await payloads(orders, group="g") == [1, 2, 3]
     with pytest.raises(InvalidOption):
         await orders.seek("somewhere", group="g")
+
+
+async def test_a_group_has_options_of_its_own(orders: headwater.Queue) -> None:
+    await orders.push(1, partition="p")
+    await orders.release(await orders.pop(group="g"))
+    configured = await orders.configure_group("g", retry_limit=0, lease_seconds=1_000)
+    assert configured.own == {"retry_limit": 0, "lease_seconds": 1_000}
+    (message,) = await orders.pop(group="g")
+    assert (message.lease_until - datetime.now(UTC)).total_seconds() > 900
+    await orders.fail(message, error="no")
+    assert [letter.error for letter in await orders.dead_letters()] == ["no"]
+    assert (await orders.configure_group("g", retry_limit=None)).own == {"lease_seconds": 1_000}
+    with pytest.raises(QueueMissing):
+        await orders.configure_group("typo", retry_limit=1)
+    with pytest.raises(InvalidOption):
+        await orders.configure_group("g", retry_factor=0)
+
+
+async def test_leases_are_seen_and_released(face: Face, orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2], partition="p")
+    held = await orders.pop(group="g", batch=2)
+    (lease,) = await orders.leases()
+    assert (lease.partition, lease.group, lease.records, lease.token) == ("p", "g", 2, held[0].token)
+    assert lease.holder.endswith(f":{os.getpid()}")
+    assert await face.leases() == await face.leases("orders", group="g") == [lease]
+    assert await orders.leases(group="other") == []
+    assert await orders.release_leases(group="other") == 0
+    waiting = asyncio.ensure_future(orders.pop(group="g", batch=2, wait=30))
+    assert await orders.release_leases(group="g", partition="p", token=lease.token) == 1
+    assert [message.attempts for message in await asyncio.wait_for(waiting, 30)] == [1, 1]
+    with pytest.raises(LeaseLost):
+        await orders.ack(held)
 
 
 async def test_groups_are_listed_and_forgotten(face: Face, orders: headwater.Queue) -> None:

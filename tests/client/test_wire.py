@@ -19,6 +19,8 @@ SERVER_SAYS = {"database", "sharers", "lanes"}
         (operations.DeleteQueue, requests.DeleteQueueRequest),
         (operations.Seek, requests.SeekRequest),
         (operations.DeleteGroup, requests.DeleteGroupRequest),
+        (operations.ConfigureGroup, requests.ConfigureGroupRequest),
+        (operations.ReleaseLeases, requests.ReleaseLeasesRequest),
         (operations.Requeue, requests.DeadLettersRequest),
         (operations.Purge, requests.DeadLettersRequest),
         (operations.Trace, requests.TraceRequest),

@@ -229,12 +229,16 @@ class PureLog:
         self._bury(group, name, buried)
         if not lease.left:
             any_failed = bool(failed) or unsure
-            reader.end_lease(now, self.options.retry_delay if any_failed else 0, given_back=not any_failed)
+            reader.end_lease(now, self._back_off(reader) if any_failed else 0, given_back=not any_failed)
         return not lease.left, buried
 
     def _bury(self, group: str, name: str, offsets: list[int]) -> None:
         """Of a record that retention dropped meanwhile, nothing is left to be kept."""
         self.buried += [(group, name, offset) for offset in offsets if offset >= self.lanes[name].start]
+
+    def _back_off(self, reader: Reader) -> int:
+        """Twice as long each time, at most five minutes."""
+        return min(self.options.retry_delay << (reader.count - 1), 300 * SECOND)
 
     def _over(self, reader: Reader) -> bool:
         return reader.count > self.options.retry_limit

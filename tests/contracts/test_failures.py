@@ -11,7 +11,7 @@ LEASE_SECONDS = 300
 
 
 async def test_a_failed_record_waits_before_it_comes_again(log: Log, clock: FakeClock) -> None:
-    await log.configure(retry_delay_seconds=5)
+    await log.configure(retry_delay_seconds=5, retry_jitter=0)
     await log.push(1)
     await log.settle(await log.take(), Outcome.FAILED)
     assert await log.free_at() == clock.now() + 5_000_000

@@ -68,6 +68,7 @@ class StoreMachine(RuleBasedStateMachine):
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.address = self.wait(self.stack.enter_async_context(self.factory(Path(folder))))
         self.logs = [self.wait(self.open()) for _ in range(STORES)]
+        self.run_one(0, Configure(queue=QUEUE, options={"retry_jitter": 0}))
         self.configure(0, {"completed_retention_seconds": 0})
 
     def wait(self, work: Awaitable[Result]) -> Result:

@@ -8,7 +8,7 @@ from headwater.model.cursor import Cursor, Outcome
 from headwater.model.queue import QueueOptions
 from tests.model.reading import LEASE, Reading
 
-OPTIONS = QueueOptions(retry_delay_seconds=5)
+OPTIONS = QueueOptions(retry_delay_seconds=5, retry_jitter=0)
 NOW = 1_000_000
 
 

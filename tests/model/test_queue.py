@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import InvalidOption
-from headwater.model.queue import OPTION_NAMES, QueueOptions, decode_options, encode_options, merge_options
+from headwater.model.queue import (
+    OPTION_NAMES,
+    QueueOptions,
+    decode_options,
+    encode_options,
+    merge_group_options,
+    merge_options,
+    retry_delay,
+)
 
 valid = st.fixed_dictionaries(
     {},
@@ -35,6 +43,48 @@ def test_later_changes_win_and_the_rest_stays(first: dict[str, Any], second: dic
 def test_options_come_back_as_they_were_kept(changes: dict[str, Any]) -> None:
     options = merge_options(QueueOptions(), changes)
     assert decode_options(encode_options(options)) == options
+
+
+@given(st.integers(1, 10_000), st.floats(0, 0.999))
+def test_a_retry_waits_no_longer_than_the_bound_and_no_less_than_the_jitter_leaves(
+    attempts: int, chance: float
+) -> None:
+    options = QueueOptions(retry_delay_seconds=2, retry_factor=3, retry_delay_max_seconds=50, retry_jitter=0.25)
+    full = min(2 * 3 ** min(attempts - 1, 10), 50)
+    assert full * 0.75 <= retry_delay(options, attempts, chance) <= full
+
+
+def test_a_retry_waits_longer_each_time_by_the_factor() -> None:
+    options = QueueOptions(retry_delay_seconds=2, retry_factor=3, retry_delay_max_seconds=50, retry_jitter=0)
+    assert [retry_delay(options, attempt, 0.9) for attempt in range(1, 6)] == [2, 6, 18, 50, 50]
+
+
+def test_a_factor_of_one_is_always_the_same_wait() -> None:
+    options = QueueOptions(retry_delay_seconds=7, retry_factor=1, retry_jitter=0)
+    assert {retry_delay(options, attempt, 0.5) for attempt in range(1, 200)} == {7}
+
+
+def test_a_delay_above_the_bound_is_taken_as_it_was_said() -> None:
+    options = QueueOptions(retry_delay_seconds=1_000, retry_delay_max_seconds=10, retry_jitter=0)
+    assert retry_delay(options, 5, 0) == 1_000
+
+
+@given(valid, st.fixed_dictionaries({}, optional={"lease_seconds": st.floats(1, 9), "retry_limit": st.integers(0, 9)}))
+def test_a_group_differs_from_its_queue_in_what_it_names_and_in_nothing_else(
+    changes: dict[str, Any], own: dict[str, Any]
+) -> None:
+    queue = merge_options(QueueOptions(), changes)
+    assert merge_group_options(queue, {}, own) == own
+    assert merge_group_options(queue, own, dict.fromkeys(own)) == {}
+    assert merge_options(queue, own) == msgspec.structs.replace(queue, **own)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"lanes": 3}, {"size_max": 1}, {"retry_limit": -1}, {"lease_seconds": "x"}, {"x": 1}]
+)
+def test_what_a_group_cannot_have_of_its_own_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        merge_group_options(QueueOptions(), {}, changes)
 
 
 def test_only_what_differs_from_the_defaults_is_kept() -> None:

@@ -1,29 +1,32 @@
-"""`headwater groups` and `headwater seek`: who reads a queue, how far behind, and from where on."""
+"""`headwater groups`, `leases` and `seek`: who reads a queue, how far behind, what they hold, and from where on."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.exits import Misuse
-from headwater.cli.output import confirm, note, plural, print_json, print_line
-from headwater.cli.queues import group_document, print_groups
+from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.output import confirm, iso_time, note, plural, print_json, print_line, print_table
+from headwater.cli.queues import group_document, options_document, parse_options, print_groups
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.model.names import GROUP_DEFAULT
 
 if TYPE_CHECKING:
-    from headwater.stores.contract import GroupStatus
+    from headwater.log.operations import GroupConfigured
+    from headwater.stores.contract import GroupStatus, LeaseStatus
 
+LEASES_MAX = 10_000
 OfQueue = Annotated[str, typer.Option("--queue", help="Of this queue only.", metavar="QUEUE", show_default="all")]
 
 
 def groups(ctx: typer.Context, queue: OfQueue = "") -> None:
-    """List consumer groups with their lag, or delete one.
+    """List consumer groups with their lag; give one options of its own, or delete it.
 
     Examples:
       headwater groups
       headwater groups --queue orders --json
+      headwater groups configure billing --queue orders lease_seconds=600
       headwater groups delete billing --queue orders --yes
     """
     if ctx.invoked_subcommand is None:
@@ -86,6 +89,133 @@ async def _delete(settings: Settings, group: str, queue: str) -> int:
     if not count:
         raise QueueMissing(f"there is no group {group!r}" + (f" of queue {queue!r}" if queue else ""))
     return count
+
+
+def configure_group(
+    ctx: typer.Context,
+    group: Annotated[str, typer.Argument(help="The consumer group.", metavar="GROUP", show_default=False)],
+    options: Annotated[list[str], typer.Argument(help="What to set.", metavar="OPTION=VALUE...", show_default=False)],
+    queue: Annotated[str, typer.Option("--queue", help="The queue.", metavar="QUEUE", show_default=False)],
+) -> None:
+    """Give a consumer group a lease, retries and a back-off of its own.
+
+    The options are lease_seconds, retry_limit, retry_delay_seconds, retry_factor, retry_delay_max_seconds and
+    retry_jitter; null takes the queue's value again.
+
+    Examples:
+      headwater groups configure billing --queue orders lease_seconds=600 retry_limit=10
+      headwater groups configure billing --queue orders lease_seconds=null
+    """
+    settings = settings_of(ctx)
+    configured = run_async(_configure(settings, queue, group, parse_options(options)))
+    if settings.json:
+        about = {"queue": configured.queue, "group": configured.group, "own": configured.own}
+        print_json({**about, "options": options_document(configured.options)})
+        return
+    own = ", ".join(f"{name}={value}" for name, value in configured.own.items())
+    print_line((group, "cyan"), (f" of {queue} has of its own: {own or 'nothing'}", ""))
+
+
+async def _configure(settings: Settings, queue: str, group: str, options: dict[str, object]) -> "GroupConfigured":
+    from headwater.errors import InvalidOption
+    from headwater.model.queue import GROUP_OPTION_NAMES
+
+    if unknown := sorted(set(options) - set(GROUP_OPTION_NAMES)):
+        known = ", ".join(GROUP_OPTION_NAMES)
+        raise InvalidOption(f"no such option of a consumer group: {', '.join(unknown)}; there are {known}")
+    async with reached(settings) as hw:
+        return await hw.queue(queue).configure_group(group, **options)  # type: ignore[arg-type]
+
+
+def leases(
+    ctx: typer.Context,
+    queue: Annotated[str, typer.Argument(help="Of this queue only.", metavar="QUEUE", show_default="all")] = "",
+    group: Annotated[str, typer.Option("--group", help="Of this group.", metavar="GROUP", show_default="all")] = "",
+    partition: Annotated[str, typer.Option(help="Of this partition.", show_default="all")] = "",
+    release: Annotated[
+        bool, typer.Option("--release", help="Give them back: others get the messages at once.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Show what is being worked on: which partition, by which group, who holds it, until when; or give it back.
+
+    A released message counts no attempt. Its holder is told, when it reports, that the lease is lost.
+
+    Examples:
+      headwater leases
+      headwater leases orders --group billing --json
+      headwater leases orders --partition customer-42 --release --yes
+    """
+    settings = settings_of(ctx)
+    if release:
+        _release(settings, queue, group, partition, yes=yes)
+        return
+    found = [one for one in run_async(_leases(settings, queue, group)) if partition in ("", one.partition)]
+    if settings.json:
+        for one in found:
+            print_json(lease_document(one))
+    elif found:
+        columns = ("QUEUE", "PARTITION", "GROUP", "HOLDER", "MESSAGES", "ATTEMPT", "UNTIL")
+        rows = [
+            (
+                one.queue,
+                one.partition,
+                one.group,
+                one.holder or "-",
+                one.records,
+                one.attempts,
+                iso_time(one.lease_until),
+            )
+            for one in found
+        ]
+        print_table(columns, rows)
+    else:
+        note("nothing is leased")
+
+
+def _release(settings: Settings, queue: str, group: str, partition: str, *, yes: bool) -> None:
+    if not queue:
+        raise Misuse("--release needs the queue: headwater leases QUEUE --release")
+    of = "".join((f" of group {group}" if group else "", f" on partition {partition}" if partition else ""))
+    confirm(f"Release the leases of {queue}{of}? Others get the messages while their holders may still work.", yes=yes)
+    count = run_async(_release_leases(settings, queue, group, partition))
+    if settings.json:
+        print_json({"queue": queue, "released": count})
+    elif count:
+        print_line((f"released {plural(count, 'lease')} of ", ""), (queue, "cyan"))
+    else:
+        note(f"nothing of {queue} is leased")
+    if not count:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+async def _leases(settings: Settings, queue: str, group: str) -> "list[LeaseStatus]":
+    from headwater.errors import QueueMissing
+
+    async with reached(settings) as hw:
+        if queue and await hw.queue(queue).status() is None:
+            raise QueueMissing(f"there is no queue {queue!r}")
+        return await hw.leases(queue, group=group, limit=LEASES_MAX)
+
+
+async def _release_leases(settings: Settings, queue: str, group: str, partition: str) -> int:
+    async with reached(settings) as hw:
+        return await hw.queue(queue).release_leases(group=group, partition=partition)
+
+
+def lease_document(status: "LeaseStatus") -> dict[str, object]:
+    """A lease for programs."""
+    return {
+        "queue": status.queue,
+        "partition": status.partition,
+        "partition_id": status.partition_id,
+        "group": status.group,
+        "holder": status.holder,
+        "token": status.token,
+        "messages": status.records,
+        "attempts": status.attempts,
+        "lease_until": iso_time(status.lease_until),
+    }
 
 
 def seek(

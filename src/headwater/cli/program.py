@@ -76,6 +76,7 @@ def build() -> typer.Typer:
     _add(app, "tail", messages.tail, MESSAGES, RemoteCommand)
     app.add_typer(_queues(), name="queues", rich_help_panel=UPKEEP)
     app.add_typer(_groups(), name="groups", rich_help_panel=UPKEEP)
+    _add(app, "leases", groups.leases, UPKEEP, RemoteCommand)
     _add(app, "seek", groups.seek, UPKEEP, RemoteCommand)
     app.add_typer(_dead_letters(), name="dlq", rich_help_panel=UPKEEP)
     app.add_typer(build_jobs(), name="jobs", rich_help_panel=JOBS)
@@ -108,6 +109,7 @@ def _groups() -> typer.Typer:
         groups.groups
     )
     _add(app, "list", groups.list_groups, command=RemoteCommand)
+    _add(app, "configure", groups.configure_group, command=RemoteCommand)
     _add(app, "delete", groups.delete_group, command=RemoteCommand)
     return app
 

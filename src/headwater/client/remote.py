@@ -23,6 +23,7 @@ from headwater.log.operations import (
     Ack,
     Acked,
     Configure,
+    ConfigureGroup,
     DeleteGroup,
     DeleteQueue,
     Extend,
@@ -32,6 +33,7 @@ from headwater.log.operations import (
     Popped,
     Purge,
     Push,
+    ReleaseLeases,
     Requeue,
     Seek,
     Trace,
@@ -54,7 +56,7 @@ from headwater.services.requests import (
     SegmentsAnswer,
 )
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
+from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,8 @@ _paths: dict[type[Operation], str] = {
     DeleteQueue: "/v1/delete-queue",
     Seek: "/v1/seek",
     DeleteGroup: "/v1/delete-group",
+    ConfigureGroup: "/v1/configure-group",
+    ReleaseLeases: "/v1/release-leases",
     Requeue: "/v1/requeue",
     Purge: "/v1/purge",
     Trace: "/v1/trace",
@@ -282,6 +286,10 @@ class RemoteQuestions:
     async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
         """The consumer groups, of all queues or of one."""
         return await self._get("/v1/groups", list[GroupStatus], queue=queue)
+
+    async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+        """Live leases, of all queues and groups or of one."""
+        return await self._get("/v1/leases", list[LeaseStatus], queue=queue, group=group, limit=limit)
 
     async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
         """Dead letters of a queue, oldest first, after the id `after`."""

@@ -127,6 +127,7 @@ class Pop(Operation, frozen=True, kw_only=True):
 
     `partitions` bounds of how many they may be; 0 is as many as the batch needs. `sharers` says how many others wait
     for the same: no pop takes more than its share of what is ready. `lanes` are those of a queue that is made by this.
+    `holder` says who asks, for whoever looks at the leases.
     """
 
     group: str = GROUP_DEFAULT
@@ -142,6 +143,7 @@ class Pop(Operation, frozen=True, kw_only=True):
     since: Timestamp | None = None
     sharers: int = 0
     lanes: int = LANES_DEFAULT
+    holder: str = ""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -244,6 +246,40 @@ class DeleteGroup(Operation, frozen=True, kw_only=True):
 
     group: str
     queue: str = ""
+
+
+class ConfigureGroup(Operation, frozen=True, kw_only=True):
+    """Give a consumer group options of its own; None takes the queue's again, those not named keep their value."""
+
+    queue: str
+    group: str
+    options: dict[str, Any] = {}
+
+
+class GroupConfigured(msgspec.Struct, frozen=True):
+    """What a group has otherwise than its queue, and what holds for it now."""
+
+    queue: str
+    group: str
+    own: dict[str, Any]
+    options: QueueOptions
+
+
+class ReleaseLeases(Operation, frozen=True, kw_only=True):
+    """Give the records of live leases back, without counting an attempt: of a queue, or of one group or partition of
+    it. Their holders' reports are refused from then on. `token`, beside both, ends that one lease and no later one."""
+
+    queue: str
+    group: str = ""
+    partition: str = ""
+    token: int | None = None
+
+
+class LeasesReleased(msgspec.Struct, frozen=True):
+    """How many leases were released, and how many records they held."""
+
+    leases: int
+    records: int
 
 
 class PassOver(Operation, frozen=True, kw_only=True):
@@ -473,6 +509,8 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Extend: Extended,
     Seek: Sought,
     DeleteGroup: Deleted,
+    ConfigureGroup: GroupConfigured,
+    ReleaseLeases: LeasesReleased,
     Requeue: Requeued,
     Purge: Deleted,
     Trace: Traced,

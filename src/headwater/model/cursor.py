@@ -12,12 +12,13 @@ the cursor turns `cautious` and delivers them one at a time, so that only the gu
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from zlib import crc32
 
 import msgspec
 
 from headwater.clock import SECOND
 from headwater.errors import LeaseLost, UnknownRecord
-from headwater.model.queue import QueueOptions
+from headwater.model.queue import QueueOptions, retry_delay
 
 # Writers on one store see the time some seconds apart; a minute is no jump.
 CLOCK_TOLERANCE = 60 * SECOND
@@ -45,6 +46,7 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
     retry_to: int = 0
     cautious: bool = False
     ready_at: int | None = None
+    holder: str = ""
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
@@ -73,8 +75,8 @@ def deliverable(cursor: Cursor, batch: int) -> tuple[int, int | None]:
     return (1 if cursor.cautious else batch), cursor.retry_to
 
 
-def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cursor:
-    """The cursor with a fresh lease up to `leased_to`.
+def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int, holder: str = "") -> Cursor:
+    """The cursor with a fresh lease up to `leased_to`; who holds it is kept for whoever looks.
 
     The token is taken from the clock when that is ahead: it rises even if a lost disk cache took the counter back.
     When only a part of what was delivered before is leased, one count no longer holds for all: from here on one by one.
@@ -88,6 +90,7 @@ def lease(cursor: Cursor, leased_to: int, lease_seconds: float, now: int) -> Cur
         attempts=cursor.attempts + 1,
         cautious=cursor.cautious or leased_to < cursor.retry_to,
         ready_at=until,
+        holder=holder,
     )
 
 
@@ -114,9 +117,9 @@ def expire(cursor: Cursor, options: QueueOptions, now: int) -> Settled:
     return Settled(_end_lease(suspect, now))
 
 
-def let_go(cursor: Cursor, now: int) -> Settled:
-    """What becomes of a cursor whose holder gave its records back by letting the lease run out: nobody is to blame."""
-    return settle(cursor, dict.fromkeys(outstanding(cursor), Outcome.RELEASED), QueueOptions(), now)
+def let_go(cursor: Cursor, now: int, options: QueueOptions | None = None) -> Settled:
+    """What becomes of a cursor whose records are given back without a report on them: nobody is to blame."""
+    return settle(cursor, dict.fromkeys(outstanding(cursor), Outcome.RELEASED), options or QueueOptions(), now)
 
 
 def advance(cursor: Cursor, through: int, *, release: bool, now: int) -> Settled:
@@ -159,9 +162,15 @@ def settle(cursor: Cursor, outcomes: Mapping[int, Outcome], options: QueueOption
     if len(outcomes) < len(left):
         return Settled(_advance(cursor), buried, released=False)
     if any_failed:
-        return Settled(_end_lease(cursor, now, int(options.retry_delay_seconds * SECOND)), buried)
+        delay = retry_delay(options, cursor.attempts, chance_of(cursor.token))
+        return Settled(_end_lease(cursor, now, int(delay * SECOND)), buried)
     unseen = msgspec.structs.replace(cursor, attempts=cursor.attempts - 1) if cursor.failed else cursor
     return Settled(_end_lease(unseen, now), buried)
+
+
+def chance_of(token: int) -> float:
+    """A number from 0 to below 1 that is another for every lease, and the same however often it is asked for."""
+    return crc32(b"%d" % token) / 2**32
 
 
 def settle_all(cursor: Cursor, now: int) -> Cursor:

@@ -22,7 +22,13 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     retry_limit: int = 3
     """Deliveries after the first; then a failing record goes to the dead letters."""
     retry_delay_seconds: float = 1.0
-    """How long a failed record waits before it is delivered again."""
+    """How long a record waits before it is delivered again when it failed for the first time."""
+    retry_factor: float = 2.0
+    """By how much longer it waits each time it fails again; 1 is always the same."""
+    retry_delay_max_seconds: float = 300.0
+    """The longest that it waits, however often it failed."""
+    retry_jitter: float = 0.1
+    """The part of the wait that is left to chance, so that what failed together does not come back together."""
     dead_letters: bool = True
     """Keep records that failed for good; without it they are dropped, and counted."""
     priority: int = 0
@@ -52,6 +58,9 @@ _bounds: dict[str, tuple[float, float]] = {
     "lease_seconds": (0.001, 7 * DAY),
     "retry_limit": (0, 1_000_000),
     "retry_delay_seconds": (0, 7 * DAY),
+    "retry_factor": (1, 100),
+    "retry_delay_max_seconds": (0, 7 * DAY),
+    "retry_jitter": (0, 1),
     "priority": (-1_000_000, 1_000_000),
     "delay_seconds": (0, YEARS_10),
     "window_seconds": (0, DAY),
@@ -63,6 +72,15 @@ _bounds: dict[str, tuple[float, float]] = {
 }
 
 OPTION_NAMES = tuple(QueueOptions.__struct_fields__)
+# What a consumer group may have otherwise than its queue.
+GROUP_OPTION_NAMES = (
+    "lease_seconds",
+    "retry_limit",
+    "retry_delay_seconds",
+    "retry_factor",
+    "retry_delay_max_seconds",
+    "retry_jitter",
+)
 
 
 def merge_options(base: QueueOptions, changes: dict[str, Any]) -> QueueOptions:
@@ -81,9 +99,39 @@ def merge_options(base: QueueOptions, changes: dict[str, Any]) -> QueueOptions:
     return merged
 
 
+def merge_group_options(queue: QueueOptions, own: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """What a group has otherwise than its queue, with `changes` laid over it; None goes back to the queue's value."""
+    unknown = sorted(set(changes) - set(GROUP_OPTION_NAMES))
+    if unknown:
+        known = ", ".join(GROUP_OPTION_NAMES)
+        raise InvalidOption(f"no such option of a consumer group: {', '.join(unknown)}; there are {known}")
+    merged = {name: value for name, value in {**own, **changes}.items() if value is not None}
+    merge_options(queue, merged)
+    return merged
+
+
+def retry_delay(options: QueueOptions, attempts: int, chance: float) -> float:
+    """How many seconds a record waits that failed in this attempt, the first being 1.
+
+    It grows by the factor up to the bound; `chance`, from 0 to below 1, says how much of the jitter is taken off.
+    """
+    longest = max(options.retry_delay_max_seconds, options.retry_delay_seconds)
+    # Beyond this power every factor above 1 is past every bound, and far from what a float can hold.
+    grown = options.retry_delay_seconds * options.retry_factor ** min(attempts - 1, 100)
+    return min(grown, longest) * (1 - options.retry_jitter * chance)
+
+
 def encode_options(options: QueueOptions) -> str:
     """The options as the store keeps them: only what differs from the defaults."""
     return msgspec.json.encode(options).decode()
+
+
+def decode_group_options(text: str) -> dict[str, Any]:
+    """What a group has otherwise than its queue, as the store kept it."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"the options of a group cannot be read: {error}") from error
 
 
 def decode_options(text: str) -> QueueOptions:

@@ -8,7 +8,7 @@ from headwater.config import Durability
 from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup, Push
 from headwater.model.names import GROUP_DEFAULT, check_name
-from headwater.services.checks import check_durability, check_list, check_optional_name, check_text
+from headwater.services.checks import check_durability, check_limit, check_list, check_optional_name, check_text
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.jobs import Jobs
 from headwater.services.life import Life, verb
@@ -16,7 +16,7 @@ from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in
 from headwater.services.queue import Queue, make_pop
 from headwater.services.transaction import Together
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import GroupStatus, QueueStatus
+from headwater.stores.contract import GroupStatus, LeaseStatus, QueueStatus
 
 
 class Database:
@@ -118,6 +118,13 @@ class Database:
     async def groups(self, queue: str = "") -> list[GroupStatus]:
         """All consumer groups, or those of one queue."""
         return await self.queues_service.store.groups(self.name, check_optional_name("queue", queue))
+
+    @verb
+    async def leases(self, queue: str = "", *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+        """What is being worked on, in all queues or in one: who holds which partition, and until when."""
+        for kind, name in (("queue", queue), ("group", group)):
+            check_optional_name(kind, name)
+        return await self.queues_service.store.leases(self.name, queue, group, check_limit(limit))
 
     @verb
     async def delete_group(self, group: str) -> int:

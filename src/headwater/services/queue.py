@@ -1,5 +1,7 @@
 """One queue as people hold it: the verbs of the service, bound to a database and a name."""
 
+import os
+import socket
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -12,11 +14,14 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import (
     Configure,
     Configured,
+    ConfigureGroup,
     DeleteGroup,
     DeleteQueue,
+    GroupConfigured,
     Pop,
     Purge,
     Push,
+    ReleaseLeases,
     Requeue,
     Seek,
     Trace,
@@ -47,7 +52,10 @@ from headwater.services.life import Life, verb
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.running import Handler, Run, check_concurrency, check_handler, check_stop_seconds
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
+from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
+
+# Who holds a lease, for whoever looks at them.
+_host = socket.gethostname()[:100]
 
 
 class Queue:
@@ -294,6 +302,9 @@ class Queue:
         lease_seconds: float | UnsetType = UNSET,
         retry_limit: int | UnsetType = UNSET,
         retry_delay_seconds: float | UnsetType = UNSET,
+        retry_factor: float | UnsetType = UNSET,
+        retry_delay_max_seconds: float | UnsetType = UNSET,
+        retry_jitter: float | UnsetType = UNSET,
         dead_letters: bool | UnsetType = UNSET,
         priority: int | UnsetType = UNSET,
         delay_seconds: float | UnsetType = UNSET,
@@ -315,6 +326,9 @@ class Queue:
             "lease_seconds": lease_seconds,
             "retry_limit": retry_limit,
             "retry_delay_seconds": retry_delay_seconds,
+            "retry_factor": retry_factor,
+            "retry_delay_max_seconds": retry_delay_max_seconds,
+            "retry_jitter": retry_jitter,
             "dead_letters": dead_letters,
             "priority": priority,
             "delay_seconds": delay_seconds,
@@ -336,6 +350,61 @@ class Queue:
         )
         configured: Configured = await self._queues.run(operation)
         return configured
+
+    @verb
+    async def configure_group(
+        self,
+        group: str,
+        *,
+        lease_seconds: float | UnsetType | None = UNSET,
+        retry_limit: int | UnsetType | None = UNSET,
+        retry_delay_seconds: float | UnsetType | None = UNSET,
+        retry_factor: float | UnsetType | None = UNSET,
+        retry_delay_max_seconds: float | UnsetType | None = UNSET,
+        retry_jitter: float | UnsetType | None = UNSET,
+    ) -> GroupConfigured:
+        """Give a consumer group options of its own; None takes the queue's again, one that is not given stays.
+
+        >>> await orders.configure_group("billing", lease_seconds=600, retry_limit=10)
+        """
+        options = {
+            "lease_seconds": lease_seconds,
+            "retry_limit": retry_limit,
+            "retry_delay_seconds": retry_delay_seconds,
+            "retry_factor": retry_factor,
+            "retry_delay_max_seconds": retry_delay_max_seconds,
+            "retry_jitter": retry_jitter,
+        }
+        operation = ConfigureGroup(
+            database=self.database,
+            queue=self.name,
+            group=check_name("group", group),
+            options={name: value for name, value in options.items() if value is not UNSET},
+        )
+        configured: GroupConfigured = await self._queues.run(operation)
+        return configured
+
+    @verb
+    async def leases(self, *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+        """What is being worked on: which partition, by which group, who holds it as far as is known, until when."""
+        check_optional_name("group", group)
+        return await self._queues.store.leases(self.database, self.name, group, check_limit(limit))
+
+    @verb
+    async def release_leases(self, *, group: str = "", partition: str = "", token: int | None = None) -> int:
+        """Give what is leased back, of all groups and partitions unless one is named; how many leases that ended.
+
+        No attempt is counted. Whoever held a lease gets `LeaseLost` for its next report. A `token`, beside the group
+        and partition it is of, ends that lease and no later one.
+        """
+        operation = ReleaseLeases(
+            database=self.database,
+            queue=self.name,
+            group=check_optional_name("group", group),
+            partition=check_optional_name("partition", partition),
+            token=None if token is None else check_number("token", token),
+        )
+        return int((await self._queues.run(operation)).leases)
 
     @verb
     async def seek(
@@ -462,6 +531,7 @@ def make_pop(
         subscribe=subscribe,
         since=None if since is None else check_time(since),
         key=check_text("idempotency_key", idempotency_key),
+        holder=f"{_host}:{os.getpid()}",
     )
 
 

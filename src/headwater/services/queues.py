@@ -12,7 +12,19 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
 from headwater.log.committer import Answer, Committer
-from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
+from headwater.log.operations import (
+    Ack,
+    Acked,
+    Extend,
+    Extended,
+    Operation,
+    Pop,
+    Popped,
+    Push,
+    ReleaseLeases,
+    Seek,
+    Transaction,
+)
 from headwater.log.tail import Tail
 from headwater.model.names import Lsn
 from headwater.services.holdings import Holdings
@@ -24,7 +36,7 @@ from headwater.stores.contract import Segment, Store
 log = logging.getLogger(__name__)
 
 # After these, records may be free that somebody waits for, though none was added.
-_freeing = {Seek, Transaction}
+_freeing = {ReleaseLeases, Seek, Transaction}
 
 
 class Queues(Verbs):

@@ -90,6 +90,7 @@ class PopRequest(Asked, frozen=True, kw_only=True):
     auto_ack: bool = False
     subscribe: Literal["all", "new"] = "all"
     since: Number | None = None
+    holder: Text = ""
     wait_seconds: Annotated[float, Meta(ge=0)] = 0
     reports: Annotated[list[Report], Meta(max_length=SEVERAL_MAX)] = []
 
@@ -205,6 +206,23 @@ class DeleteGroupRequest(Asked, frozen=True, kw_only=True):
     queue: str = ""
 
 
+class ConfigureGroupRequest(Asked, frozen=True, kw_only=True):
+    """What a group has otherwise than its queue: null takes the queue's value again."""
+
+    queue: str
+    group: str
+    options: dict[str, Any] = {}
+
+
+class ReleaseLeasesRequest(Asked, frozen=True, kw_only=True):
+    """Leases to give back: of a queue, of one of its groups or partitions, or the one with this token."""
+
+    queue: str
+    group: str = ""
+    partition: str = ""
+    token: Token | None = None
+
+
 class DeadLettersRequest(Asked, frozen=True, kw_only=True):
     """Dead letters of a queue: those with these ids, or the oldest `limit`."""
 
@@ -228,6 +246,14 @@ class GroupsQuery(Struct, frozen=True):
     """The groups of one queue, or of all."""
 
     queue: str = ""
+
+
+class LeasesQuery(Struct, frozen=True):
+    """Leases of one queue or group, or of all."""
+
+    queue: str = ""
+    group: str = ""
+    limit: Count = 1_000
 
 
 class DeadLettersQuery(Struct, frozen=True):

@@ -23,7 +23,7 @@ from headwater.services.checks import check_headers, check_optional_name, check_
 from headwater.services.holdings import Holdings
 from headwater.services.life import Life
 from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
+from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
 
 _data = operator.attrgetter("data")
 
@@ -37,6 +37,10 @@ class Questions(Protocol):
 
     async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
         """The consumer groups of a database, or of one queue."""
+        ...
+
+    async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+        """Live leases of a database, or of one queue or group."""
         ...
 
     async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:

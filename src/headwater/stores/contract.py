@@ -64,6 +64,20 @@ class GroupStatus(msgspec.Struct, frozen=True):
     buried: int = 0
 
 
+class LeaseStatus(msgspec.Struct, frozen=True):
+    """A live lease: of which partition to which group, who holds it as far as is known, until when, on how many."""
+
+    queue: str
+    partition: str
+    partition_id: PartitionId
+    group: str
+    holder: str
+    token: int
+    lease_until: Timestamp
+    attempts: int
+    records: int
+
+
 class Position(msgspec.Struct, frozen=True):
     """Where a group stands in a partition; the group reads what came after the LSN `since`."""
 
@@ -245,6 +259,10 @@ class Store(JobQuestions, Protocol):
 
     async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
         """The consumer groups of a database, or of one queue."""
+        ...
+
+    async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+        """Live leases of a database, or of one queue or group, by queue, group and end."""
         ...
 
     async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:

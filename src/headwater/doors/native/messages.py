@@ -102,6 +102,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         auto_ack=body.auto_ack,
         subscribe=body.subscribe,
         since=None if body.since is None else check_timestamp(body.since),
+        holder=check_text("holder", body.holder) or request.principal.subject,
     )
     reports = [await report_of(site, request, report) for report in body.reports]
     seconds = min(body.wait_seconds, site.config.wait_seconds_max)

@@ -5,11 +5,12 @@ from headwater.doors.native.upkeep import check_queue
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response, json_response
 from headwater.model.names import Lsn, check_name
-from headwater.services.checks import check_text
+from headwater.services.checks import check_optional_name, check_text
 from headwater.services.requests import (
     Bounds,
     DeadLettersQuery,
     GroupsQuery,
+    LeasesQuery,
     SegmentsAnswer,
     SegmentsQuery,
     TracesQuery,
@@ -42,6 +43,15 @@ async def groups(site: Site, request: Request, query: GroupsQuery) -> Response:
     if query.queue:
         check_queue(request, query.queue)
     found = await site.store.groups(request.principal.database, query.queue)
+    return json_response([status for status in found if request.principal.may_use(status.queue)])
+
+
+async def leases(site: Site, request: Request, query: LeasesQuery) -> Response:
+    """What is being worked on in the queues that they may use."""
+    if query.queue:
+        check_queue(request, query.queue)
+    check_optional_name("group", query.group)
+    found = await site.store.leases(request.principal.database, query.queue, query.group, query.limit)
     return json_response([status for status in found if request.principal.may_use(status.queue)])
 
 

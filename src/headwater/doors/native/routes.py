@@ -2,10 +2,21 @@
 
 from headwater.doors.native import messages, questions, upkeep
 from headwater.doors.routes import Route
-from headwater.log.operations import Acked, Configured, Deleted, Extended, Requeued, Sought, Traced, Transacted
+from headwater.log.operations import (
+    Acked,
+    Configured,
+    Deleted,
+    Extended,
+    GroupConfigured,
+    LeasesReleased,
+    Requeued,
+    Sought,
+    Traced,
+    Transacted,
+)
 from headwater.model.principal import Scope
 from headwater.services import requests
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, TraceEvent
+from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
 
 ROUTES = (
     Route(
@@ -124,6 +135,34 @@ ROUTES = (
         scope=Scope.ADMIN,
         takes=requests.DeleteGroupRequest,
         gives=Deleted,
+    ),
+    Route(
+        method="POST",
+        path="/v1/configure-group",
+        handler=upkeep.configure_group,
+        summary="Give a group a lease, retries and a back-off of its own",
+        scope=Scope.ADMIN,
+        takes=requests.ConfigureGroupRequest,
+        gives=GroupConfigured,
+    ),
+    Route(
+        method="GET",
+        path="/v1/leases",
+        handler=questions.leases,
+        summary="What is being worked on: which partition, by whom, until when",
+        scope=Scope.METRICS,
+        or_scope=Scope.SUBSCRIBE,
+        asks=requests.LeasesQuery,
+        gives=list[LeaseStatus],
+    ),
+    Route(
+        method="POST",
+        path="/v1/release-leases",
+        handler=upkeep.release_leases,
+        summary="Give what is leased back, without counting an attempt",
+        scope=Scope.ADMIN,
+        takes=requests.ReleaseLeasesRequest,
+        gives=LeasesReleased,
     ),
     Route(
         method="GET",

@@ -6,16 +6,28 @@ from headwater.doors.native.messages import check_partition
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
-from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Purge, Requeue, Seek, Trace
+from headwater.log.operations import (
+    Configure,
+    ConfigureGroup,
+    DeleteGroup,
+    DeleteQueue,
+    Purge,
+    ReleaseLeases,
+    Requeue,
+    Seek,
+    Trace,
+)
 from headwater.model.names import Lsn, Offset, check_name
 from headwater.model.principal import Scope, require_all
 from headwater.model.record import check_ready_json
 from headwater.services.checks import check_ids, check_number, check_optional_name, check_text, check_timestamp
 from headwater.services.requests import (
+    ConfigureGroupRequest,
     ConfigureRequest,
     DeadLettersRequest,
     DeleteGroupRequest,
     DeleteQueueRequest,
+    ReleaseLeasesRequest,
     SeekRequest,
     TraceRequest,
 )
@@ -82,6 +94,31 @@ async def delete_group(site: Site, request: Request, body: DeleteGroupRequest) -
         key=key_of(request, body.key),
         group=check_name("group", body.group),
         queue=body.queue,
+    )
+    return json_response(await site.queues.run(operation))
+
+
+async def configure_group(site: Site, request: Request, body: ConfigureGroupRequest) -> Response:
+    """Give a group options of its own."""
+    operation = ConfigureGroup(
+        database=request.principal.database,
+        key=key_of(request, body.key),
+        queue=check_queue(request, body.queue),
+        group=check_name("group", body.group),
+        options=body.options,
+    )
+    return json_response(await site.queues.run(operation))
+
+
+async def release_leases(site: Site, request: Request, body: ReleaseLeasesRequest) -> Response:
+    """Give back what is leased."""
+    operation = ReleaseLeases(
+        database=request.principal.database,
+        key=key_of(request, body.key),
+        queue=check_queue(request, body.queue),
+        group=check_optional_name("group", body.group),
+        partition=check_optional_name("partition", body.partition),
+        token=body.token,
     )
     return json_response(await site.queues.run(operation))
 

@@ -83,6 +83,7 @@ def operation_of(site: Site, request: Request, query: PopQuery, queue: str, part
         subscribe=subscribe,
         since=since,
         lanes=LANES,
+        holder=request.principal.subject,
     )
 
 

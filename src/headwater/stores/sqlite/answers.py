@@ -26,6 +26,7 @@ from headwater.stores.contract import (
     CursorStatus,
     DeadLetter,
     GroupStatus,
+    LeaseStatus,
     PartitionStatus,
     Position,
     QueueStatus,
@@ -202,6 +203,11 @@ class Answers:
             retried=retried,
             buried=buried,
         )
+
+    def leases(self, database: str, queue: str, group: str, limit: int, now: Timestamp) -> list[LeaseStatus]:
+        """Live leases."""
+        rows = self._connection.execute(sql.lease_list, (database, queue, group, now, limit))
+        return [LeaseStatus(*row) for row in rows]
 
     def dead_letters(self, database: str, queue: str, limit: int, after: int) -> list[DeadLetter]:
         """Dead letters of a queue, oldest first."""

@@ -10,7 +10,7 @@ from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
 from headwater.log.flow_operations import FLOW_RESULT_TYPES
 from headwater.log.job_operations import JOB_RESULT_TYPES
-from headwater.log.operations import RESULT_TYPES, Operation, Push, Transacted, Transaction
+from headwater.log.operations import RESULT_TYPES, Operation, Pop, Push, Transacted, Transaction
 from headwater.log.store_operations import STORE_RESULT_TYPES
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.sqlite.connection import Connection
@@ -110,6 +110,9 @@ def _kind(operation: Operation) -> str:
 def _fingerprint(operation: Operation) -> str:
     """What tells an operation from all others that could have its key; the parts of one push have one together."""
     whole = operation.part_of if isinstance(operation, Push) else ""
+    if isinstance(operation, Pop):
+        # Who asks and who else waits is another matter each time.
+        operation = msgspec.structs.replace(operation, sharers=0, holder="")
     return whole or fingerprint(msgspec.structs.replace(operation, key=""))
 
 

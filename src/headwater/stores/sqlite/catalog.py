@@ -10,10 +10,26 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
-from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup, DeleteQueue
+from headwater.log.operations import (
+    Configure,
+    Configured,
+    ConfigureGroup,
+    Deleted,
+    DeleteGroup,
+    DeleteQueue,
+    GroupConfigured,
+)
 from headwater.model.lane import Lane
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
-from headwater.model.queue import LANES_DEFAULT, QueueOptions, decode_options, encode_options, merge_options
+from headwater.model.queue import (
+    LANES_DEFAULT,
+    QueueOptions,
+    decode_group_options,
+    decode_options,
+    encode_options,
+    merge_group_options,
+    merge_options,
+)
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
@@ -52,6 +68,8 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     queue: Queue
     name: str
     since_lsn: Lsn
+    options: QueueOptions
+    """Those of the queue, with the group's own laid over them."""
 
 
 class Catalog:
@@ -204,8 +222,22 @@ class Catalog:
             row = self._connection.execute(sql.find_group, (queue.id, name)).fetchone()
             if row is None:
                 return None
-            group = self._groups[queue.id, name] = Group(GroupId(row[0]), queue, name, Lsn(row[1]))
+            options = merge_options(queue.options, decode_group_options(row[2]))
+            group = self._groups[queue.id, name] = Group(GroupId(row[0]), queue, name, Lsn(row[1]), options)
         return group
+
+    def configure_group(self, operation: ConfigureGroup) -> GroupConfigured:
+        """Change what a group has otherwise than its queue."""
+        queue = self.need_queue(operation.database, operation.queue)
+        row = self._connection.execute(sql.find_group, (queue.id, operation.group)).fetchone()
+        if row is None:
+            known = ", ".join(self.group_names(queue)) or "none yet"
+            missing = f"queue {queue.name!r} has no group {operation.group!r}"
+            raise QueueMissing(f"{missing}: a group is made by its first pop; there are {known}")
+        own = merge_group_options(queue.options, decode_group_options(row[2]), operation.options)
+        self._connection.execute(sql.change_group, (msgspec.json.encode(own).decode(), row[0]))
+        self._changed()
+        return GroupConfigured(queue.name, operation.group, own, merge_options(queue.options, own))
 
     def group_names(self, queue: Queue) -> list[str]:
         """The groups of a queue."""

@@ -126,6 +126,7 @@ class Cursors:
                 cursor.retry_to,
                 cursor.cautious,
                 cursor.ready_at,
+                cursor.holder,
                 group_id,
                 partition_id,
             ),
@@ -141,7 +142,7 @@ class Cursors:
         """The cursor after its lease ran out, and how many records that buried."""
         if group.name.startswith(STREAM_GROUP_PREFIX):
             return rules.let_go(cursor, now).cursor, 0
-        settled = rules.expire(cursor, group.queue.options, now)
+        settled = rules.expire(cursor, group.options, now)
         reasons: dict[int | str, str] = dict.fromkeys(settled.buried, LEASE_RAN_OUT)
         self.bury(group, partition, settled.buried, Burial(cursor.attempts, reasons, now))
         return settled.cursor, len(settled.buried)
@@ -191,7 +192,7 @@ def _ready_at(place: tuple[PartitionId, Cursor]) -> int:
 
 def cursor_of(row: tuple[Any, ...]) -> Cursor:
     """The cursor in a row that begins with the partition's number."""
-    _, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at = row
+    _, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at, holder = row
     return Cursor(
         position,
         _numbers(settled),
@@ -203,6 +204,7 @@ def cursor_of(row: tuple[Any, ...]) -> Cursor:
         retry_to,
         bool(cautious),
         ready_at,
+        holder,
     )
 
 

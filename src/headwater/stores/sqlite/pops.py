@@ -238,8 +238,8 @@ class Pops:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
             return None
-        seconds = group.queue.options.lease_seconds if operation.lease_seconds is None else operation.lease_seconds
-        leased = rules.lease(cursor, found.offsets[-1] + 1, seconds, now)
+        seconds = group.options.lease_seconds if operation.lease_seconds is None else operation.lease_seconds
+        leased = rules.lease(cursor, found.offsets[-1] + 1, seconds, now, operation.holder)
         after = leased
         if operation.auto_ack:
             after = self._cursors.caught_up(rules.settle_all(leased, now), partition.id)

@@ -13,6 +13,7 @@ from headwater.stores.contract import (
     CursorStatus,
     DeadLetter,
     GroupStatus,
+    LeaseStatus,
     PartitionStatus,
     Position,
     QueueStatus,
@@ -71,6 +72,10 @@ class Questions:
     async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
         """The consumer groups of a database, or of one queue."""
         return await self._answers.ask(self._answers.groups, database, queue, self._clock.now())
+
+    async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+        """Live leases of a database, or of one queue or group."""
+        return await self._answers.ask(self._answers.leases, database, queue, group, limit, self._clock.now())
 
     async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
         """Dead letters of a queue, oldest first."""

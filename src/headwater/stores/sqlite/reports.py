@@ -4,7 +4,20 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
-from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
+from headwater.log.operations import (
+    Ack,
+    Acked,
+    Advance,
+    Clear,
+    Deleted,
+    Extend,
+    Extended,
+    LeasesReleased,
+    PassOver,
+    ReleaseLeases,
+    Seek,
+    Sought,
+)
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -40,7 +53,7 @@ class Reports:
         outcomes = self._outcomes(operation, partition, cursor)
         if rules.is_all_done(cursor, outcomes):
             return self._settle_all(group, partition, cursor, now)
-        settled = rules.settle(cursor, outcomes, group.queue.options, now)
+        settled = rules.settle(cursor, outcomes, group.options, now)
         burial = Burial(cursor.attempts, operation.errors or {}, now)
         self._cursors.bury(group, partition, settled.buried, burial)
         after = self._cursors.caught_up(settled.cursor, partition.id) if settled.released else settled.cursor
@@ -74,7 +87,7 @@ class Reports:
         """Keep a live lease for longer."""
         partition, group, cursor = self._cursors.held(operation.database, operation.partition_id, operation.group)
         rules.check_lease(cursor, operation.token, now)
-        seconds = group.queue.options.lease_seconds if operation.seconds is None else operation.seconds
+        seconds = group.options.lease_seconds if operation.seconds is None else operation.seconds
         until = now + int(seconds * SECOND)
         extended = msgspec.structs.replace(cursor, lease_until=until, ready_at=until)
         self._cursors.write(group, partition.id, extended)
@@ -103,6 +116,27 @@ class Reports:
         for row in rows:
             self._move(group, PartitionId(row[0]), operation, now)
         return Sought(len(rows))
+
+    def release_leases(self, operation: ReleaseLeases, now: Timestamp) -> LeasesReleased:
+        """Give back what is leased of a queue, as far as it was asked for."""
+        if operation.token is not None and not (operation.group and operation.partition):
+            raise InvalidOption("a token is that of one partition and group: name both beside it")
+        self._cursors.flush()
+        queue = self._catalog.need_queue(operation.database, operation.queue)
+        about = (operation.database, queue.name, operation.group, now, -1)
+        leases = records = 0
+        for row in self._connection.execute(sql.lease_list, about).fetchall():
+            _, name, partition_id, group_name, _, token, *_, count = row
+            if operation.partition not in ("", name) or operation.token not in (None, token):
+                continue
+            group = self._catalog.find_group(queue, group_name)
+            cursor = group and self._cursors.find(group, partition_id)
+            if group and cursor:
+                settled = rules.let_go(cursor, now, group.options)
+                self._cursors.write(group, partition_id, self._cursors.caught_up(settled.cursor, partition_id))
+                leases += 1
+                records += count
+        return LeasesReleased(leases, records)
 
     def clear(self, operation: Clear, now: Timestamp) -> Deleted:
         """Drop the records of a queue or of one partition, every group being moved behind them first."""

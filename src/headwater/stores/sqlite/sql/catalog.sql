@@ -66,7 +66,11 @@ UPDATE hw_partitions SET start_offset = max(start_offset, ?) WHERE id = ?;
 
 -- name: find_group
 -- A consumer group of a queue.
-SELECT id, since_lsn FROM hw_groups WHERE queue_id = ? AND name = ?;
+SELECT id, since_lsn, options FROM hw_groups WHERE queue_id = ? AND name = ?;
+
+-- name: change_group
+-- What a group has otherwise than its queue.
+UPDATE hw_groups SET options = ? WHERE id = ?;
 
 -- name: find_groups_named
 -- A consumer group in all queues of a database, or in one.

@@ -25,17 +25,20 @@ INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at) VALUE
 
 -- name: ready_cursors
 -- The partitions that a group may lease now, the one that has waited longest first.
-SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
+    holder
 FROM hw_cursors WHERE group_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?;
 
 -- name: get_cursor
 -- A group's position in one partition.
-SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
+    holder
 FROM hw_cursors WHERE group_id = ? AND partition_id = ?;
 
 -- name: group_cursors
 -- All positions of a group.
-SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
+    holder
 FROM hw_cursors WHERE group_id = ?;
 
 -- name: next_ready
@@ -45,8 +48,19 @@ SELECT min(ready_at) FROM hw_cursors WHERE group_id = ? AND ready_at IS NOT NULL
 -- name: set_cursor
 -- A group's new position and lease.
 UPDATE hw_cursors SET position = ?, settled = ?, failed = ?, token = ?, lease_until = ?, leased_to = ?, attempts = ?,
-    retry_to = ?, cautious = ?, ready_at = ?
+    retry_to = ?, cautious = ?, ready_at = ?, holder = ?
 WHERE group_id = ? AND partition_id = ?;
+
+-- name: lease_list
+-- Live leases of a database, or of one queue and group: a leased partition is ready when its lease ends.
+SELECT q.name, p.name, p.id, g.name, c.holder, c.token, c.lease_until, c.attempts,
+    c.leased_to - c.position - (SELECT count(*) FROM json_each(coalesce(c.settled, '[]')) WHERE value < c.leased_to)
+        - (SELECT count(*) FROM json_each(coalesce(c.failed, '[]')))
+FROM hw_queues q JOIN hw_groups g ON g.queue_id = q.id
+CROSS JOIN hw_cursors c ON c.group_id = g.id AND c.ready_at > ?4
+JOIN hw_partitions p ON p.id = c.partition_id
+WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND (?3 = '' OR g.name = ?3) AND c.lease_until > ?4
+ORDER BY q.name, g.name, c.lease_until, p.id LIMIT ?5;
 
 -- name: expired_leases
 -- Leases that ran out: a lease that runs out makes its partition ready.
@@ -67,5 +81,6 @@ WHERE q.database = ? AND q.name = ? AND g.name = ?;
 
 -- name: partition_cursors
 -- The positions of all groups in one partition.
-SELECT group_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at
+SELECT group_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
+    holder
 FROM hw_cursors WHERE partition_id = ?;

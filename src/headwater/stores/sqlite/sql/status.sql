@@ -14,10 +14,12 @@ FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
 WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) ORDER BY q.name, g.name;
 
 -- name: group_lag
--- Partitions, records waiting (those dropped do not wait) and leases of a group, over the partitions it has met.
+-- Partitions, records waiting and leases of a group, over the partitions it has met. What was dropped does not wait, nor
+-- what was acked out of order or buried.
 SELECT count(*),
     coalesce(sum(coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = c.partition_id
-                           ORDER BY first_offset DESC LIMIT 1), p.start_offset) - max(c.position, p.start_offset)), 0),
+                           ORDER BY first_offset DESC LIMIT 1), p.start_offset) - max(c.position, p.start_offset)
+        - (SELECT count(*) FROM json_each(coalesce(c.settled, '[]')) WHERE value >= p.start_offset)), 0),
     coalesce(sum(c.lease_until > ?2), 0)
 FROM hw_cursors c JOIN hw_partitions p ON p.id = c.partition_id WHERE c.group_id = ?1;
 
@@ -45,7 +47,8 @@ WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND p.id > ?3 ORDER BY p.id L
 
 -- name: group_cursor_list
 -- Where a group stands in each partition of a database, or of one queue.
-SELECT q.name, p.name, p.id, c.position, max(c.position, p.start_offset), c.lease_until,
+SELECT q.name, p.name, p.id, c.position, max(c.position, p.start_offset)
+        + (SELECT count(*) FROM json_each(coalesce(c.settled, '[]')) WHERE value >= p.start_offset), c.lease_until,
     coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
              p.start_offset)
 FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
