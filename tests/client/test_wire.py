@@ -3,7 +3,7 @@
 import pytest
 from msgspec import Struct
 
-from headwater.log import operations
+from headwater.log import group_operations, operations
 from headwater.services import requests
 
 # What an operation has and its request does not, because a client may not choose it.
@@ -19,8 +19,8 @@ SERVER_SAYS = {"database", "sharers", "lanes"}
         (operations.DeleteQueue, requests.DeleteQueueRequest),
         (operations.Seek, requests.SeekRequest),
         (operations.DeleteGroup, requests.DeleteGroupRequest),
-        (operations.ConfigureGroup, requests.ConfigureGroupRequest),
-        (operations.ReleaseLeases, requests.ReleaseLeasesRequest),
+        (group_operations.ConfigureGroup, requests.ConfigureGroupRequest),
+        (group_operations.ReleaseLeases, requests.ReleaseLeasesRequest),
         (operations.Requeue, requests.DeadLettersRequest),
         (operations.Purge, requests.DeadLettersRequest),
         (operations.Trace, requests.TraceRequest),

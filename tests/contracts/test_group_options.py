@@ -4,7 +4,7 @@ import pytest
 
 from headwater.clock import SECOND
 from headwater.errors import InvalidOption, QueueMissing
-from headwater.log.operations import ConfigureGroup, GroupConfigured
+from headwater.log.group_operations import ConfigureGroup, GroupConfigured
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT
 from tests.contracts.clock import FakeClock

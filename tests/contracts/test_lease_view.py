@@ -4,7 +4,7 @@ import pytest
 
 from headwater.clock import SECOND
 from headwater.errors import InvalidOption, LeaseLost, QueueMissing
-from headwater.log.operations import LeasesReleased, ReleaseLeases
+from headwater.log.group_operations import LeasesReleased, ReleaseLeases
 from headwater.model.cursor import Outcome
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log, payloads

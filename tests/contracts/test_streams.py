@@ -4,7 +4,8 @@ import pytest
 from msgspec import Raw
 
 from headwater.errors import LeaseLost, QueueMissing, StreamMismatch, UnknownRecord
-from headwater.log.operations import Advance, Batch, ChangeState, RegisterStream, SetSwitch, Transaction
+from headwater.log.operations import Advance, Batch, SetSwitch, Transaction
+from headwater.log.stream_operations import ChangeState, RegisterStream
 from headwater.model.names import PartitionId
 from headwater.stores.contract import StateQuestion
 from tests.contracts.clock import FakeClock

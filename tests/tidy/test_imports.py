@@ -28,7 +28,14 @@ LAYERS = {
     "model": Layer(("model",), ("foundation",)),
     "filters": Layer(("filters",), ("foundation", "model")),
     "operations": Layer(
-        ("log.operations", "log.job_operations", "log.flow_operations", "log.store_operations"),
+        (
+            "log.operations",
+            "log.job_operations",
+            "log.flow_operations",
+            "log.group_operations",
+            "log.store_operations",
+            "log.stream_operations",
+        ),
         ("foundation", "model", "filters"),
     ),
     "stores.contract": Layer(("stores.contract", "stores.job_contract", "stores.log_reader"), VALUES),

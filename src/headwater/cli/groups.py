@@ -7,13 +7,13 @@ import typer
 
 from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.output import confirm, iso_time, note, plural, print_json, print_line, print_table
-from headwater.cli.queues import group_document, options_document, parse_options, print_groups
+from headwater.cli.queues import check_options, group_document, options_document, parse_options, print_groups
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.model.names import GROUP_DEFAULT
 
 if TYPE_CHECKING:
-    from headwater.log.operations import GroupConfigured
+    from headwater.log.group_operations import GroupConfigured
     from headwater.stores.contract import GroupStatus, LeaseStatus
 
 LEASES_MAX = 10_000
@@ -117,12 +117,9 @@ def configure_group(
 
 
 async def _configure(settings: Settings, queue: str, group: str, options: dict[str, object]) -> "GroupConfigured":
-    from headwater.errors import InvalidOption
     from headwater.model.queue import GROUP_OPTION_NAMES
 
-    if unknown := sorted(set(options) - set(GROUP_OPTION_NAMES)):
-        known = ", ".join(GROUP_OPTION_NAMES)
-        raise InvalidOption(f"no such option of a consumer group: {', '.join(unknown)}; there are {known}")
+    check_options(options, "option of a consumer group", GROUP_OPTION_NAMES)
     async with reached(settings) as hw:
         return await hw.queue(queue).configure_group(group, **options)  # type: ignore[arg-type]
 

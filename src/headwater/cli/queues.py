@@ -10,6 +10,8 @@ from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headwater.log.operations import Configured
     from headwater.model.queue import QueueOptions
     from headwater.stores.contract import GroupStatus, QueueStatus
@@ -111,8 +113,19 @@ def configure_queue(
 
 
 async def _configure(settings: Settings, name: str, options: dict[str, object]) -> "Configured":
+    from headwater.model.queue import OPTION_NAMES
+
+    check_options(options, "queue option", ("namespace", "task", *OPTION_NAMES))
     async with reached(settings) as hw:
         return await hw.queue(name).configure(**options)  # type: ignore[arg-type]
+
+
+def check_options(options: dict[str, object], kind: str, known: "Sequence[str]") -> None:
+    """Raises when there is no option of a name that was given."""
+    from headwater.errors import InvalidOption
+
+    if unknown := sorted(set(options) - set(known)):
+        raise InvalidOption(f"no such {kind}: {', '.join(unknown)}; there are {', '.join(known)}")
 
 
 def parse_options(texts: list[str]) -> dict[str, object]:

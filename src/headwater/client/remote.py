@@ -17,13 +17,13 @@ from headwater.clock import SystemClock, Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, ServerUnreadable
 from headwater.log.committer import Answer
+from headwater.log.group_operations import GROUP_RESULT_TYPES, ConfigureGroup, ReleaseLeases
 from headwater.log.job_operations import JOB_RESULT_TYPES, Enqueue
 from headwater.log.operations import (
     RESULT_TYPES,
     Ack,
     Acked,
     Configure,
-    ConfigureGroup,
     DeleteGroup,
     DeleteQueue,
     Extend,
@@ -33,7 +33,6 @@ from headwater.log.operations import (
     Popped,
     Purge,
     Push,
-    ReleaseLeases,
     Requeue,
     Seek,
     Trace,
@@ -80,7 +79,7 @@ _paths: dict[type[Operation], str] = {
 }
 
 
-_result_types = {**RESULT_TYPES, **JOB_RESULT_TYPES}
+_result_types = {**RESULT_TYPES, **JOB_RESULT_TYPES, **GROUP_RESULT_TYPES}
 
 
 class ServerClock:
@@ -237,7 +236,7 @@ class RemoteQueues(Verbs):
             return await self._transact(operation)
         body = {**_fields(operation), "key": operation.key or next(self._keys)}
         body.pop("lanes", None)
-        return await self._post(_paths[type(operation)], body, RESULT_TYPES[type(operation)])
+        return await self._post(_paths[type(operation)], body, _result_types[type(operation)])
 
     async def _transact(self, transaction: Transaction) -> Transacted:
         body = {

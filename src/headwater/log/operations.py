@@ -248,40 +248,6 @@ class DeleteGroup(Operation, frozen=True, kw_only=True):
     queue: str = ""
 
 
-class ConfigureGroup(Operation, frozen=True, kw_only=True):
-    """Give a consumer group options of its own; None takes the queue's again, those not named keep their value."""
-
-    queue: str
-    group: str
-    options: dict[str, Any] = {}
-
-
-class GroupConfigured(msgspec.Struct, frozen=True):
-    """What a group has otherwise than its queue, and what holds for it now."""
-
-    queue: str
-    group: str
-    own: dict[str, Any]
-    options: QueueOptions
-
-
-class ReleaseLeases(Operation, frozen=True, kw_only=True):
-    """Give the records of live leases back, without counting an attempt: of a queue, or of one group or partition of
-    it. Their holders' reports are refused from then on. `token`, beside both, ends that one lease and no later one."""
-
-    queue: str
-    group: str = ""
-    partition: str = ""
-    token: int | None = None
-
-
-class LeasesReleased(msgspec.Struct, frozen=True):
-    """How many leases were released, and how many records they held."""
-
-    leases: int
-    records: int
-
-
 class PassOver(Operation, frozen=True, kw_only=True):
     """Have all groups of a queue pass a record that none of them works on; `bury` puts it among the dead letters."""
 
@@ -328,38 +294,6 @@ class Trace(Operation, frozen=True, kw_only=True):
 
 class Traced(msgspec.Struct, frozen=True):
     """How many rows the event took: one for each name, at least one."""
-
-    count: int
-
-
-class RegisterStream(Operation, frozen=True, kw_only=True):
-    """Make a streaming query known. `config_hash` stands for its shape; `reset` forgets what it remembers."""
-
-    name: str
-    source_queue: str
-    sink_queue: str = ""
-    config_hash: str
-    reset: bool = False
-
-
-class StreamRegistered(msgspec.Struct, frozen=True):
-    """The number of the query, whether it is new, and whether it forgot what it knew."""
-
-    query_id: int
-    fresh: bool = False
-    reset: bool = False
-
-
-class ChangeState(Operation, frozen=True, kw_only=True):
-    """Values that a streaming query remembers for a partition, by key; None forgets one."""
-
-    query_id: int
-    partition_id: PartitionId
-    changes: Sequence[tuple[str, msgspec.Raw | None]]
-
-
-class StateChanged(msgspec.Struct, frozen=True):
-    """How many values were changed."""
 
     count: int
 
@@ -509,8 +443,6 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Extend: Extended,
     Seek: Sought,
     DeleteGroup: Deleted,
-    ConfigureGroup: GroupConfigured,
-    ReleaseLeases: LeasesReleased,
     Requeue: Requeued,
     Purge: Deleted,
     Trace: Traced,
@@ -518,8 +450,6 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     RevokeAccessToken: Deleted,
     SetSwitch: Switched,
     Reach: Reached,
-    RegisterStream: StreamRegistered,
-    ChangeState: StateChanged,
     Transaction: Transacted,
     Retain: Retained,
     Reap: Reaped,

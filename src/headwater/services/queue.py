@@ -7,40 +7,23 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import structs
 
 from headwater.config import Durability
-from headwater.errors import InvalidOption
 from headwater.log.operations import (
-    Configure,
-    Configured,
-    ConfigureGroup,
-    DeleteGroup,
-    DeleteQueue,
-    GroupConfigured,
     Pop,
-    Purge,
     Push,
-    ReleaseLeases,
-    Requeue,
-    Seek,
-    Trace,
 )
 from headwater.model.cursor import Outcome
 from headwater.model.idempotency import fingerprint, lane_key
-from headwater.model.names import GROUP_DEFAULT, Offset, check_name
-from headwater.model.record import encode_payload
+from headwater.model.names import GROUP_DEFAULT
 from headwater.services import signals
 from headwater.services.checks import (
     check_durability,
     check_flag,
-    check_ids,
     check_lane,
-    check_limit,
     check_list,
-    check_message,
     check_messages,
-    check_number,
     check_optional_name,
     check_outgoing,
     check_seconds,
@@ -48,28 +31,17 @@ from headwater.services.checks import (
     check_time,
 )
 from headwater.services.consumption import Consumption
-from headwater.services.life import Life, verb
+from headwater.services.life import verb
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
+from headwater.services.queue_upkeep import QueueUpkeep
 from headwater.services.running import Handler, Run, check_concurrency, check_handler, check_stop_seconds
-from headwater.services.verbs import Verbs
-from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
 
 # Who holds a lease, for whoever looks at them.
 _host = socket.gethostname()[:100]
 
 
-class Queue:
+class Queue(QueueUpkeep):
     """One queue. `async with headwater.open(...) as hw: orders = hw.queue("orders")`."""
-
-    def __init__(self, queues: Verbs, database: str, name: str) -> None:
-        self._queues = queues
-        self.database = database
-        self.name = check_name("queue", name)
-
-    @property
-    def life(self) -> Life:
-        """Whether it may be used now."""
-        return self._queues.life
 
     @verb
     async def push(
@@ -291,203 +263,6 @@ class Queue:
             return
         with signals.listening(), signals.told(run.stop):
             await run.work()
-
-    @verb
-    async def configure(
-        self,
-        *,
-        namespace: str | None = None,
-        task: str | None = None,
-        lanes: int | UnsetType = UNSET,
-        lease_seconds: float | UnsetType = UNSET,
-        retry_limit: int | UnsetType = UNSET,
-        retry_delay_seconds: float | UnsetType = UNSET,
-        retry_factor: float | UnsetType = UNSET,
-        retry_delay_max_seconds: float | UnsetType = UNSET,
-        retry_jitter: float | UnsetType = UNSET,
-        dead_letters: bool | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        delay_seconds: float | UnsetType = UNSET,
-        window_seconds: float | UnsetType = UNSET,
-        retention_seconds: float | UnsetType = UNSET,
-        completed_retention_seconds: float | UnsetType = UNSET,
-        archive_required: bool | UnsetType = UNSET,
-        size_max: int | UnsetType = UNSET,
-        deduplication_seconds: float | UnsetType = UNSET,
-        compress_bytes_min: int | UnsetType = UNSET,
-        encrypted: bool | UnsetType = UNSET,
-    ) -> Configured:
-        """Make the queue, or change options, which `headwater.QueueOptions` tells of; one that is not given stays."""
-        for kind, name in (("namespace", namespace), ("task", task)):
-            if name is not None:
-                check_optional_name(kind, name)
-        options = {
-            "lanes": lanes,
-            "lease_seconds": lease_seconds,
-            "retry_limit": retry_limit,
-            "retry_delay_seconds": retry_delay_seconds,
-            "retry_factor": retry_factor,
-            "retry_delay_max_seconds": retry_delay_max_seconds,
-            "retry_jitter": retry_jitter,
-            "dead_letters": dead_letters,
-            "priority": priority,
-            "delay_seconds": delay_seconds,
-            "window_seconds": window_seconds,
-            "retention_seconds": retention_seconds,
-            "completed_retention_seconds": completed_retention_seconds,
-            "archive_required": archive_required,
-            "size_max": size_max,
-            "deduplication_seconds": deduplication_seconds,
-            "compress_bytes_min": compress_bytes_min,
-            "encrypted": encrypted,
-        }
-        operation = Configure(
-            database=self.database,
-            queue=self.name,
-            namespace=namespace,
-            task=task,
-            options={name: value for name, value in options.items() if value is not UNSET},
-        )
-        configured: Configured = await self._queues.run(operation)
-        return configured
-
-    @verb
-    async def configure_group(
-        self,
-        group: str,
-        *,
-        lease_seconds: float | UnsetType | None = UNSET,
-        retry_limit: int | UnsetType | None = UNSET,
-        retry_delay_seconds: float | UnsetType | None = UNSET,
-        retry_factor: float | UnsetType | None = UNSET,
-        retry_delay_max_seconds: float | UnsetType | None = UNSET,
-        retry_jitter: float | UnsetType | None = UNSET,
-    ) -> GroupConfigured:
-        """Give a consumer group options of its own; None takes the queue's again, one that is not given stays.
-
-        >>> await orders.configure_group("billing", lease_seconds=600, retry_limit=10)
-        """
-        options = {
-            "lease_seconds": lease_seconds,
-            "retry_limit": retry_limit,
-            "retry_delay_seconds": retry_delay_seconds,
-            "retry_factor": retry_factor,
-            "retry_delay_max_seconds": retry_delay_max_seconds,
-            "retry_jitter": retry_jitter,
-        }
-        operation = ConfigureGroup(
-            database=self.database,
-            queue=self.name,
-            group=check_name("group", group),
-            options={name: value for name, value in options.items() if value is not UNSET},
-        )
-        configured: GroupConfigured = await self._queues.run(operation)
-        return configured
-
-    @verb
-    async def leases(self, *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
-        """What is being worked on: which partition, by which group, who holds it as far as is known, until when."""
-        check_optional_name("group", group)
-        return await self._queues.store.leases(self.database, self.name, group, check_limit(limit))
-
-    @verb
-    async def release_leases(self, *, group: str = "", partition: str = "", token: int | None = None) -> int:
-        """Give what is leased back, of all groups and partitions unless one is named; how many leases that ended.
-
-        No attempt is counted. Whoever held a lease gets `LeaseLost` for its next report. A `token`, beside the group
-        and partition it is of, ends that lease and no later one.
-        """
-        operation = ReleaseLeases(
-            database=self.database,
-            queue=self.name,
-            group=check_optional_name("group", group),
-            partition=check_optional_name("partition", partition),
-            token=None if token is None else check_number("token", token),
-        )
-        return int((await self._queues.run(operation)).leases)
-
-    @verb
-    async def seek(
-        self,
-        to: str | datetime | int = "end",
-        *,
-        group: str = GROUP_DEFAULT,
-        partition: str = "",
-    ) -> int:
-        """Move a group to "beginning", "end", a time, or an offset of one partition; how many it moved in."""
-        check_name("group", group)
-        check_optional_name("partition", partition)
-        operation = Seek(database=self.database, queue=self.name, group=group, partition=partition)
-        if isinstance(to, datetime):
-            operation = structs.replace(operation, timestamp=check_time(to))
-        elif isinstance(to, bool) or (to not in ("beginning", "end") and not isinstance(to, int)):
-            raise InvalidOption(f"seek to beginning, end, a datetime or an offset; got {to!r}")
-        elif isinstance(to, int):
-            operation = structs.replace(operation, offset=Offset(check_number("offset", to)))
-        else:
-            operation = structs.replace(operation, to=to)
-        return int((await self._queues.run(operation)).partitions)
-
-    @verb
-    async def delete(self) -> bool:
-        """Remove the queue with everything in it; whether there was one."""
-        return bool((await self._queues.run(DeleteQueue(database=self.database, queue=self.name))).count)
-
-    @verb
-    async def status(self) -> QueueStatus | None:
-        """The queue's size and options, None when there is no such queue."""
-        found = await self._queues.store.queues(self.database)
-        return next((status for status in found if status.queue == self.name), None)
-
-    @verb
-    async def groups(self) -> list[GroupStatus]:
-        """The queue's consumer groups: how far behind each is."""
-        return await self._queues.store.groups(self.database, self.name)
-
-    @verb
-    async def delete_group(self, group: str) -> bool:
-        """Forget a consumer group; whether there was one."""
-        operation = DeleteGroup(database=self.database, queue=self.name, group=check_name("group", group))
-        return bool((await self._queues.run(operation)).count)
-
-    @verb
-    async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[DeadLetter]:
-        """Records that failed for good, oldest first."""
-        check_number("after", after)
-        return await self._queues.store.dead_letters(self.database, self.name, check_limit(limit), after)
-
-    @verb
-    async def requeue(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
-        """Push dead letters back: those with these ids, or the oldest `limit`."""
-        operation = Requeue(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
-        return int((await self._queues.run(operation)).count)
-
-    @verb
-    async def purge(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
-        """Drop dead letters for good: those with these ids, or the oldest `limit`."""
-        operation = Purge(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
-        return int((await self._queues.run(operation)).count)
-
-    @verb
-    async def trace(self, message: Message, event: str, data: Any = None, names: Sequence[str] = ()) -> None:
-        """Note an event in the life of a message."""
-        check_message(message)
-        operation = Trace(
-            database=self.database,
-            partition_id=message.partition_id,
-            transaction_id=message.transaction_id or str(message.offset),
-            group=message.group,
-            names=tuple(check_name("trace", name) for name in check_list("names", names)),
-            event=check_text("event", event),
-            data=encode_payload(data, self._queues.config.record_bytes_max),
-        )
-        await self._queues.run(operation)
-
-    @verb
-    async def traces(self, message: Message) -> list[TraceEvent]:
-        """The events noted for a message."""
-        identity = check_message(message).transaction_id or str(message.offset)
-        return await self._queues.store.traces(self.database, message.partition_id, identity)
 
 
 def with_keys(pushes: list[Push], key: str) -> list[Push]:

@@ -12,19 +12,8 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
 from headwater.log.committer import Answer, Committer
-from headwater.log.operations import (
-    Ack,
-    Acked,
-    Extend,
-    Extended,
-    Operation,
-    Pop,
-    Popped,
-    Push,
-    ReleaseLeases,
-    Seek,
-    Transaction,
-)
+from headwater.log.group_operations import ReleaseLeases
+from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
 from headwater.log.tail import Tail
 from headwater.model.names import Lsn
 from headwater.services.holdings import Holdings

@@ -2,18 +2,8 @@
 
 from headwater.doors.native import messages, questions, upkeep
 from headwater.doors.routes import Route
-from headwater.log.operations import (
-    Acked,
-    Configured,
-    Deleted,
-    Extended,
-    GroupConfigured,
-    LeasesReleased,
-    Requeued,
-    Sought,
-    Traced,
-    Transacted,
-)
+from headwater.log.group_operations import GroupConfigured, LeasesReleased
+from headwater.log.operations import Acked, Configured, Deleted, Extended, Requeued, Sought, Traced, Transacted
 from headwater.model.principal import Scope
 from headwater.services import requests
 from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent

@@ -6,17 +6,8 @@ from headwater.doors.native.messages import check_partition
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
-from headwater.log.operations import (
-    Configure,
-    ConfigureGroup,
-    DeleteGroup,
-    DeleteQueue,
-    Purge,
-    ReleaseLeases,
-    Requeue,
-    Seek,
-    Trace,
-)
+from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
+from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Purge, Requeue, Seek, Trace
 from headwater.model.names import Lsn, Offset, check_name
 from headwater.model.principal import Scope, require_all
 from headwater.model.record import check_ready_json

@@ -13,19 +13,8 @@ from headwater.doors.queen.shapes import PushItem, Text
 from headwater.doors.site import Site, check_scope, check_use, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, QueueMissing
-from headwater.log.operations import (
-    Ack,
-    Acked,
-    Advance,
-    ChangeState,
-    Operation,
-    Push,
-    Pushed,
-    RegisterStream,
-    StreamRegistered,
-    Transacted,
-    Transaction,
-)
+from headwater.log.operations import Ack, Acked, Advance, Operation, Push, Pushed, Transacted, Transaction
+from headwater.log.stream_operations import ChangeState, RegisterStream, StreamRegistered
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId, check_name
 from headwater.model.principal import Scope

@@ -10,15 +10,8 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
-from headwater.log.operations import (
-    Configure,
-    Configured,
-    ConfigureGroup,
-    Deleted,
-    DeleteGroup,
-    DeleteQueue,
-    GroupConfigured,
-)
+from headwater.log.group_operations import ConfigureGroup, GroupConfigured
+from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup, DeleteQueue
 from headwater.model.lane import Lane
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
 from headwater.model.queue import (

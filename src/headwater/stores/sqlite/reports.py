@@ -4,20 +4,8 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
-from headwater.log.operations import (
-    Ack,
-    Acked,
-    Advance,
-    Clear,
-    Deleted,
-    Extend,
-    Extended,
-    LeasesReleased,
-    PassOver,
-    ReleaseLeases,
-    Seek,
-    Sought,
-)
+from headwater.log.group_operations import LeasesReleased, ReleaseLeases
+from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import Lsn, Offset, PartitionId

@@ -1,8 +1,12 @@
 """Streaming queries and what they remember: changed in the same commit as the reports and pushes of their cycle."""
 
+from collections.abc import Callable
+from typing import Any
+
 from headwater.clock import Timestamp
 from headwater.errors import QueueMissing, StreamMismatch
-from headwater.log.operations import ChangeState, RegisterStream, StateChanged, StreamRegistered
+from headwater.log.operations import Operation
+from headwater.log.stream_operations import ChangeState, RegisterStream, StateChanged, StreamRegistered
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
 
@@ -14,6 +18,10 @@ class Streams:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
+        """What is done for which operation."""
+        return {RegisterStream: self.register, ChangeState: self.change_state}
 
     def register(self, operation: RegisterStream, now: Timestamp) -> StreamRegistered:
         """Find a query or make it. One of another shape is refused, or begins anew if that is asked for."""

@@ -16,15 +16,14 @@ from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueMissing
 from headwater.log.flow_operations import AddRollups, Load, MarkArchived, Stage, Unstage
+from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
 from headwater.log.operations import (
     Ack,
     AddAccessToken,
     Advance,
-    ChangeState,
     Clear,
     Commit,
     Configure,
-    ConfigureGroup,
     DeleteGroup,
     DeleteQueue,
     Extend,
@@ -38,8 +37,6 @@ from headwater.log.operations import (
     Reach,
     Reached,
     Reap,
-    RegisterStream,
-    ReleaseLeases,
     Requeue,
     Retain,
     RevokeAccessToken,
@@ -113,7 +110,6 @@ class Writer:
         self.jobs = Jobs(connection, self.catalog, self.segments)
         self.identity = Identity(connection, presence)
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
-        streams = Streams(connection)
         self._applied = Applied(connection)
         self._check_lease = reports.check_lease
         self._pops = pops
@@ -128,8 +124,6 @@ class Writer:
             PassOver: reports.pass_over,
             Ack: reports.ack,
             Advance: reports.advance,
-            RegisterStream: streams.register,
-            ChangeState: streams.change_state,
             Extend: reports.extend,
             Push: lambda operation, now: pushes.push([operation], now)[0],
             Pop: pops.pop,
@@ -151,6 +145,7 @@ class Writer:
             Stage: staging.stage,
             Unstage: staging.unstage,
             AddRollups: lambda operation, _: flows.add_rollups(operation),
+            **Streams(connection).handlers(),
             **self.jobs.handlers(),
         }
 
