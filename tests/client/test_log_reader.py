@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import headwater
 from headwater.app import open_door
@@ -28,12 +31,13 @@ from headwater.errors import (
     StoreReplaced,
     Unauthenticated,
 )
-from headwater.model.names import Lsn
+from headwater.model.lane import Lane
+from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import split_records
 from headwater.services import log_reading
 from headwater.services.log_reading import LogReading, Part
-from headwater.services.log_requests import SegmentsDecoder
-from headwater.stores.log_reader import Fingerprint
+from headwater.services.log_requests import Segments, SegmentsDecoder, pack
+from headwater.stores.log_reader import Body, Fingerprint
 from headwater.stores.open import open_reader
 from tests.certificates import make_certificate
 from tests.client.proxy import CutAnswers, Proxy, Weather
@@ -427,3 +431,39 @@ async def test_segments_come_as_bytes_of_their_own_kind(server: Server) -> None:
         assert segments.identity == await server.hw.store.identity()
         assert (await client.post("/v1/log/segments", json={**asked, "after": -1})).status_code == 400
         assert (await client.post("/v1/log/segments", json={**asked, "queues": ["q"] * 10_001})).status_code == 400
+
+
+bodies_strategy = st.lists(
+    st.builds(
+        Body,
+        lsn=st.integers(1, 2**62).map(Lsn),
+        lane=st.builds(Lane, *[st.text(max_size=5)] * 5),
+        first_offset=st.integers(0, 2**62).map(Offset),
+        count=st.integers(0, 2**31),
+        written_at=st.integers(0, 2**62).map(Timestamp),
+        records=st.binary(max_size=300),
+        partition_id=st.integers(1, 3).map(PartitionId),
+    ),
+    max_size=6,
+    # One partition has one lane.
+    unique_by=lambda body: body.partition_id,
+)
+
+
+@given(bodies_strategy, st.integers(0, 2**62))
+def test_segments_come_out_as_they_went_in(bodies: list[Body], reached: int) -> None:
+    assert SegmentsDecoder().decode(pack("this store", Lsn(reached), bodies)) == Segments(
+        "this store", Lsn(reached), bodies
+    )
+
+
+@given(bodies_strategy, st.data())
+def test_segments_that_were_damaged_on_the_way_are_never_taken_for_whole(bodies: list[Body], data: Any) -> None:
+    packed = bytearray(pack("this store", Lsn(1), bodies))
+    place = data.draw(st.integers(4, len(packed) - 1))
+    packed[place] ^= 1 << data.draw(st.integers(0, 7))
+    with suppress(msgspec.MsgspecError):
+        # A bit of a frame's head may say nothing that matters.
+        assert SegmentsDecoder().decode(bytes(packed)).bodies == bodies
+    with pytest.raises(msgspec.MsgspecError):
+        SegmentsDecoder().decode(bytes(packed[:-1]))

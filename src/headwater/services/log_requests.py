@@ -1,17 +1,17 @@
 """What a reader of the log elsewhere and a server say to each other: the questions of `stores/log_reader.py`.
 
-Most of it is JSON. Segments travel in our own bytes: msgpack, so that records stay as they are kept, in one zstd frame.
+Most of it is JSON. Segments travel in our own bytes: a head and the records as they are kept, in one zstd frame.
 A look that finds nothing in its time says how far it came (`reached`), and the reader asks on from there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from headwater.clock import Timestamp
-from headwater.model.compression import BadCompression, compress, expand
+from headwater.model.compression import BadCompression, compress_all, expand
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.services.requests import SEVERAL_MAX, Asked, LanePush, Number
@@ -190,16 +190,18 @@ class Segments(Struct, frozen=True):
 
 
 class _Piece(Struct, frozen=True, array_like=True, gc=False):
+    """A segment, without its records but with their length."""
+
     lsn: Lsn
     partition_id: PartitionId
     first_offset: Offset
     count: int
     written_at: Timestamp
-    records: bytes
+    length: Annotated[int, Meta(ge=0)]
 
 
-class _Packed(Struct, frozen=True, array_like=True):
-    """The lane of a partition is told once."""
+class _Head(Struct, frozen=True, array_like=True):
+    """What stands before the records of all segments. The lane of a partition is told once."""
 
     identity: str
     reached: Lsn
@@ -207,18 +209,20 @@ class _Packed(Struct, frozen=True, array_like=True):
     pieces: list[_Piece]
 
 
-_decoder = msgspec.msgpack.Decoder(_Packed)
+_decoder = msgspec.msgpack.Decoder(_Head)
 _encoder = msgspec.msgpack.Encoder()
+_LENGTH_BYTES = 8
 
 
 def pack(identity: str, reached: Lsn, bodies: Sequence[Body]) -> bytes:
-    """Segments as they go over the wire."""
+    """Segments as they go over the wire: the length of the head, the head, and all records behind each other."""
     lanes: dict[int, Lane] = {body.partition_id: body.lane for body in bodies}
     pieces = [
-        _Piece(body.lsn, body.partition_id, body.first_offset, body.count, body.written_at, body.records)
+        _Piece(body.lsn, body.partition_id, body.first_offset, body.count, body.written_at, len(body.records))
         for body in bodies
     ]
-    return compress(_encoder.encode(_Packed(identity, reached, lanes, pieces)))
+    head = _encoder.encode(_Head(identity, reached, lanes, pieces))
+    return compress_all([len(head).to_bytes(_LENGTH_BYTES), head, *(body.records for body in bodies)])
 
 
 class SegmentsDecoder:
@@ -227,22 +231,28 @@ class SegmentsDecoder:
     def decode(self, data: bytes) -> Segments:
         """The segments, each with its lane."""
         try:
-            packed = _decoder.decode(expand(data, ANSWER_BYTES_MAX))
+            packed = memoryview(expand(data, ANSWER_BYTES_MAX))
         except BadCompression as error:
             raise msgspec.ValidationError(f"no segments: {error}") from error
-        lanes = packed.lanes
-        if any(piece.partition_id not in lanes for piece in packed.pieces):
+        start = _LENGTH_BYTES + int.from_bytes(packed[:_LENGTH_BYTES])
+        head = _decoder.decode(packed[_LENGTH_BYTES:start])
+        if start + sum(piece.length for piece in head.pieces) != len(packed):
+            raise msgspec.ValidationError("records are missing, or there are more of them")
+        if any(piece.partition_id not in head.lanes for piece in head.pieces):
             raise msgspec.ValidationError("segments of a partition without a name")
-        bodies = [
-            Body(
-                lsn=piece.lsn,
-                lane=lanes[piece.partition_id],
-                first_offset=piece.first_offset,
-                count=piece.count,
-                written_at=piece.written_at,
-                records=piece.records,
-                partition_id=piece.partition_id,
-            )
-            for piece in packed.pieces
-        ]
-        return Segments(packed.identity, packed.reached, bodies)
+        return Segments(head.identity, head.reached, list(_bodies(head, packed, start)))
+
+
+def _bodies(head: _Head, packed: memoryview, start: int) -> Iterator[Body]:
+    for piece in head.pieces:
+        end = start + piece.length
+        yield Body(
+            lsn=piece.lsn,
+            lane=head.lanes[piece.partition_id],
+            first_offset=piece.first_offset,
+            count=piece.count,
+            written_at=piece.written_at,
+            records=bytes(packed[start:end]),
+            partition_id=piece.partition_id,
+        )
+        start = end
