@@ -28,6 +28,7 @@ from headwater.cli import (
     job_views,
     jobs,
     messages,
+    outbox,
     pipeline,
     queues,
     serve,
@@ -84,6 +85,7 @@ def build() -> typer.Typer:
     app.add_typer(_pipeline(), name="pipeline", rich_help_panel=PIPELINE)
     _add(app, "serve", serve.serve, SERVER, ServeCommand)
     app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
+    app.add_typer(_outbox(), name="outbox", rich_help_panel=SERVER)
     app.add_typer(_store(), name="store", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
     _add(app, "bench", bench.bench, SERVER)
@@ -140,6 +142,12 @@ def _tokens() -> typer.Typer:
     _add(app, "create", tokens.create_token)
     _add(app, "list", tokens.list_tokens)
     _add(app, "revoke", tokens.revoke_token)
+    return app
+
+
+def _outbox() -> typer.Typer:
+    app = _group(help=_unwrapped(outbox.__doc__ or ""))
+    _add(app, "drain", outbox.drain)
     return app
 
 

@@ -106,13 +106,19 @@ def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> None:
         )
 
 
+def is_sound() -> bool:
+    """Whether the interpreter's own SQLite can be trusted with a file in WAL mode that several programs write."""
+    found = sqlite3.sqlite_version_info
+    return found >= _SOUND_SINCE or found[2] >= _SOUND_BRANCHES.get(found[:2], 1_000)
+
+
 def _check_library(connection: sqlite3.Connection) -> None:
     """The interpreter's own SQLite is another library than ours, with rules of its own for one file in one process."""
-    found = sqlite3.sqlite_version_info
-    if found < _SOUND_SINCE and found[2] < _SOUND_BRANCHES.get(found[:2], 1_000):
+    if not is_sound():
         raise InvalidInput(
-            f"this connection's SQLite {sqlite3.sqlite_version} can damage a file that several programs write; "
-            "use an apsw connection, or a Python whose sqlite3 has SQLite 3.51.3 or newer"
+            f"this connection's SQLite {sqlite3.sqlite_version} can damage a file that several programs write; keep "
+            "your rows in a file of their own and write outbox.stage(connection, queue, payload) instead, or use an "
+            "apsw connection: apsw.Connection(path)"
         )
     path = next((row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"), "")
     if path and os.path.realpath(path) in open_files():

@@ -1,0 +1,1 @@
+"""A table in the users' own database that holds messages on their way to the log."""

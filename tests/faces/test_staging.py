@@ -1,0 +1,322 @@
+"""Messages that wait in the users' own database, through `sqlite3`, SQLAlchemy and Django: with their rows or not."""
+
+import asyncio
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headwater
+from headwater import outbox
+from headwater.errors import InvalidInput, InvalidName, QueueFull, StoreForeign, StoreReplaced, TooLarge
+from headwater.log.job_operations import NewJob
+from headwater.log.operations import Clear
+from tests.cli.program import Program
+
+FOLDER = Path(__file__).parent
+Shop = Callable[[], AbstractContextManager[Any]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "shop.db")
+    with closing(sqlite3.connect(path)) as connection:
+        outbox.create_table(connection)
+        outbox.create_table(connection)
+        connection.execute("CREATE TABLE shop_orders (id INTEGER)")
+        connection.commit()
+    return path
+
+
+@pytest.fixture
+async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
+    async with headwater.open(str(tmp_path / "headwater.db")) as opened:
+        yield opened
+
+
+@contextmanager
+def plain_transaction(path: str) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        yield connection
+
+
+@contextmanager
+def sqlalchemy_session(path: str) -> Iterator[Any]:
+    orm = pytest.importorskip("sqlalchemy.orm")
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+    try:
+        with orm.Session(engine) as session, session.begin():
+            yield session
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def sqlalchemy_connection(path: str) -> Iterator[Any]:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def django_transaction(path: str) -> Iterator[Any]:
+    from django.db import transaction
+
+    wrapper = django_connection(path)
+    try:
+        with transaction.atomic(using=wrapper.alias):
+            yield wrapper
+    finally:
+        wrapper.close()
+
+
+def django_connection(path: str) -> Any:
+    """A connection as Django's settings would make it."""
+    import django
+    from django.apps import apps
+    from django.conf import settings
+    from django.db import connections
+
+    if not settings.configured:
+        settings.configure(DATABASES={})
+    if not apps.ready:
+        django.setup()
+    engine = {"ENGINE": "django.db.backends.sqlite3", "NAME": path}
+    connections.databases["shop"] = {**connections.databases["default"], **engine}
+    if hasattr(connections._connections, "shop"):
+        delattr(connections._connections, "shop")
+    return connections["shop"]
+
+
+def insert(connection: Any, number: int) -> None:
+    """A row of the user's own, each in the user's own way."""
+    if hasattr(connection, "in_atomic_block"):
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO shop_orders VALUES (%s)", [number])
+    elif hasattr(connection, "exec_driver_sql") or hasattr(connection, "scalars"):
+        text = pytest.importorskip("sqlalchemy").text
+        connection.execute(text("INSERT INTO shop_orders VALUES (:id)"), {"id": number})
+    else:
+        connection.execute("INSERT INTO shop_orders VALUES (?)", (number,))
+
+
+WAYS: dict[str, Callable[[str], AbstractContextManager[Any]]] = {
+    "sqlite3": plain_transaction,
+    "SQLAlchemy session": sqlalchemy_session,
+    "SQLAlchemy connection": sqlalchemy_connection,
+    "Django": django_transaction,
+}
+
+
+def rows(path: str, table: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+
+
+async def drained(hw: headwater.Headwater, path: str) -> int:
+    return await outbox.drain(hw, lambda: sqlite3.connect(path))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_rows_and_messages_commit_together(hw: headwater.Headwater, path: str, way: str) -> None:
+    # In a thread, because Django refuses to work on an event loop.
+    name = await asyncio.to_thread(insert_and_stage, WAYS[way], path)
+    assert rows(path, "shop_orders") == [(7,)]
+    assert await drained(hw, path) == 2
+    (message,) = await hw.queue("orders").pop()
+    about = (message.payload, message.partition, message.transaction_id, message.type)
+    assert about == ({"id": 7}, "p", "t", "made")
+    assert (await hw.jobs.show(name)).work.command == "true"
+    assert rows(path, "headwater_outbox") == []
+    assert await drained(hw, path) == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_rows_and_messages_roll_back_together(hw: headwater.Headwater, path: str, way: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(insert_and_fail, WAYS[way], path)
+    assert (rows(path, "shop_orders"), rows(path, "headwater_outbox")) == ([], [])
+    assert await drained(hw, path) == 0
+    assert await hw.queues() == []
+
+
+def insert_and_stage(way: Callable[[str], AbstractContextManager[Any]], path: str) -> str:
+    """The id of the job that was staged."""
+    with way(path) as connection:
+        insert(connection, 7)
+        outbox.stage(connection, "orders", {"id": 7}, partition="p", transaction_id="t", type="made")
+        (name,) = outbox.stage_jobs(connection, NewJob(command="true"))
+    return name
+
+
+def insert_and_fail(way: Callable[[str], AbstractContextManager[Any]], path: str) -> None:
+    with way(path) as connection:
+        insert(connection, 7)
+        outbox.stage(connection, "orders", {"id": 7})
+        raise ZeroDivisionError
+
+
+async def test_messages_come_in_the_order_in_which_they_were_staged(hw: headwater.Headwater, path: str) -> None:
+    with plain_transaction(path) as connection:
+        for number in range(500):
+            outbox.stage(connection, "orders", number, partition="p")
+    assert await drained(hw, path) == 500
+    messages = await hw.queue("orders").pop(batch=1_000)
+    assert [message.payload for message in messages] == list(range(500))
+
+
+async def test_one_that_was_moved_and_not_dropped_is_one_message(hw: headwater.Headwater, path: str) -> None:
+    with plain_transaction(path) as connection:
+        outbox.stage(connection, "orders", 1)
+    copy = rows(path, "headwater_outbox")
+    assert await drained(hw, path) == 1
+    with plain_transaction(path) as connection:
+        connection.executemany("INSERT INTO headwater_outbox VALUES (?, ?, ?, ?)", copy)
+    assert await drained(hw, path) == 1
+    assert len(await hw.queue("orders").pop(batch=10)) == 1
+
+
+def test_a_staged_message_without_a_transaction_is_refused(path: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with pytest.raises(InvalidInput, match="begin your transaction first"):
+            outbox.stage(connection, "orders", 1)
+        connection.execute("BEGIN")
+        outbox.stage(connection, "orders", 1)
+        connection.execute("COMMIT")
+    django = django_connection(path)
+    with pytest.raises(InvalidInput, match="begin your transaction first"):
+        outbox.stage(django, "orders", 1)
+    django.close()
+    assert len(rows(path, "headwater_outbox")) == 1
+
+
+def test_a_database_without_the_table_is_told_how_to_make_it(tmp_path: Path) -> None:
+    with plain_transaction(str(tmp_path / "empty.db")) as connection:
+        connection.execute("CREATE TABLE shop_orders (id INTEGER)")
+        with pytest.raises(StoreForeign, match=r"outbox\.create_table\(connection\)"):
+            outbox.stage(connection, "orders", 1)
+
+
+@pytest.mark.skipif(sqlite3.sqlite_version_info >= (3, 51, 3), reason="this interpreter's SQLite is sound")
+def test_a_file_that_the_interpreters_sqlite_could_damage_is_refused_with_the_line_to_write(path: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN")
+        with pytest.raises(InvalidInput, match=r"PRAGMA journal_mode = DELETE"):
+            outbox.stage(connection, "orders", 1)
+        connection.execute("ROLLBACK")
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("BEGIN")
+        outbox.stage(connection, "orders", 1)
+        connection.execute("COMMIT")
+
+
+@pytest.mark.parametrize(
+    ("queue", "payload", "options", "error"),
+    [
+        ("", 1, {}, InvalidName),
+        ("headwater/jobs", 1, {}, InvalidInput),
+        ("orders", 1, {"partition": "a b"}, InvalidName),
+        ("orders", 1, {"database": ""}, InvalidName),
+        ("orders", "x" * 300_000, {}, TooLarge),
+        ("orders", object(), {}, InvalidInput),
+        ("orders", 1, {"transaction_id": "x" * 10_000}, InvalidInput),
+    ],
+)
+def test_bad_input_is_refused_before_it_is_staged(
+    path: str, queue: str, payload: Any, options: dict[str, str], error: type[Exception]
+) -> None:
+    with plain_transaction(path) as connection, pytest.raises(error):
+        outbox.stage(connection, queue, payload, **options)
+    assert rows(path, "headwater_outbox") == []
+
+
+async def test_a_row_that_is_refused_for_good_is_set_aside_and_holds_nobody_up(
+    hw: headwater.Headwater, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with plain_transaction(path) as connection:
+        connection.execute("INSERT INTO headwater_outbox (kind, body) VALUES ('shrug', '{}')")
+        connection.execute("INSERT INTO headwater_outbox (kind, body) VALUES ('push', '{\"queue\": 7}')")
+        outbox.stage(connection, "orders", "good")
+    assert await drained(hw, path) == 1
+    assert [(row[1], row[3][:10]) for row in rows(path, "headwater_outbox")] == [
+        ("shrug", "no such ki"),
+        ("push", "it cannot "),
+    ]
+    assert [record.getMessage().split(" was")[0] for record in caplog.records] == [
+        "row 1 of headwater_outbox",
+        "row 2 of headwater_outbox",
+    ]
+    assert [message.payload for message in await hw.queue("orders").pop(batch=9)] == ["good"]
+
+
+async def test_trouble_that_may_pass_leaves_everything_where_it_is(hw: headwater.Headwater, path: str) -> None:
+    await hw.queue("orders").configure(size_max=1)
+    await hw.queue("orders").push("first")
+    with plain_transaction(path) as connection:
+        outbox.stage(connection, "orders", "second")
+    with pytest.raises(QueueFull):
+        await drained(hw, path)
+    await hw.committer.submit(Clear(queue="orders"))
+    assert await drained(hw, path) == 1
+    with plain_transaction(path) as connection:
+        outbox.stage(connection, "others", "third")
+    Path(hw.store.traits.location).unlink()
+    with pytest.raises(StoreReplaced):
+        await drained(hw, path)
+    assert len(rows(path, "headwater_outbox")) == 1
+
+
+def test_the_command_drains(tmp_path: Path, path: str) -> None:
+    program = Program(tmp_path)
+    with plain_transaction(path) as connection:
+        outbox.stage(connection, "orders", {"id": 7})
+    assert program.expect(0, "outbox", "drain", "shop.db").out == "moved 1 row to the log\n"
+    assert program.expect(0, "outbox", "drain", "shop.db", "--json").document() == {"moved": 0}
+    assert program.expect(0, "pop", "orders", "--json").document()["payload"] == {"id": 7}
+    assert "there is no file" in program.expect(2, "outbox", "drain", "missing.db").err
+
+
+def start(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, str(FOLDER / program), *arguments], stdout=subprocess.PIPE, text=True, cwd=FOLDER.parent.parent
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+async def test_kills_of_the_shop_and_of_the_drain_lose_and_double_nothing(tmp_path: Path, path: str) -> None:
+    """Both are killed again and again; in the end every order that was committed has one message, in order."""
+    chance = random.Random(20261116)
+    store = str(tmp_path / "headwater.db")
+    for round in range(8):
+        processes = [start("staging_process.py", path, str(round)), start("draining_process.py", path, store)]
+        try:
+            await asyncio.sleep(chance.uniform(0.05, 0.3))
+        finally:
+            for process in chance.sample(processes, 2):
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                assert process.stdout is not None
+                process.stdout.close()
+    async with headwater.open(store) as hw:
+        await drained(hw, path)
+        orders = [row[0] for row in rows(path, "shop_orders")]
+        found: list[int] = []
+        while messages := await hw.queue("orders").pop(batch=1_000, auto_ack=True):
+            found += [message.payload["id"] for message in messages]
+    assert orders
+    assert found == orders
