@@ -178,3 +178,31 @@ def test_a_worker_on_another_store_than_its_app_names_says_so_and_ends(tmp_path:
     assert "mine.db" in ended.err
     assert "--store" in ended.err
     assert queuectl.run_process(*arguments, "--store", "mine.db").code == 0
+
+
+# ── schedules that are declared in code ──
+
+
+async def test_a_schedule_that_is_declared_is_kept_and_changed_and_stays_paused(path: Path) -> None:
+    for cron, paused_before in (("0 3 * * *", False), ("0 3 * * *", True), ("0 4 * * *", True)):
+        app = app_on(path)
+        app.schedule("nightly", app.functions["tasks:send"].job("ada"), cron=cron)
+        async with app:
+            (schedule,) = await app.jobs.schedules()
+            assert (schedule.cron, schedule.job.queue, schedule.paused) == (cron, "mail", paused_before)
+            assert await app.jobs.declare(app.schedules) == [], "what is as declared is left alone"
+            await app.jobs.pause_schedule("nightly")
+    with pytest.raises(InvalidOption, match="already"):
+        app.schedule("nightly", app.functions["tasks:send"].job("ada"), cron="@daily")
+
+
+def test_a_worker_brings_the_schedules_of_its_app_to_the_store(tmp_path: Path) -> None:
+    queuectl = Queuectl(tmp_path)
+    declared = 'app.schedule("often", child.job(7), every=3600)\n'
+    (tmp_path / "tasks.py").write_text(TASKS.format(store="") + declared)
+    queuectl.expect(0, "worker", "start", "--app", "tasks:app", "--count", "1", "--drain", PYTHONPATH=str(tmp_path))
+    schedule = queuectl.expect(0, "schedule", "list", "--json").document()
+    assert (schedule["name"], schedule["every_seconds"], schedule["job"]["type"]) == ("often", 3_600, "tasks:child")
+    queuectl.expect(0, "schedule", "run", "often")
+    (job,) = queuectl.expect(0, "list", "--json").documents()
+    assert (job["type"], job["queue"], job["arguments"], job["retries"]) == ("tasks:child", "children", [[7], {}], 4)

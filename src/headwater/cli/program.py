@@ -38,6 +38,7 @@ from headwater.cli import (
     workers,
 )
 from headwater.cli.access import ServeCommand
+from headwater.cli.completion import complete, completion
 from headwater.cli.exits import ExitCode, exit_code_of
 from headwater.cli.output import print_error
 from headwater.cli.settings import Choices, Command, Group, RemoteCommand, RemoteGroup
@@ -89,6 +90,7 @@ def build() -> typer.Typer:
     app.add_typer(_store(), name="store", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
     _add(app, "bench", bench.bench, SERVER)
+    _add(app, "completion", completion, SERVER)
     _add(app, "version", version.version, SERVER)
     return app
 
@@ -179,6 +181,7 @@ def build_jobs() -> typer.Typer:
     _add(app, "pause", jobs.pause, OPERATING, RemoteCommand)
     _add(app, "resume", jobs.resume, OPERATING, RemoteCommand)
     _add(app, "cleanup", jobs.cleanup, OPERATING, RemoteCommand)
+    _add(app, "completion", completion, OPERATING)
     return app
 
 
@@ -267,6 +270,8 @@ def run(arguments: list[str], program: str = "headwater") -> int:
 
 def _run(program: str, arguments: list[str], choices: Choices) -> int:
     command = get_command(build_jobs() if program == "queuectl" else build())
+    if (completed := complete(program, command)) is not None:
+        return completed
     with command.make_context(program, list(arguments), obj=choices) as context:
         command.invoke(context)
     return ExitCode.OK

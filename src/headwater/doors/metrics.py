@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from headwater.clock import SECOND
+from headwater.doors.job_metrics import job_families
 from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
@@ -32,6 +33,7 @@ async def show_metrics(site: Site, request: Request) -> Response:
         *_queues(queues),
         *_groups(groups, site.clock.now()),
     ]
+    families += await job_families(site, request.principal)
     registry = CollectorRegistry()
     registry.register(_Ready(families))
     return Response(content_type=CONTENT_TYPE_LATEST, body=generate_latest(registry))

@@ -54,6 +54,7 @@ class JobApp(JobRegistry):
         self._headwater = opened
         self.use(opened.jobs)
         await opened.jobs.register(self.policies())
+        await opened.jobs.declare(self.schedules)
         return self
 
     async def __aexit__(
@@ -114,6 +115,8 @@ class JobApp(JobRegistry):
 
     def add_sync(self, job: NewJob) -> EnqueuedJob:
         """Enqueue a call that is a job already, without async."""
+        if self.stand_in is not None:
+            return self.stand_in.add_sync(job)
         if _is_in_loop():
             raise InvalidOption(
                 "an event loop runs here, and enqueue_sync would stop it until the disk answers:"
@@ -161,6 +164,7 @@ class _Line:
             self.bridge.run(self.opened.start())
             if app.functions:
                 self.bridge.run(self.opened.jobs.register(app.policies()))
+                self.bridge.run(self.opened.jobs.declare(app.schedules))
         except BaseException:
             self.bridge.close()
             raise

@@ -29,7 +29,7 @@ from headwater.services.job_options import (
     takes,
     with_options,
 )
-from headwater.services.jobs import JobHandle, Jobs
+from headwater.services.jobs import DeclaredSchedule, JobHandle, Jobs
 
 
 class EnqueuedJob(Protocol):
@@ -227,11 +227,25 @@ class JobFunction(Generic[P, R]):
         return self._types
 
 
+class StandIn(Protocol):
+    """Takes calls in place of a store, in tests."""
+
+    async def add(self, job: NewJob) -> JobHandle:
+        """A call that is enqueued on a loop."""
+        ...
+
+    def add_sync(self, job: NewJob) -> EnqueuedJob:
+        """One that is enqueued without."""
+        ...
+
+
 class JobRegistry:
     """Functions by the names under which they are enqueued."""
 
     def __init__(self) -> None:
         self.functions: dict[str, JobFunction[..., Any]] = {}
+        self.schedules: list[DeclaredSchedule] = []
+        self.stand_in: StandIn | None = None
         self._jobs: Jobs | None = None
 
     @property
@@ -254,7 +268,16 @@ class JobRegistry:
 
     async def add(self, job: NewJob) -> JobHandle:
         """Enqueue a call that is a job already."""
+        if self.stand_in is not None:
+            return await self.stand_in.add(job)
         return await self.jobs.add(job)
+
+    def schedule(self, name: str, job: NewJob, *, cron: str = "", every: Seconds = 0.0, timezone: str = "UTC") -> None:
+        """Declare a schedule: `app.schedule("nightly", report.job(), cron="0 3 * * *")`. Apps and workers that start
+        bring the store up to date with it; one that somebody has paused stays so."""
+        if any(known.name == name for known in self.schedules):
+            raise InvalidOption(f"there is a schedule {name!r} already")
+        self.schedules.append(DeclaredSchedule(name, job, cron, seconds_of("every", every), timezone))
 
     def add_sync(self, job: NewJob) -> EnqueuedJob:
         """The same without async."""

@@ -79,6 +79,22 @@ class JobService:
         return (await self.committer.submit(operation, durability or self._standing)).result
 
 
+class DeclaredSchedule(msgspec.Struct, frozen=True):
+    """A schedule that a program declares in its code."""
+
+    name: str
+    job: NewJob
+    cron: str = ""
+    every_seconds: float = 0.0
+    timezone: str = "UTC"
+
+    def is_kept(self, known: ScheduleStatus) -> bool:
+        """Whether the store has it as it is declared; where its jobs go, the store may have filled in."""
+        job = msgspec.structs.replace(self.job, queue=self.job.queue or known.job.queue)
+        times = (known.cron, known.every_seconds, known.timezone)
+        return (self.cron, self.every_seconds, self.timezone) == times and job == known.job
+
+
 class JobHandle:
     """A job that was handed in: its id, and the way to its end."""
 
@@ -394,6 +410,16 @@ class Jobs:
     async def types(self) -> Mapping[str, JobPolicy]:
         """How the functions that apps and workers have registered are run, by type."""
         return await self.service.store.job_types(self.database)
+
+    async def declare(self, declared: Iterable[DeclaredSchedule]) -> Sequence[str]:
+        """Bring schedules up to date with what a program declares; which ones were new or had changed."""
+        known = {schedule.name: schedule for schedule in await self.schedules()} if declared else {}
+        changed = [one for one in declared if one.name not in known or not one.is_kept(known[one.name])]
+        for one in changed:
+            await self.schedule(one.name, one.job, cron=one.cron, every=one.every_seconds, timezone=one.timezone)
+            if one.name in known and known[one.name].paused:
+                await self.pause_schedule(one.name)
+        return [one.name for one in changed]
 
     async def schedules(self) -> Sequence[ScheduleStatus]:
         """The schedules."""

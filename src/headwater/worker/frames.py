@@ -62,10 +62,12 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The runner has loaded its app, or could not: then `error` says why. `policies` is how functions are declared."""
+    """The runner has loaded its app, or could not: then `error` says why. `policies` and `schedules` are what that
+    declares; the latter as JSON, because calls have their arguments as that."""
 
     error: str = ""
     policies: dict[str, JobPolicy] = {}
+    schedules: bytes = b"[]"
 
 
 ToRunner = Run | Stop | Recall

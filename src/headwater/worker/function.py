@@ -21,6 +21,7 @@ from headwater.log.job_operations import ClaimedJob, Report
 from headwater.model.job import JobNumber, Outcome
 from headwater.model.job_policy import JobPolicy
 from headwater.services.job_functions import RunAbout
+from headwater.services.jobs import DeclaredSchedule
 from headwater.worker.calls import CallLine, Slate, make_line, make_slate
 from headwater.worker.frames import (
     Begun,
@@ -98,6 +99,7 @@ class Functions:
         self._watch_at = 0.0
         self.unloadable = ""
         self.policies: dict[str, JobPolicy] = {}
+        self.schedules: list[DeclaredSchedule] = []
         self.on_report: Callable[[Report], None] = lambda report: None
         self.on_progress: Callable[[ClaimedJob, str], None] = lambda job, value: None
         self.on_unloadable: Callable[[], None] = lambda: None
@@ -297,6 +299,7 @@ class Functions:
         else:
             self._ready = True
             self.policies = message.policies
+            self.schedules = msgspec.json.decode(message.schedules, type=list[DeclaredSchedule])
             self._warmed()
 
     def _warmed(self) -> None:

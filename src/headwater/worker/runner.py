@@ -261,6 +261,13 @@ def describe(error: BaseException) -> str:
     return text[-ERROR_LENGTH_MAX:].encode("utf-8", "replace").decode()
 
 
+def declarations(known: KnownFunctions) -> Ready:
+    """What the functions and their apps declare."""
+    apps = {id(one.app): one.app for one in known.values()}.values()
+    schedules = [schedule for app in apps for schedule in app.schedules]
+    return Ready(policies={name: one.policy for name, one in known.items()}, schedules=msgspec.json.encode(schedules))
+
+
 class Ends(msgspec.Struct, frozen=True):
     """The runner's ends of what it shares with its worker, as they were inherited."""
 
@@ -284,7 +291,7 @@ def main(ends: Ends, sources: FunctionSources, concurrency: int, parent: int) ->
         reason = str(error) if isinstance(error, HeadwaterError) else describe(error)
         os.write(ends.telling, encode_frame(Ready(reason)))
         return 1
-    os.write(ends.telling, encode_frame(Ready(policies={name: one.policy for name, one in known.items()})))
+    os.write(ends.telling, encode_frame(declarations(known)))
     Runner(ends, known, concurrency).serve()
     return 0
 

@@ -126,8 +126,10 @@ class Worker:
         return 0
 
     async def _register(self) -> None:
-        """Let jobs of these types be run as their functions are declared, whoever adds them."""
-        await Jobs(self._service, self._options.database).register(self.functions.policies)
+        """Let jobs be run as their functions are declared, whoever adds them, and schedules be as they are."""
+        jobs = Jobs(self._service, self._options.database)
+        await jobs.register(self.functions.policies)
+        await jobs.declare(self.functions.schedules)
 
     def stop(self) -> None:
         """Finish what runs, give back the rest, and end; asked a second time, end at once."""
