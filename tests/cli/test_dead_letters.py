@@ -38,6 +38,16 @@ def test_dead_letters_are_listed_and_shown(letters: Program) -> None:
     assert letters.expect(0, "dlq", "show", "orders", str(first["id"]), "--json").document() == first
 
 
+def test_dead_letters_are_requeued_to_another_queue_or_to_all_groups(letters: Program) -> None:
+    one, *_ = ids(letters)
+    assert letters.expect(0, "dlq", "requeue", "orders", str(one), "--to", "by-hand").out.startswith("requeued 1 ")
+    assert len(letters.expect(0, "pop", "by-hand", "--batch", "10").lines()) == 1
+    letters.expect(2, "dlq", "requeue", "orders", "--to", "by-hand", "--all-groups")
+    letters.expect(0, "dlq", "requeue", "orders", "--all-groups")
+    seen = letters.expect(0, "pop", "orders", "--group", "somebody-else", "--batch", "100").lines()
+    assert len(seen) == 5, "the three there were, and two of them once more"
+
+
 def test_dead_letters_are_requeued_by_id_and_all_at_once(letters: Program) -> None:
     one, *_ = ids(letters)
     assert letters.expect(0, "dlq", "requeue", "orders", str(one)).out == "requeued 1 dead letter of orders\n"

@@ -21,7 +21,7 @@ SERVER_SAYS = {"database", "sharers", "lanes"}
         (operations.DeleteGroup, requests.DeleteGroupRequest),
         (group_operations.ConfigureGroup, requests.ConfigureGroupRequest),
         (group_operations.ReleaseLeases, requests.ReleaseLeasesRequest),
-        (operations.Requeue, requests.DeadLettersRequest),
+        (operations.Requeue, requests.RequeueRequest),
         (operations.Purge, requests.DeadLettersRequest),
         (operations.Trace, requests.TraceRequest),
     ],

@@ -1,10 +1,13 @@
 """Dead letters: listed with the reason, pushed back, dropped."""
 
+from typing import Any
+
 import pytest
 
-from headwater.errors import QueueMissing
-from headwater.log.operations import Purge, Requeue, Retain
+from headwater.errors import InvalidOption, QueueFull, QueueMissing
+from headwater.log.operations import DeleteGroup, Purge, Requeue, Retain
 from headwater.model.cursor import Outcome
+from headwater.model.names import GROUP_DEFAULT
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, report
 
@@ -54,10 +57,92 @@ async def test_dead_letters_of_a_queue_that_is_not_there_are_an_error(log: Log) 
             await log.run(operation)
 
 
+async def test_dead_letters_are_delivered_once_more_to_the_group_they_failed_for_alone(log: Log) -> None:
+    await log.push(*range(3))
+    for group in ("billing", "audit", "mail"):
+        batch = await log.take(3, group=group)
+        if group == "mail":
+            await log.settle(batch, Outcome.DEAD, [1])
+            await log.ack(batch, [0, 2])
+        else:
+            await log.ack(batch)
+    assert (await log.run(Requeue(queue="orders"))).count == 1
+    assert await log.drain(group="billing") == []
+    assert await log.drain(group="audit") == []
+    assert await log.drain(group="new-comer") == [0, 1, 2]
+    lags = {status.group: status.lag for status in await log.store.groups("main", "orders")}
+    assert lags == {"billing": 0, "audit": 0, "mail": 1, "new-comer": 0}
+    assert await log.drain(group="mail") == [1]
+    assert await log.dead_letters() == []
+
+
+async def test_many_requeued_dead_letters_can_be_worked_on_at_once(log: Log) -> None:
+    await bury(log, 6)
+    await log.run(Requeue(queue="orders"))
+    held = [await log.take() for _ in range(6)]
+    assert len({batch.partition for batch in held}) == 6
+    assert {batch.attempts for batch in held} == {1}
+
+
+async def test_a_requeued_record_that_fails_again_can_be_requeued_again(log: Log) -> None:
+    await bury(log, 1)
+    for all_groups in (False, False, True):
+        await log.run(Requeue(queue="orders", all_groups=all_groups))
+        if not all_groups:
+            await log.settle(await log.take(), Outcome.DEAD)
+    assert await log.drain(group="another") == [0, 0]
+    assert await log.drain() == [0]
+
+
+async def test_dead_letters_go_to_another_queue_when_asked(log: Log) -> None:
+    await bury(log, 2)
+    assert (await log.run(Requeue(queue="orders", to="by-hand"))).count == 2
+    assert await log.dead_letters() == []
+    assert await log.drain() == []
+    assert sorted(await log.drain(queue="by-hand", group="anybody")) == [0, 1]
+
+
+async def test_dead_letters_stay_when_the_other_queue_is_full(log: Log) -> None:
+    await bury(log, 2)
+    await log.configure(queue="by-hand", size_max=1)
+    with pytest.raises(QueueFull):
+        await log.run(Requeue(queue="orders", to="by-hand"))
+    assert len(await log.dead_letters()) == 2
+
+
+async def test_dead_letters_of_a_group_that_is_gone_stay_until_it_is_said_who_gets_them(log: Log) -> None:
+    await bury(log, 1)
+    await log.run(DeleteGroup(group=GROUP_DEFAULT))
+    with pytest.raises(QueueMissing, match="all groups"):
+        await log.run(Requeue(queue="orders"))
+    assert len(await log.dead_letters()) == 1
+    await log.run(Requeue(queue="orders", all_groups=True))
+    assert await log.drain(group="another") == [0, 0]
+
+
+@pytest.mark.parametrize("wrong", [{"to": "orders"}, {"to": "other", "all_groups": True}])
+async def test_a_requeue_that_says_two_things_is_refused(log: Log, wrong: dict[str, Any]) -> None:
+    await bury(log, 1)
+    with pytest.raises(InvalidOption):
+        await log.run(Requeue(queue="orders", **wrong))
+    assert len(await log.dead_letters()) == 1
+
+
+async def test_what_was_requeued_and_done_is_dropped_by_retention(log: Log, clock: FakeClock) -> None:
+    await log.configure(completed_retention_seconds=10)
+    await bury(log, 1)
+    await log.ack(await log.take(group="other"))
+    await log.run(Requeue(queue="orders"))
+    assert await log.drain() == [0]
+    clock.advance(11)
+    assert (await log.run(Retain())).records == 2
+    assert (await log.queue()).records == 0
+
+
 async def test_dead_letters_go_back_to_their_partitions(log: Log) -> None:
     await bury(log, 2, "a")
     await bury(log, 1, "b")
-    assert (await log.run(Requeue(queue="orders"))).count == 3
+    assert (await log.run(Requeue(queue="orders", all_groups=True))).count == 3
     assert await log.dead_letters() == []
     assert await log.drain(partition="a") == [0, 1]
     assert await log.drain(partition="b") == [0]
@@ -65,7 +150,7 @@ async def test_dead_letters_go_back_to_their_partitions(log: Log) -> None:
 
 async def test_a_requeued_record_begins_its_count_anew(log: Log) -> None:
     await bury(log, 1)
-    await log.run(Requeue(queue="orders"))
+    await log.run(Requeue(queue="orders", all_groups=True))
     batch = await log.take()
     assert (batch.offsets, batch.attempts) == ([1], 1)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.exits import ExitCode
+from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.messages import record_document
 from headwater.cli.output import confirm, iso_time, note, plural, print_facts, print_json, print_line, print_table
 from headwater.cli.session import reached, run_async
@@ -96,15 +96,30 @@ async def _show(settings: Settings, queue: str, number: int) -> "DeadLetter":
     raise QueueMissing(f"queue {queue!r} has no dead letter {number}")
 
 
-def requeue_letters(ctx: typer.Context, queue: QueueName, ids: Ids = None) -> None:
-    """Push dead letters back to the partition they came from.
+def requeue_letters(
+    ctx: typer.Context,
+    queue: QueueName,
+    ids: Ids = None,
+    to: Annotated[str, typer.Option("--to", help="Push them to this queue instead.", metavar="QUEUE")] = "",
+    all_groups: Annotated[
+        bool, typer.Option("--all-groups", help="Deliver them to all groups, in the partition they came from.")
+    ] = False,
+) -> None:
+    """Deliver dead letters once more, each to the group that it failed for.
 
     Examples:
       headwater dlq requeue orders
       headwater dlq requeue orders 3 4
+      headwater dlq requeue orders --to orders-by-hand
     """
     settings = settings_of(ctx)
-    count = run_async(_each(settings, queue, ids or [], _requeue))
+    if to and all_groups:
+        raise Misuse("--to pushes to another queue, --all-groups stays in this one: choose one")
+
+    async def requeue(chosen: "Queue", some: list[int], limit: int) -> int:
+        return await chosen.requeue(some, limit=limit, to=to, all_groups=all_groups)
+
+    count = run_async(_each(settings, queue, ids or [], requeue))
     _show_count(settings, queue, count, "requeued")
 
 
@@ -128,10 +143,6 @@ def purge_letters(
 
 
 Deed = Callable[["Queue", list[int], int], Awaitable[int]]
-
-
-async def _requeue(queue: "Queue", ids: list[int], limit: int) -> int:
-    return await queue.requeue(ids, limit=limit)
 
 
 async def _purge(queue: "Queue", ids: list[int], limit: int) -> int:

@@ -260,11 +260,17 @@ class PassOver(Operation, frozen=True, kw_only=True):
 
 
 class Requeue(Operation, frozen=True, kw_only=True):
-    """Push dead letters back to the partition they came from; all of the queue when no ids are given."""
+    """Have dead letters delivered once more; all of the queue when no ids are given.
+
+    To the group that each failed for and to no other; with `all_groups` to all of them, in the partition it came from;
+    with `to` they are pushed to another queue.
+    """
 
     queue: str
     ids: Sequence[int] = ()
     limit: int = 1_000
+    to: str = ""
+    all_groups: bool = False
 
 
 class Requeued(msgspec.Struct, frozen=True):

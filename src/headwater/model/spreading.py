@@ -7,7 +7,7 @@ none. What is decided here depends on nothing but its arguments, so every store 
 from collections.abc import Iterator
 from zlib import crc32
 
-from headwater.model.names import PARTITION_DEFAULT
+from headwater.model.names import PARTITION_DEFAULT, SYSTEM_PREFIX
 
 
 def lane_name(lane: int) -> str:
@@ -18,6 +18,21 @@ def lane_name(lane: int) -> str:
 def lane_of_id(transaction_id: str, lanes: int) -> int:
     """The lane of a message with this transaction id: always the same, so that a second push of it is recognised."""
     return crc32(transaction_id.encode("utf-8", "surrogatepass")) % lanes
+
+
+REQUEUED_PREFIX = f"{SYSTEM_PREFIX}requeued/"
+
+
+def requeued_name(group: str, lane: int) -> str:
+    """The partition for what only this group is to get once more."""
+    return f"{REQUEUED_PREFIX}{lane}/{group}"
+
+
+def reader_of(partition: str) -> str:
+    """The only group that a partition is for; '' when it is for all."""
+    if not partition.startswith(REQUEUED_PREFIX):
+        return ""
+    return partition[len(REQUEUED_PREFIX) :].partition("/")[2]
 
 
 def deal(count: int, lanes: int, turn: int) -> Iterator[tuple[int, int, int]]:

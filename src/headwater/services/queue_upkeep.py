@@ -12,6 +12,7 @@ from headwater.log.operations import Configure, Configured, DeleteGroup, DeleteQ
 from headwater.model.names import GROUP_DEFAULT, Offset, check_name
 from headwater.model.record import encode_payload
 from headwater.services.checks import (
+    check_flag,
     check_ids,
     check_limit,
     check_list,
@@ -205,9 +206,22 @@ class QueueUpkeep:
         return await self._queues.store.dead_letters(self.database, self.name, check_limit(limit), after)
 
     @verb
-    async def requeue(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
-        """Push dead letters back: those with these ids, or the oldest `limit`."""
-        operation = Requeue(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
+    async def requeue(
+        self, ids: Sequence[int] = (), *, limit: int = 1_000, to: str = "", all_groups: bool = False
+    ) -> int:
+        """Have dead letters delivered once more, those with these ids or the oldest `limit`; how many there were.
+
+        Each goes to the group that it failed for, and to no other. `all_groups` delivers it to all of them, in the
+        partition it came from; `to` pushes it to another queue.
+        """
+        operation = Requeue(
+            database=self.database,
+            queue=self.name,
+            ids=check_ids(ids),
+            limit=check_limit(limit),
+            to=check_optional_name("queue", to),
+            all_groups=check_flag("all_groups", all_groups),
+        )
         return int((await self._queues.run(operation)).count)
 
     @verb

@@ -231,6 +231,13 @@ class DeadLettersRequest(Asked, frozen=True, kw_only=True):
     limit: Count = 1_000
 
 
+class RequeueRequest(DeadLettersRequest, frozen=True, kw_only=True):
+    """Dead letters for the group that each failed for; for all groups; or for another queue."""
+
+    to: str = ""
+    all_groups: bool = False
+
+
 class TraceRequest(Asked, frozen=True, kw_only=True):
     """An event in the life of a record."""
 

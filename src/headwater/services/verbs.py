@@ -125,6 +125,8 @@ class Verbs(ABC):
     def check_push(self, push: Push) -> None:
         """Raises when a push cannot be taken whatever the state of its queue is."""
         check_target(push.queue, push.partition)
+        if push.partition.startswith(SYSTEM_PREFIX):
+            raise InvalidInput(f"partitions under {SYSTEM_PREFIX} are Headwater's own; push to another name")
         count = len(push.records)
         if not 1 <= count <= self.config.batch_max:
             raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")

@@ -167,9 +167,9 @@ ROUTES = (
         method="POST",
         path="/v1/requeue",
         handler=upkeep.requeue,
-        summary="Push dead letters back to where they came from",
+        summary="Have dead letters delivered once more, to the group that each failed for",
         scope=Scope.ADMIN,
-        takes=requests.DeadLettersRequest,
+        takes=requests.RequeueRequest,
         gives=Requeued,
     ),
     Route(

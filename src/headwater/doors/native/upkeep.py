@@ -19,6 +19,7 @@ from headwater.services.requests import (
     DeleteGroupRequest,
     DeleteQueueRequest,
     ReleaseLeasesRequest,
+    RequeueRequest,
     SeekRequest,
     TraceRequest,
 )
@@ -114,14 +115,18 @@ async def release_leases(site: Site, request: Request, body: ReleaseLeasesReques
     return json_response(await site.queues.run(operation))
 
 
-async def requeue(site: Site, request: Request, body: DeadLettersRequest) -> Response:
-    """Push dead letters back."""
+async def requeue(site: Site, request: Request, body: RequeueRequest) -> Response:
+    """Have dead letters delivered once more."""
+    if body.to:
+        check_queue(request, body.to)
     operation = Requeue(
         database=request.principal.database,
         key=key_of(request, body.key),
         queue=check_queue(request, body.queue),
         ids=check_ids(body.ids),
         limit=body.limit,
+        to=body.to,
+        all_groups=body.all_groups,
     )
     return json_response(await site.queues.run(operation))
 

@@ -187,7 +187,7 @@ class Answers:
     ) -> GroupStatus:
         partitions, lag, leased = self._connection.execute(sql.group_lag, (number, now)).fetchone()
         unmet, unmet_oldest = self._connection.execute(
-            sql.group_undiscovered, (queue_id, discovered, since_lsn)
+            sql.group_undiscovered, (queue_id, discovered, since_lsn, name)
         ).fetchone()
         (met_oldest,) = self._connection.execute(sql.group_oldest_waiting, (number,)).fetchone()
         oldest = min((written_at for written_at in (met_oldest, unmet_oldest) if written_at is not None), default=None)

@@ -23,6 +23,7 @@ from headwater.model.queue import (
     merge_group_options,
     merge_options,
 )
+from headwater.model.spreading import reader_of
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
@@ -182,7 +183,7 @@ class Catalog:
         """The partition, made when it is new."""
         partition = self.find_partition(queue, name)
         if partition is None:
-            self._connection.execute(sql.add_partition, (queue.id, name, now))
+            self._connection.execute(sql.add_partition, (queue.id, name, reader_of(name), now))
             self.generation += 1
             (number, _) = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
             partition = self._remember(PartitionId(number), queue, name)

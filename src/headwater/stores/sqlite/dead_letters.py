@@ -7,14 +7,16 @@ from zlib import crc32
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import QueueMissing, StoreDamaged
+from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.operations import Deleted, Purge, Requeue, Requeued
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
+from headwater.model.spreading import reader_of, requeued_name
 from headwater.stores.codec import Codec
 from headwater.stores.contract import DeadLetter
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.pushes import Pushes
 from headwater.stores.sqlite.segments import Segments
 from headwater.stores.statements import load_statements
 
@@ -40,7 +42,10 @@ class Burial(msgspec.Struct, frozen=True):
 class DeadLetters:
     """The dead letters of all queues, under the write lock."""
 
-    def __init__(self, connection: Connection, codec: Codec, catalog: Catalog, segments: Segments) -> None:
+    def __init__(
+        self, connection: Connection, codec: Codec, catalog: Catalog, segments: Segments, pushes: Pushes
+    ) -> None:
+        self._pushes = pushes
         self._connection = connection
         self._codec = codec
         self._catalog = catalog
@@ -56,14 +61,40 @@ class DeadLetters:
         self._connection.execute(sql.add_dead_letter, (*row, codec, crc32(body), body))
 
     def requeue(self, operation: Requeue, now: Timestamp) -> Requeued:
-        """Push dead letters back to where they came from. The id they had is dropped: it is a new push."""
+        """Append dead letters once more, for those who are to get them. They are not compared with what is there."""
+        if operation.to and (operation.all_groups or operation.to == operation.queue):
+            raise InvalidOption("requeue to another queue, or to all groups of this one, not both")
         queue = self._catalog.need_queue(operation.database, operation.queue)
         letters = list(self._chosen(queue, operation))
-        for letter in letters:
-            partition = self._catalog.make_partition(queue, letter.partition or "Default", now)
+        target = queue
+        if operation.to:
+            target = self._catalog.make_queue(operation.database, operation.to, now)
+            self._pushes.need_room(target, len(letters))
+        elif not operation.all_groups:
+            self._need_groups(queue, {letter.group for letter in letters})
+        for place, letter in enumerate(letters):
+            partition = self._target(operation, target, letter, place, now)
             self._segments.append(partition, [letter.record], now)
             self._connection.execute(sql.drop_dead_letter, (queue.id, letter.id))
         return Requeued(len(letters))
+
+    def _need_groups(self, queue: Queue, names: set[str]) -> None:
+        """Raises when a group is gone: nobody would get what is requeued for it."""
+        gone = sorted(name for name in names if self._catalog.find_group(queue, name) is None)
+        if gone:
+            raise QueueMissing(
+                f"queue {queue.name!r} has no group {gone[0]!r} any more; requeue for all groups, or to another queue"
+            )
+
+    def _target(self, operation: Requeue, queue: Queue, letter: DeadLetter, place: int, now: Timestamp) -> Partition:
+        """The partition for a dead letter: one that only its group reads, its own, or a lane of another queue."""
+        if not operation.to and not operation.all_groups:
+            name = requeued_name(letter.group, place % queue.options.lanes)
+        elif operation.to or not letter.partition or reader_of(letter.partition):
+            return self._pushes.choose_lane(queue, "", now)
+        else:
+            name = letter.partition
+        return self._catalog.make_partition(queue, name, now)
 
     def purge(self, operation: Purge) -> Deleted:
         """Drop dead letters."""

@@ -75,7 +75,7 @@ class Pushes:
         for index, push in enumerate(pushes):
             try:
                 queue = self._catalog.make_queue(push.database, push.queue, now, push.lanes)
-                self._need_room(queue, len(push.records))
+                self.need_room(queue, len(push.records))
                 if not push.partition:
                     loose.setdefault((queue.id, push.ttl_seconds), (queue, []))[1].append(index)
                     continue
@@ -98,10 +98,10 @@ class Pushes:
         """The partition that a load names, once there is room in its queue."""
         self._placed.clear()
         queue = self._catalog.make_queue(load.database, load.queue, now)
-        self._need_room(queue, len(load.records))
+        self.need_room(queue, len(load.records))
         return self._catalog.make_partition(queue, load.partition, now)
 
-    def _need_room(self, queue: Queue, count: int) -> None:
+    def need_room(self, queue: Queue, count: int) -> None:
         """Raises when the queue is full. What waits is counted only when the last count no longer leaves room."""
         limit = queue.options.size_max
         if not limit:

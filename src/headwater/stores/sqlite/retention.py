@@ -67,7 +67,7 @@ class Retention:
 
     def _passed(self, queue: Queue, partition_id: PartitionId) -> int:
         """The position that every group of the queue has reached."""
-        (groups,) = self._connection.execute(sql.count_groups, (queue.id,)).fetchone()
+        (groups,) = self._connection.execute(sql.count_groups, (queue.id, partition_id)).fetchone()
         cursors, slowest = self._connection.execute(sql.slowest_position, (partition_id,)).fetchone()
         return int(slowest) if groups and cursors == groups else 0
 

@@ -58,7 +58,7 @@ SELECT queue_id, name, start_offset FROM hw_partitions WHERE id = ?;
 
 -- name: add_partition
 -- A new partition.
-INSERT INTO hw_partitions (queue_id, name, created_at) VALUES (?, ?, ?);
+INSERT INTO hw_partitions (queue_id, name, reader, created_at) VALUES (?, ?, ?, ?);
 
 -- name: raise_partition_start
 -- Records before this offset are gone.

@@ -3,7 +3,7 @@
 INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at)
 SELECT g.id, p.id, p.start_offset, ?2, CASE WHEN EXISTS (SELECT 1 FROM hw_segments s WHERE s.partition_id = p.id) THEN ?2 END
 FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-WHERE g.id = ?1 ORDER BY p.id LIMIT ?3
+WHERE g.id = ?1 AND p.reader IN ('', g.name) ORDER BY p.id LIMIT ?3
 RETURNING partition_id, ready_at;
 
 -- name: wake_put_off
@@ -13,7 +13,7 @@ UPDATE hw_cursors SET ready_at = ?1 WHERE partition_id = ?2 AND ready_at > ?1 AN
 -- name: undiscovered_partitions
 -- Partitions that the group has no cursor for yet.
 SELECT p.id, p.start_offset FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-WHERE g.id = ? ORDER BY p.id LIMIT ?;
+WHERE g.id = ? AND p.reader IN ('', g.name) ORDER BY p.id LIMIT ?;
 
 -- name: set_discovered
 -- Partitions up to this one have a cursor.
@@ -72,7 +72,7 @@ WHERE c.lease_until <= ?1 LIMIT ?2;
 -- Whether a group has a partition that a pop could lease now, or one it has not met yet.
 SELECT EXISTS (SELECT 1 FROM hw_cursors WHERE group_id = ?1 AND ready_at <= ?2)
     OR EXISTS (SELECT 1 FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-               WHERE g.id = ?1);
+               WHERE g.id = ?1 AND p.reader IN ('', g.name));
 
 -- name: find_group_by_names
 -- A group by all its names.

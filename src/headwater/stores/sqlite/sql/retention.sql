@@ -12,8 +12,9 @@ WHERE partition_id = ? ORDER BY first_offset LIMIT ?;
 SELECT count(*), min(position) FROM hw_cursors WHERE partition_id = ?;
 
 -- name: count_groups
--- How many groups a queue has.
-SELECT count(*) FROM hw_groups WHERE queue_id = ?;
+-- How many groups of a queue read a partition: one that is for a single group has one.
+SELECT count(*) FROM hw_groups g JOIN hw_partitions p ON p.id = ?2
+WHERE g.queue_id = ?1 AND p.reader IN ('', g.name);
 
 -- name: drop_segments_before
 -- Drop the records of a partition before an offset.

@@ -26,7 +26,7 @@ FROM hw_cursors c JOIN hw_partitions p ON p.id = c.partition_id WHERE c.group_id
 -- name: group_undiscovered
 -- Records waiting in partitions that a group has not met yet, and when the oldest of them was written.
 SELECT coalesce(sum(s.count), 0), min(s.written_at) FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id
-WHERE p.queue_id = ?1 AND p.id > ?2 AND s.lsn > ?3;
+WHERE p.queue_id = ?1 AND p.id > ?2 AND s.lsn > ?3 AND p.reader IN ('', ?4);
 
 -- name: group_oldest_waiting
 -- When the oldest record that waits for a group was written.
