@@ -157,6 +157,7 @@ def _store() -> typer.Typer:
     app = _group(help=_unwrapped(store.__doc__ or ""))
     _add(app, "identity", store.show_identity)
     _add(app, "renew", store.renew_identity)
+    _add(app, "backup", store.back_up)
     _add(app, "give-up-damaged", store.give_up_damaged)
     return app
 

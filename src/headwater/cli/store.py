@@ -3,14 +3,17 @@
 Examples:
   headwater store identity
   headwater store renew --yes
+  headwater store backup headwater-copy.db
   headwater store give-up-damaged
 """
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.output import confirm, note, plural, print_json, print_line, progress
+from headwater.cli.exits import Misuse
+from headwater.cli.output import confirm, note, plural, print_json, print_line, progress, show_bytes
 from headwater.cli.session import opened, run_async
 from headwater.cli.settings import Settings, settings_of
 
@@ -107,3 +110,33 @@ async def _give_up(settings: Settings, yes: bool) -> "list[GivenUp]":
             return []
         confirm(f"{plural(len(damaged), 'commit')} with messages that cannot be read: give them up for good?", yes=yes)
         return [(await hw.committer.submit(GiveUpDamaged(lsn=found.lsn))).result for found in damaged]
+
+
+def back_up(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(help="The file to make.", metavar="FILE", show_default=False)],
+) -> None:
+    """Write a copy of the whole store to a new file, while servers and workers go on.
+
+    The copy has everything that was committed when it began, in one file. It is a store of its own: when it is put back
+    in this one's place, whoever comes with a checkpoint of this one is told `store_replaced`.
+
+    Examples:
+      headwater store backup headwater-copy.db
+      headwater store backup "backups/$(date +%F).db" --store orders.db
+    """
+    settings = settings_of(ctx)
+    place = os.path.abspath(target)
+    if not os.path.isdir(os.path.dirname(place)):
+        raise Misuse(f"there is no folder {os.path.dirname(place)}")
+    run_async(_back_up(settings, place))
+    size = os.path.getsize(place)
+    if settings.json:
+        print_json({"file": place, "bytes": size})
+    else:
+        print_line((f"wrote {show_bytes(size)} to {target}", ""))
+
+
+async def _back_up(settings: Settings, place: str) -> None:
+    async with opened(settings) as hw:
+        await hw.store.backup(place)

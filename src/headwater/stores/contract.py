@@ -369,6 +369,10 @@ class Store(JobQuestions, Protocol):
         """Give up to `pages` unused pages back to the file system; how many were."""
         ...
 
+    async def backup(self, path: str) -> None:
+        """Write a copy of everything that is committed to a new file, while others go on. It is a store of its own."""
+        ...
+
     async def make_room(self) -> bool:
         """Set room aside for deletes on a disk that is full; whether it is there. True where there is none to set."""
         ...

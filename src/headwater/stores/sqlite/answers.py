@@ -38,6 +38,7 @@ from headwater.stores.contract import (
     TraceName,
 )
 from headwater.stores.sqlite.access_tokens import access_token_of
+from headwater.stores.sqlite.backup import write_backup
 from headwater.stores.sqlite.connection import Connection, translated
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.flows import rollup_of
@@ -78,6 +79,10 @@ class Answers:
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
         return read_last_lsn(self._connection)
+
+    def backup(self, path: str) -> None:
+        """Copy everything to a new file."""
+        write_backup(self._file, path)
 
     def identity(self) -> str:
         """The UUID of the store."""

@@ -49,6 +49,10 @@ class Questions:
         """The LSN of the newest segment."""
         return await self._answers.ask(self._answers.last_lsn)
 
+    async def backup(self, path: str) -> None:
+        """Write a copy of everything to a new file."""
+        await self._answers.ask(self._answers.backup, path)
+
     async def identity(self) -> str:
         """The UUID of the store."""
         return await self._answers.ask(self._answers.identity)

@@ -30,6 +30,7 @@ from headwater.stores.contract import (
     Traits,
 )
 from headwater.stores.sqlite.answers import Answers
+from headwater.stores.sqlite.backup import become_a_store
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
 from headwater.stores.sqlite.connection import (
@@ -130,6 +131,7 @@ class SqliteStore(Questions):
                 self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             set_journal(self._connection, wal_bytes_max=self._config.wal_bytes_max)
             migrate(self._connection, self._path)
+            become_a_store(self._connection)
             if self._vfs is None:
                 allocate_log(self._connection, f"{self._path}-wal")
             self._connection.set_busy_timeout(0)

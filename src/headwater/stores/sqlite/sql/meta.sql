@@ -6,6 +6,10 @@ SELECT value FROM hw_meta WHERE key = ?;
 -- Remember one fact about the store.
 INSERT INTO hw_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
+-- name: drop_meta
+-- Forget one fact about the store.
+DELETE FROM hw_meta WHERE key = ?;
+
 -- name: raise_meta
 -- Raise a number that never falls.
 INSERT INTO hw_meta (key, value) VALUES (?, ?)
