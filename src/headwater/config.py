@@ -2,9 +2,10 @@
 
 import math
 import os
+import typing
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +14,9 @@ from headwater.errors import ConfigError
 ENVIRONMENT_PREFIX = "HEADWATER_"
 KIB = 1_024
 MIB = 1_024 * KIB
+
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
 class Durability(StrEnum):
@@ -103,12 +107,34 @@ def load_config(environment: Mapping[str, str] | None = None, **settings: Any) -
     found = {
         name: source[ENVIRONMENT_PREFIX + name.upper()] for name in names if ENVIRONMENT_PREFIX + name.upper() in source
     }
-    try:
-        config = msgspec.convert({**found, **settings}, Config, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"setting: {error}") from error
+    config = convert_settings({**found, **settings}, Config)
     _check(config)
     return config
+
+
+def convert_settings(values: Mapping[str, Any], kind: type[Settings]) -> Settings:
+    """Settings as they were written, as a value; the first that cannot be one is named with what it may be."""
+    for name, field in typing.get_type_hints(kind).items():
+        if name not in values:
+            continue
+        try:
+            msgspec.convert(values[name], field, strict=False)
+        except msgspec.ValidationError:
+            is_secret = "secret" in name or name.endswith("_key")
+            came = "something else" if is_secret else f"{values[name]!r:.80}"
+            raise ConfigError(f"{name} must be {_expected(field)}; got {came}") from None
+    return msgspec.convert(dict(values), kind, strict=False)
+
+
+def _expected(field: Any) -> str:
+    """What a setting may be, in words."""
+    inside = [part for part in typing.get_args(field) if part is not Ellipsis]
+    if inside:
+        return f"a list, written with commas, of {_expected(inside[0])}"
+    if isinstance(field, type) and issubclass(field, StrEnum):
+        *others, last = field
+        return f"{', '.join(others)} or {last}" if others else str(last)
+    return {bool: "true or false", int: "a whole number", float: "a number"}.get(field, "a text")
 
 
 def _check(config: Config) -> None:

@@ -17,17 +17,31 @@ DOCUMENTS = [
 ]
 
 
+# These show numbers and ids that count on from one run to the next. What people read first runs twice.
+FOLLOWED_ONCE = {
+    "docs/cli.md",
+    "docs/http.md",
+    "docs/jobs/limits.md",
+    "docs/jobs/python.md",
+    "docs/jobs/shell.md",
+    "docs/jobs/workers.md",
+    "docs/pipeline.md",
+    "docs/security.md",
+    "docs/spark.md",
+}
+
+
 def follow(folder: Path, text: str) -> None:
     plant(folder, {"planted.md": text})
     Reader(folder / "planted.md", folder).follow()
 
 
-def first_broken_sample(document: Path, folder: Path) -> str:
+def first_broken_sample(document: Path, folder: Path, turns: int = 2) -> str:
     """What the first sample that does not keep its word did instead; empty when all keep it.
 
     Followed twice in one folder: people run a sample again, to look once more or because they changed something.
     """
-    for turn in ("", "followed once more in the same folder, "):
+    for turn in ("", "followed once more in the same folder, ")[:turns]:
         try:
             Reader(document, folder).follow()
         except BrokenSample as broken:
@@ -40,8 +54,13 @@ def first_broken_sample(document: Path, folder: Path) -> str:
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_sample_of_a_document_runs(document: str, tmp_path: Path) -> None:
-    broken = first_broken_sample(ROOT / document, tmp_path)
+    broken = first_broken_sample(ROOT / document, tmp_path, 1 if document in FOLLOWED_ONCE else 2)
     assert not broken, f"\n{document}, {broken}"
+
+
+def test_what_is_followed_once_is_there_and_is_nothing_that_newcomers_begin_with() -> None:
+    assert set(DOCUMENTS) >= FOLLOWED_ONCE
+    assert FOLLOWED_ONCE.isdisjoint({"README.md", "docs/queues.md", "docs/client.md"})
 
 
 def test_a_sample_that_works_only_the_first_time_is_caught(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ async def opened(
     from headwater.errors import StoreError, StoreFailed
 
     config: dict[str, Any] = {} if housekeeping is None else {"housekeeping": housekeeping}
-    hw = open_headwater(settings.store, database=settings.database, create=create, **config)
+    hw = open_headwater(settings.store, database=settings.database, adopt=settings.adopt, create=create, **config)
     try:
         await hw.start()
     except StoreError as error:

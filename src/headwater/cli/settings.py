@@ -1,4 +1,4 @@
-"""Options that every command takes, before or after its name: `--store`, `--database`, `--json`, hidden `--debug`.
+"""Options that every command takes, before or after its name: `--store`, `--database`, `--adopt`, `--json`, `--debug`.
 
 Commands of queues and jobs also take `--server` and `--token-file`: they work on a server as on a store.
 
@@ -30,6 +30,7 @@ class Choices:
         self.database: str | None = None
         self.server: str | None = None
         self.token_file: str | None = None
+        self.adopt = False
         self.json = False
         self.debug = False
 
@@ -42,6 +43,7 @@ class Settings(NamedTuple):
     json: bool
     server: str = ""
     token_file: str = ""
+    adopt: bool = False
 
 
 def settings_of(ctx: typer.Context) -> Settings:
@@ -54,6 +56,7 @@ def settings_of(ctx: typer.Context) -> Settings:
         json=choices.json,
         server=_server(choices),
         token_file=choices.token_file or "",
+        adopt=choices.adopt,
     )
 
 
@@ -62,6 +65,8 @@ def _server(choices: Choices) -> str:
     if choices.server and choices.store:
         raise Misuse("a command works on a --store or on a --server, not on both")
     server = choices.server or ("" if choices.store else os.environ.get(SERVER_VARIABLE, ""))
+    if server and choices.adopt:
+        raise Misuse("--adopt is for stores; whoever starts the server adopts the file")
     if server and choices.database:
         raise Misuse("--database is for stores; on a server the database is that of the token")
     return server
@@ -80,9 +85,11 @@ def _option(name: str, **about: Any) -> TyperOption:
 def shared_options() -> list[TyperOption]:
     """Fresh copies of the options: a command owns its own."""
     store = f"The store: a path or a URL. {STORE_VARIABLE} gives the default, else {STORE_DEFAULT}."
+    adopt = "Add Headwater's tables to a store that has tables of another program; needed once."
     return [
         _option("--store", metavar="STORE", help=store, rich_help_panel=PANEL),
         _option("--database", metavar="NAME", help="The database (tenant) in the store.", rich_help_panel=PANEL),
+        _option("--adopt", is_flag=True, default=False, help=adopt, rich_help_panel=PANEL),
         _option("--json", is_flag=True, default=False, help="Print JSON, for programs.", rich_help_panel=PANEL),
         _option("--debug", is_flag=True, default=False, hidden=True),
     ]

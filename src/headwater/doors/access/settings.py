@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headwater.config import ENVIRONMENT_PREFIX
+from headwater.config import ENVIRONMENT_PREFIX, convert_settings
 from headwater.doors.access.keys import Algorithm
 from headwater.doors.hosts import ANY_NAME
 from headwater.errors import ConfigError
@@ -83,11 +83,11 @@ def load_access(environment: Mapping[str, str] | None = None, **options: Any) ->
     source = os.environ if environment is None else environment
     variables = {name: ENVIRONMENT_PREFIX + name.upper() for name in AccessSettings.__struct_fields__}
     found = {name: source[variable] for name, variable in variables.items() if source.get(variable)}
+    if unknown := sorted(set(options) - set(variables)):
+        raise ConfigError(f"no such setting of access: {', '.join(unknown)}; there are {', '.join(variables)}")
     values = {name: _split(name, value) for name, value in {**found, **options}.items()}
-    try:
-        settings = msgspec.convert(values, AccessSettings, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"setting: {error}") from None
+    _check_auth(values.get("auth", ()))
+    settings = convert_settings(values, AccessSettings)
     _check(settings)
     return settings
 
@@ -98,6 +98,12 @@ def _split(name: str, value: Any) -> Any:
         return value
     texts = [text.strip() for text in value.split(",") if text.strip()]
     return [] if name == "auth" and texts == ["none"] else texts
+
+
+def _check_auth(kinds: Any) -> None:
+    if not isinstance(kinds, list | tuple) or not set(map(str, kinds)) <= set(Auth):
+        came = ",".join(map(str, kinds)) if isinstance(kinds, list | tuple) else kinds
+        raise ConfigError(f"auth must be none, {', '.join(Auth)}, or {','.join(Auth)}; got {came!r:.80}")
 
 
 def _check(settings: AccessSettings) -> None:

@@ -88,7 +88,7 @@ def check_contents(connection: apsw.Connection, path: str, *, adopt: bool) -> No
     if foreign and not adopt:
         raise StoreForeign(
             f"{path} has tables of another program ({', '.join(foreign[:5])}); "
-            "open it with adopt=True to add Headwater's tables beside them"
+            "open it with adopt=True (--adopt on the command line) to add Headwater's tables beside them"
         )
 
 
