@@ -34,6 +34,10 @@ CURSOR = "headwater/model/cursor.py"
 COMMITTER = "headwater/log/committer.py"
 TAIL = "headwater/log/tail.py"
 INTENTIONS = "headwater/services/intentions.py"
+CONSUMPTION = "headwater/services/consumption.py"
+LIFE = "headwater/services/life.py"
+APP = "headwater/app.py"
+LEAVING = "tests/faces/test_leaving.py"
 RECEPTION = "headwater/doors/access/reception.py"
 TOKENS = "headwater/doors/access/tokens.py"
 KEYS = "headwater/doors/access/keys.py"
@@ -951,5 +955,53 @@ BUGS = [
         "a token is in the text of the options, which plans and errors may show",
         (Edit(CLIENT_ACCESS, '"token": "***" if self.token else ""', '"token": self.token'),),
         (LOG_READER_TESTS,),
+    ),
+    Bug(
+        "interrupt-is-a-failure",
+        "Ctrl-C, exit or a cancel counts as a failure of the message that was worked on",
+        (
+            Edit(
+                CONSUMPTION,
+                "    if isinstance(error, Exception) and not isinstance(error, Closed):\n",
+                "    if not isinstance(error, Closed):\n",
+            ),
+        ),
+        (LEAVING,),
+    ),
+    Bug(
+        "bare-loop-acks",
+        "a bare loop that is left takes its message for done",
+        (
+            Edit(
+                CONSUMPTION,
+                "        await self._report(self._reports(Outcome.RELEASED), asyncio.CancelledError())\n",
+                "        await self._report(self._reports(Outcome.COMPLETED), asyncio.CancelledError())\n",
+            ),
+        ),
+        (LEAVING,),
+    ),
+    Bug(
+        "closed-while-held",
+        "a store closes and leaves what its consumers hold to the lease's end",
+        (Edit(APP, "        await self.queues_service.holdings.close()\n", ""),),
+        (LEAVING,),
+    ),
+    Bug(
+        "reported-twice",
+        "a message that was reported by hand is reported again by the loop",
+        (Edit(CONSUMPTION, "if not batch.token or message.is_reported or (", "if not batch.token or ("),),
+        ("tests/services/test_consumption.py",),
+    ),
+    Bug(
+        "fork-unnoticed",
+        "what was opened before a fork is used after it",
+        (
+            Edit(
+                LIFE,
+                "        if self._state is _State.OPEN and self._forks == _forks.count:\n",
+                "        if self._state is _State.OPEN:\n",
+            ),
+        ),
+        ("tests/faces/test_opening.py",),
     ),
 ]
