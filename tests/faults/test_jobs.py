@@ -182,6 +182,34 @@ async def board(folder: Path) -> "Board":
 
 
 @pytest.mark.parametrize("jump", [3_600, -3_600, 10 * 365 * 86_400, -10 * 365 * 86_400])
+async def test_a_clock_that_is_set_takes_no_job_from_a_worker_that_is_well(board: Board, jump: float) -> None:
+    """Forward or back: what runs goes on, is completed by the worker that has it, and is not started again."""
+    await board.add("held")
+    held = await board.take(lease_seconds=30)
+    board.log.clock.set_by(jump)
+    await board.log.run(Rescue())
+    assert await board.claim(10, worker="other") == []
+    assert (await board.beat(lease_seconds=30)).alive
+    assert await board.settle(held) == [JobState.COMPLETED]
+    assert (await board.job("held")).attempts == 1
+    await board.log.store.close()
+
+
+@pytest.mark.parametrize("jump", [3_600, -3_600, 10 * 365 * 86_400, -10 * 365 * 86_400])
+async def test_a_lost_worker_is_noticed_by_the_time_that_passed_however_the_clock_is_set(
+    board: Board, jump: float
+) -> None:
+    await board.add("held")
+    await board.take(lease_seconds=30)
+    board.log.clock.set_by(jump)
+    await board.log.run(Rescue())
+    board.log.clock.advance(31)
+    await board.log.run(Rescue())
+    assert await board.state("held") is JobState.FAILED
+    await board.log.store.close()
+
+
+@pytest.mark.parametrize("jump", [3_600, -3_600, 10 * 365 * 86_400, -10 * 365 * 86_400])
 async def test_a_clock_that_jumps_loses_no_job_and_completes_none_twice(board: Board, jump: float) -> None:
     await board.add("held", "waits", shell("later", delay=60))
     held = await board.take(lease_seconds=30)

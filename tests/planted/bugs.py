@@ -76,7 +76,7 @@ JOB_ANSWERS = "headwater/stores/sqlite/job_answers.py"
 JOB_HANDLERS = "headwater/doors/jobs/handlers.py"
 COMMAND_TEMPLATE = "headwater/model/command_template.py"
 WORKER_SHELL = "headwater/worker/shell.py"
-WORKER_FUNCTION = "headwater/worker/function.py"
+WORKER_FUNCTION = "headwater/worker/runner_process.py"
 
 POWER_CUTS = "tests/faults/test_power_cuts.py::test_a_power_cut_takes_nothing_that_was_answered_and_adds_nothing"
 RULES = "tests/faults/test_power_cuts.py::test_every_state_on_the_way_keeps_the_rules_of_the_log"
@@ -676,8 +676,8 @@ BUGS = [
         (
             Edit(
                 JOBS,
-                "outcome=Outcome.FAILED, error=reason)\n            moves",
-                "outcome=Outcome.RELEASED, error=reason)\n            moves",
+                "            outcome, error = Outcome.FAILED, reason\n",
+                "            outcome, error = Outcome.RELEASED, reason\n",
             ),
         ),
         (JOBS_CONTRACT,),
@@ -748,33 +748,66 @@ BUGS = [
         (
             Edit(
                 WORKER_FUNCTION,
-                "        begun = self._begun()\n        process.close()",
-                "        begun = dict.fromkeys(self._calls, 0.0)\n        process.close()",
+                "            if (call.job.number, call.job.token) in started:\n",
+                "            if started or not started:\n",
             ),
         ),
         (FUNCTIONS,),
     ),
     Bug(
+        "done-forgotten",
+        "what was done is told late, and a process that dies takes it along: it is done again, as the same attempt",
+        (
+            Edit(WORKER_FUNCTION, "FrameReader().feed(process.slate.kept())", "FrameReader().feed(b'')"),
+            Edit(
+                WORKER_FUNCTION,
+                "            if (call.job.number, call.job.token) in started:\n",
+                "            if call.job.number in begun:\n",
+            ),
+        ),
+        ("tests/worker/test_counts.py",),
+    ),
+    Bug(
+        "fetched-is-charged",
+        "what a killed worker had only fetched counts as an attempt",
+        (Edit(JOBS, "            elif started is not None and (row", "            elif started is None and (row"),),
+        ("tests/worker/test_counts.py",),
+    ),
+    Bug(
+        "clock-ends-leases",
+        "a clock that is set forward ends the leases of workers that are well",
+        (Edit("headwater/stores/sqlite/job_workers.py", "0 < left <= LEASE_MAX", "left > LEASE_MAX"),),
+        ("tests/faults/test_jobs.py::test_a_clock_that_is_set_takes_no_job_from_a_worker_that_is_well",),
+    ),
+    Bug(
+        "helper-of-a-neighbour-killed",
+        "a command that ends kills what its neighbours have started",
+        (Edit("headwater/worker/commands.py", "None if alone else mark or NO_MARK", "None"),),
+        ("tests/worker/test_neighbours.py",),
+    ),
+    Bug(
         "type-looked-up",
         "a job's type that no function is registered under is looked up in the modules that the worker imported",
         (
+            Edit("headwater/worker/worker.py", "functions=self.functions.known,", "functions=None,"),
+            Edit("headwater/worker/functions.py", "        elif job.type in self.known:\n", "        elif job.type:\n"),
             Edit(
-                "headwater/worker/runner.py",
-                "        function = self._known.get(run.about.type)\n",
-                "        function = self._known.get(run.about.type)\n"
+                "headwater/worker/plain_calls.py",
+                "        function = self._ends.known.get(run.about.type)\n",
+                "        function = self._ends.known.get(run.about.type)\n"
                 "        if function is None and ':' in run.about.type:\n"
                 "            module, _, path = run.about.type.partition(':')\n"
                 "            found = sys.modules.get(module)\n"
                 "            for part in path.split('.'):\n"
                 "                found = getattr(found, part, None)\n"
                 "            if callable(found):\n"
-                "                some = next(iter(self._known.values()))\n"
+                "                some = next(iter(self._ends.known.values()))\n"
                 "                function = JobFunction(some.app, found, NewJob(type='x'))\n",
             ),
             Edit(
-                "headwater/worker/runner.py",
+                "headwater/worker/plain_calls.py",
                 "from headwater.model.job import",
-                "from headwater.log.job_operations import NewJob\nfrom headwater.model.job import",
+                "import sys\nfrom headwater.log.job_operations import NewJob\nfrom headwater.model.job import",
             ),
         ),
         ("tests/worker/test_type_names.py",),

@@ -38,7 +38,9 @@ LAYERS = {
         ),
         ("foundation", "model", "filters"),
     ),
-    "stores.contract": Layer(("stores.contract", "stores.job_contract", "stores.log_reader"), VALUES),
+    "stores.contract": Layer(
+        ("stores.contract", "stores.job_contract", "stores.job_starts", "stores.log_reader"), VALUES
+    ),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     "stores": Layer(("stores",), (*VALUES, "stores.contract")),
     "wakeups": Layer(("wakeups",), (*VALUES, "wakeups.contract")),

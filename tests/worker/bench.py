@@ -10,7 +10,8 @@ import headwater
 from headwater.model.job import JobState, WorkerSettings
 from headwater.stores.job_contract import JobStatus
 from headwater.worker.loading import FunctionSources
-from headwater.worker.worker import Worker, WorkerOptions
+from headwater.worker.worker import Worker
+from headwater.worker.worker_options import WorkerOptions
 
 SECONDS = 30.0
 FUNCTIONS = "tests.worker.functions:app"

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.jobs import Cancel, JobApp, Retry, Snooze, current_job
+from headwater.jobs import Cancel, Interrupted, JobApp, Retry, Snooze, current_job
 
 app = JobApp()
 
@@ -137,3 +138,66 @@ def shout(text: str) -> str:
 def plain(text: str) -> str:
     """No job, but a function that can be imported."""
     return text.upper()
+
+
+@app.job(retries=0)
+def note_start(file: str) -> int:
+    """Leaves a line for every time that it is started."""
+    job = current_job()
+    with Path(file).open("a") as marks:
+        marks.write(f"{job.id} {job.token} {job.attempt}\n")
+    return os.getpid()
+
+
+@app.job(retries=0, timeout=0.3)
+def clean_up(file: str) -> None:
+    try:
+        time.sleep(60)
+    except Interrupted:
+        Path(file).write_text("cleaned")
+        raise
+
+
+@app.job(retries=0)
+def clean_up_slowly(file: str) -> None:
+    try:
+        Path(file).touch()
+        time.sleep(60)
+    finally:
+        time.sleep(60)
+
+
+@app.job(retries=0)
+async def wait_for_file_politely(path: str) -> int:
+    while not os.path.exists(path):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return current_job().attempt
+
+
+@app.job(retries=0)
+def print_and_log(gate: str) -> None:
+    print("printed")
+    sys.stderr.write("to standard error\n")
+    current_job().log.info("logged")
+    while gate and not os.path.exists(gate):
+        time.sleep(0.005)
+    print("after the gate")
+
+
+@app.job(retries=0)
+async def print_politely(text: str) -> None:
+    for _ in range(3):
+        print(text)
+        await asyncio.sleep(0.001)
+
+
+@app.job(retries=0)
+def print_and_die() -> None:
+    print("last words")
+    os.abort()
+
+
+@app.job
+def progress_to_the_end() -> None:
+    for percent in range(101):
+        current_job().progress(percent)

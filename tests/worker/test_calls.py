@@ -10,9 +10,11 @@ from headwater import NewJob
 from headwater.log.job_operations import Claim, ClaimedJob, Report
 from headwater.model.job import JobNumber, Outcome
 from headwater.services.job_functions import RunAbout
+from headwater.stores.job_starts import JobStarts
+from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.calls import MESSAGE_BYTES_MAX, CallLine, Slate, make_line, make_slate
 from headwater.worker.frames import FrameReader, Progress, Run, decode_to_worker, encode_frame
-from headwater.worker.function import Functions
+from headwater.worker.functions import Functions
 from headwater.worker.loading import FunctionSources
 from tests.waiting import expect_soon_async
 from tests.worker import functions
@@ -93,7 +95,9 @@ class Calls:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self.runner = Functions(FunctionSources(app=FUNCTIONS), 1, 0.3)
+        self.runner = Functions(
+            FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), JobStarts.make("", 200)
+        )
         self.runner.on_report = self._take
         self.reports: dict[str, Report] = {}
         self._names: dict[int, str] = {}
@@ -153,19 +157,19 @@ async def test_a_call_that_is_stopped_before_it_began_leaves_its_neighbours_alon
     names = ("before", "stopped", "behind")
     jobs = await calls.run([gated(gate), *(functions.add.using(id=name).job(1) for name in names)])
     await begun(calls)
-    process = calls.runner.process
+    process = calls.runner.processes
     calls.runner.stop(next(job.number for job in jobs if job.id == "stopped"), "cancelled")
     assert await calls.ended("stopped") == [Outcome.CANCELLED]
     gate.touch()
     assert await calls.ended("gated", "before", "behind") == [Outcome.COMPLETED] * 3
-    assert calls.runner.process == process
+    assert calls.runner.processes == process
 
 
 async def test_what_has_not_begun_is_taken_back_at_once(calls: Calls, bench: Bench) -> None:
     gate = bench.folder / "gate"
     await calls.run([gated(gate), *(functions.add.using(id=f"job{number}").job(1) for number in range(5))])
     await begun(calls)
-    assert [job.id for job in await calls.runner.recall()] == [f"job{number}" for number in range(5)]
+    assert [job.id for job in calls.runner.recall()] == [f"job{number}" for number in range(5)]
     assert calls.runner.count == 1
     gate.touch()
     assert await calls.ended("gated") == [Outcome.COMPLETED]
@@ -182,7 +186,7 @@ async def test_async_calls_that_wait_for_their_turn_are_taken_back_too(calls: Ca
     folder.mkdir()
     await calls.run([functions.meet.using(id=f"job{number}").job(str(folder), 2) for number in range(4)])
     await begun(calls)
-    assert {job.id for job in await calls.runner.recall()} == {"job1", "job2", "job3"}
+    assert {job.id for job in calls.runner.recall()} == {"job1", "job2", "job3"}
 
 
 async def test_a_job_with_large_arguments_is_run(bench: Bench) -> None:

@@ -32,7 +32,9 @@ async def test_a_command_that_could_not_be_watched_does_not_run_on_unseen(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    job = await bench.run(command="sleep 60")
+    added = await bench.hw.jobs.add(command="sleep 60", retries=0)
+    await bench.drain(app="")
+    job = await added.show()
     assert job.state is JobState.DEAD
     assert job.error == "/bin/sh cannot be started: Too many open files"
     assert [exists(process) for process in processes] == [False]

@@ -14,7 +14,9 @@ from headwater.log.job_operations import Claim, Report, Settle
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
 from headwater.stores.job_contract import JobStatus
-from headwater.worker.function import Functions
+from headwater.stores.job_starts import JobStarts
+from headwater.worker.call_reports import FunctionSettings
+from headwater.worker.functions import Functions
 from headwater.worker.loading import FunctionSources
 from tests.waiting import expect_soon_async
 from tests.worker import functions
@@ -262,7 +264,9 @@ def test_a_function_that_could_not_be_found_again_is_refused() -> None:
 
 
 async def test_calls_that_wait_behind_one_that_kills_the_process_are_sent_to_the_next(bench: Bench) -> None:
-    runner = Functions(FunctionSources(app=FUNCTIONS), 1, 0.3)
+    runner = Functions(
+        FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), JobStarts.make("", 200)
+    )
     reports: dict[int, Report] = {}
     all_told = asyncio.Event()
 

@@ -41,6 +41,10 @@ AllowedFunctions = Annotated[
     list[str] | None,
     typer.Option("--function", help="Run this function too, decorated or not, as module:function.", show_default=False),
 ]
+RecycleAfter = Annotated[
+    int,
+    typer.Option(min=0, help="Run functions in a new process after so many of them.", show_default="never"),
+]
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is due, and say what is left.")]
 
 
@@ -52,6 +56,7 @@ def start_workers(
     app: App = "",
     modules: Modules = None,
     functions: AllowedFunctions = None,
+    recycle_after: RecycleAfter = 0,
     drain: Drain = False,
 ) -> None:
     """Run jobs until Ctrl-C, SIGTERM or `queuectl worker stop`.
@@ -75,6 +80,7 @@ def start_workers(
     for name in functions or []:
         arguments += ["--function", name]
     arguments += ["--app", app] if app else []
+    arguments += ["--recycle-after", str(recycle_after)] if recycle_after else []
     arguments += ["--drain"] if drain else []
     code, ended_by = run_fast(_supervise(settings, count, tuple(arguments)))
     if ended_by == signal.SIGINT:
@@ -140,6 +146,7 @@ def run_worker(
     app: App = "",
     modules: Modules = None,
     functions: AllowedFunctions = None,
+    recycle_after: RecycleAfter = 0,
     drain: Drain = False,
 ) -> None:
     """One worker of a supervisor; `queuectl worker start` runs it.
@@ -150,7 +157,7 @@ def run_worker(
     from headwater.cli.serve import set_logging
     from headwater.worker.loading import FunctionSources
     from headwater.worker.processes import adopt_orphans, end_with_parent
-    from headwater.worker.worker import WorkerOptions
+    from headwater.worker.worker_options import WorkerOptions
 
     settings = settings_of(ctx)
     set_logging(as_json=settings.json)
@@ -173,6 +180,7 @@ def run_worker(
         supervisor=supervisor,
         drain=drain,
         sweeps=True,
+        recycle_after=recycle_after,
     )
     code = run_fast(_work(settings, options))
     if code:
@@ -181,7 +189,8 @@ def run_worker(
 
 async def _work(settings: Settings, options: object) -> int:
     from headwater.model.job import WorkerSettings
-    from headwater.worker.worker import Worker, WorkerOptions
+    from headwater.worker.worker import Worker
+    from headwater.worker.worker_options import WorkerOptions
 
     assert isinstance(options, WorkerOptions)
     async with opened(settings, create=True) as hw:

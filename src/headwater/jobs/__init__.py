@@ -14,6 +14,7 @@ go to the store of the worker that runs it. `queuectl worker start --app tasks:a
 from headwater.jobs.app import JobApp
 from headwater.services.job_functions import (
     Cancel,
+    Interrupted,
     JobContext,
     JobFunction,
     Retry,
@@ -24,6 +25,7 @@ from headwater.services.jobs import JobHandle, Jobs
 
 __all__ = [
     "Cancel",
+    "Interrupted",
     "JobApp",
     "JobContext",
     "JobFunction",

@@ -61,12 +61,14 @@ class Claim(Operation, frozen=True, kw_only=True):
     """Lease jobs to a worker, the most urgent and then the oldest first. No queues means: all of the database.
 
     The worker's own lease is renewed with it. Who holds no live lease any more gets a new one: what it held is gone.
+    `functions` are the types of functions that the worker has; None: it has all. Others are left to other workers.
     """
 
     worker: str
     queues: Sequence[str] = ()
     limit: int = 1
     lease_seconds: float = 30.0
+    functions: frozenset[str] | None = None
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
@@ -87,13 +89,15 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
 class Claimed(msgspec.Struct, frozen=True):
     """What a claim got; `ready_at` says when something that is known now may become free, when there is less.
 
-    Not `alive`: the worker's lease had run out, and what it held before belongs to others.
+    Not `alive`: the worker's lease had run out, and what it held before belongs to others. `unknown` are types of
+    functions that were met on the way and left to others.
     """
 
     jobs: list[ClaimedJob] = []
     ready_at: Timestamp | None = None
     stopping: bool = False
     alive: bool = True
+    unknown: list[str] = []
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -109,6 +113,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     exit_code: int | None = None
     duration_seconds: float | None = None
     memory_bytes: int | None = None
+    progress: str | None = None
 
 
 class Settle(Operation, frozen=True, kw_only=True):

@@ -7,8 +7,9 @@
                             ├──► dead                  (no attempt left; `retry` arms it again)
                             └──► cancelled             (from every state before the end)
 
-An attempt is counted when a job is claimed: one that takes its worker down with it runs out of attempts like any other.
-The token rises with every claim; a report with an older one changes nothing.
+An attempt is counted when a job is claimed, and taken back when nothing of it ran for certain: one that takes its
+worker down with it runs out of attempts like any other, one that only waited there loses none. The token rises with
+every claim; a report with an older one changes nothing.
 """
 
 from enum import StrEnum
@@ -195,4 +196,6 @@ def first_state(now: Timestamp, run_at: Timestamp, *, waits: bool) -> JobState:
 
 
 def _later(now: Timestamp, seconds: float) -> Timestamp:
-    return Timestamp(now + int(min(seconds, DELAY_SECONDS_MAX) * SECOND))
+    # Not a number compares with nothing: what a worker reports must not be able to stop a commit.
+    bounded = seconds if 0 <= seconds <= DELAY_SECONDS_MAX else (DELAY_SECONDS_MAX if seconds > 0 else 0.0)
+    return Timestamp(now + int(bounded * SECOND))

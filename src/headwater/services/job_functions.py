@@ -59,7 +59,7 @@ R = TypeVar("R")
 
 
 class Retry(Exception):
-    """Raise it in a job to be run again after so many seconds; it counts as an attempt."""
+    """Raise it in a job to be run again after so many seconds, or a timedelta; it counts as an attempt."""
 
     def __init__(self, after: Seconds | None = None, reason: str = "the job asked for another attempt") -> None:
         super().__init__(reason)
@@ -76,6 +76,14 @@ class Snooze(Exception):
 
 class Cancel(Exception):
     """Raise it in a job that need not be done any more."""
+
+
+class Interrupted(BaseException):
+    """Raised in a plain function whose time is over, or that was cancelled: there are `grace` seconds to clean up.
+
+    An async function gets `asyncio.CancelledError` instead. Neither is an `Exception`, so that `except Exception` does
+    not take it for a failure of the work.
+    """
 
 
 class JobContext:

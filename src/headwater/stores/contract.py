@@ -346,7 +346,13 @@ class Store(JobQuestions, Protocol):
         """The access tokens of a database, or of all, oldest first."""
         ...
 
-    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+    def job_starts_path(self, worker: str) -> str:
+        """Where a worker notes what it has started, for whoever takes its jobs back."""
+        ...
+
+    def jobs_ready_at(
+        self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None = None
+    ) -> Timestamp | None:
         """When a claim on these queues (none: all) could get something: `now`, a later time, or None for nobody knows.
 
         Cheap: it is asked whenever jobs change.

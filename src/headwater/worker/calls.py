@@ -1,8 +1,8 @@
-"""What lies between a worker and its runner: the line in which calls wait, and the slate that says which one runs.
+"""What lies between a worker and a runner: the line in which calls wait, and the slate on which a runner notes.
 
 The line is a socket of whole messages. The kernel gives each to exactly one reader, so a call has either been taken by
 the runner or can be taken back by the worker, at once and without asking; nobody has to listen while a call runs. The
-slate is a page of memory that both see: it outlives a runner that is killed, and so tells which call was to blame.
+slate is memory that both see: it outlives a runner that is killed.
 """
 
 import mmap
@@ -20,12 +20,15 @@ from headwater.worker.frames import Run
 MESSAGE_BYTES_MAX = 4_096
 _READ_BYTES = 2 * MESSAGE_BYTES_MAX
 _FILES_SPACE = socket.CMSG_SPACE(struct.calcsize("i"))
-_PAGE_BYTES = mmap.PAGESIZE
 _NOBODY = JobNumber(0)
+KEPT_BYTES_MAX = 65_536
+_INTERRUPT_AT, _USED_AT, _KEPT_AT = 64, 128, 4_096
+SLATE_BYTES = _KEPT_AT + KEPT_BYTES_MAX
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Run).decode
 _entry = struct.Struct("<qd")
+_whole = struct.Struct("<q")
 
 
 class CallLine:
@@ -99,10 +102,14 @@ def join_line(descriptor: int) -> CallLine:
 
 
 class Slate:
-    """Which plain call runs, and since when on the monotonic clock."""
+    """Memory that a runner shares with its worker and that stays when either is killed.
+
+    It says which plain call runs, and since when on the monotonic clock; which one is to be interrupted; and what calls
+    came to that the runner has not told yet, so that a call that is done is never taken for one that is not.
+    """
 
     def __init__(self, file: int) -> None:
-        self._page = mmap.mmap(file, _PAGE_BYTES)
+        self._page = mmap.mmap(file, SLATE_BYTES)
 
     def begin(self, number: JobNumber, now: float) -> None:
         """A call runs from now on."""
@@ -119,13 +126,39 @@ class Slate:
             seen = again
         return JobNumber(seen[0]), seen[1]
 
+    def interrupt(self, number: JobNumber) -> None:
+        """This call is to be interrupted: the signal that follows means no other."""
+        _whole.pack_into(self._page, _INTERRUPT_AT, number)
+
+    def interrupted(self) -> JobNumber:
+        """The call that is to be interrupted, 0 for none."""
+        return JobNumber(_whole.unpack_from(self._page, _INTERRUPT_AT)[0])
+
+    def keep(self, frame: bytes) -> bool:
+        """Keep what is not told yet; False when there is no room for it."""
+        (used,) = _whole.unpack_from(self._page, _USED_AT)
+        if used + len(frame) > KEPT_BYTES_MAX:
+            return False
+        self._page[_KEPT_AT + used : _KEPT_AT + used + len(frame)] = frame
+        _whole.pack_into(self._page, _USED_AT, used + len(frame))
+        return True
+
+    def kept(self) -> bytes:
+        """What is not told yet, oldest first."""
+        (used,) = _whole.unpack_from(self._page, _USED_AT)
+        return self._page[_KEPT_AT : _KEPT_AT + used]
+
+    def told(self) -> None:
+        """Everything is told."""
+        _whole.pack_into(self._page, _USED_AT, 0)
+
     def close(self) -> None:
-        """Let go of the page."""
+        """Let go of the memory."""
         self._page.close()
 
 
 def make_slate() -> int:
-    """A new page of memory, as a descriptor that a runner inherits."""
+    """New memory, as a descriptor that a runner inherits."""
     file = os.memfd_create("headwater-slate")
-    os.ftruncate(file, _PAGE_BYTES)
+    os.ftruncate(file, SLATE_BYTES)
     return file

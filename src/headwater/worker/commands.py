@@ -1,38 +1,47 @@
 """The worker's commands: starts them, reports their ends, and leaves nothing of them behind."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 
 from headwater.log.job_operations import ClaimedJob, Note, Report
 from headwater.model.job import JobNumber, Outcome, WorkerSettings
+from headwater.stores.job_starts import COMMANDS, JobStarts
+from headwater.worker.call_reports import release
 from headwater.worker.processes import kill_strays
 from headwater.worker.reports import report_of, unstartable
-from headwater.worker.shell import Ended, Shell, mark_of
+from headwater.worker.shell import Ended, Shell, Unwatched, mark_of
 from headwater.worker.watcher import Watcher
 
 log = logging.getLogger(__name__)
 
 OUTPUT_PAUSE_SECONDS = 1.0
+NO_MARK = b"\0"
+# What this process, or the machine, has no more of: no fault of the command.
+LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.ENOBUFS}
 
 
 class Commands:
     """Runs commands. Reports go to `on_report`, what long ones have printed so far to `on_output`.
 
-    With `sweeps`, whatever a command leaves behind is killed; `spare` names a process that is none of them.
+    With `sweeps`, whatever a command leaves behind is killed; `spare` names processes that are none of them.
     """
 
-    def __init__(self, settings: WorkerSettings, *, sweeps: bool) -> None:
+    def __init__(self, settings: WorkerSettings, starts: JobStarts, *, worker: str, sweeps: bool) -> None:
         self._settings = settings
+        self._starts = starts
+        self._worker = worker
         self._sweeps = sweeps
         self._shells: dict[JobNumber, Shell] = {}
         self._watcher: Watcher | None = None
         self._told: dict[JobNumber, int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._all_ended: asyncio.Future[None] | None = None
-        self.spare: Callable[[], int] = lambda: 0
+        self.spare: Callable[[], set[int]] = set
         self.on_report: Callable[[Report], None] = lambda report: None
         self.on_output: Callable[[Note], None] = lambda note: None
+        self.on_lack: Callable[[OSError], None] = lambda error: None
 
     @property
     def count(self) -> int:
@@ -44,20 +53,38 @@ class Commands:
         return any(shell.begun_at <= moment for shell in self._shells.values())
 
     def run(self, job: ClaimedJob) -> None:
-        """Start a command; one that cannot be started has failed."""
-        if self._watcher is None:
-            self._watcher = Watcher()
-        limits = (self._settings.output_max, self._settings.grace)
-        shell = Shell(job, *limits, on_end=self._ended)
-        try:
-            shell.start(self._watcher)
-        except OSError as error:
-            reason = unstartable(job, error)
-            self.on_report(Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error=reason))
+        """Start a command. One that cannot be started has failed, unless it is this process that lacks something."""
+        place = self._starts.mark(COMMANDS, job.number, job.token)
+        if place is None:
+            self.on_report(release(job))
             return
+        limits = (self._settings.output_max, self._settings.grace)
+        shell = Shell(job, self._worker, *limits, on_end=self._ended)
+        try:
+            if self._watcher is None:
+                self._watcher = Watcher()
+            shell.start(self._watcher)
+        except Unwatched as error:
+            self._fail(job, unstartable(job, error.error))
+            self.on_lack(error.error)
+            return
+        except (OSError, ValueError) as error:
+            self._could_not_start(job, error)
+            return
+        self._starts.name_process(place, job.number, job.token, shell.process)
         self._shells[job.number] = shell
         if self._telling is None:
             self._tell_later()
+
+    def _could_not_start(self, job: ClaimedJob, error: OSError | ValueError) -> None:
+        if isinstance(error, OSError) and error.errno in LACKING:
+            self.on_report(release(job))
+            self.on_lack(error)
+            return
+        self._fail(job, unstartable(job, error))
+
+    def _fail(self, job: ClaimedJob, reason: str) -> None:
+        self.on_report(Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error=reason))
 
     def stop(self, number: JobNumber, reason: str) -> bool:
         """Ask a command to end, and insist after a while; False when it does not run here."""
@@ -85,20 +112,28 @@ class Commands:
     def _ended(self, job: ClaimedJob, ended: Ended) -> None:
         del self._shells[job.number]
         self._told.pop(job.number, None)
-        self._kill_strays()
+        self._kill_strays(mark_of(job))
         self.on_report(report_of(job, ended))
         if self._all_ended is not None and not self._shells:
             self._all_ended.set_result(None)
 
-    def _kill_strays(self) -> None:
-        """Nothing that a command started outlives it, not even in a session of its own."""
+    def sweep(self) -> None:
+        """A process of functions is gone: so is what it left behind, as far as it is known to be nobody else's."""
+        self._kill_strays(None)
+
+    def _kill_strays(self, mark: bytes | None) -> None:
+        """Nothing that a command started outlives it, not even in a session of its own.
+
+        Whatever has lost its parents is a child of ours, and its environment says whose it was. One that says nothing
+        may belong to a neighbour that still runs: it is killed when none does.
+        """
         if not self._sweeps:
             return
-        known = {shell.process for shell in self._shells.values()} | {self.spare()}
-        spared = tuple(mark_of(shell.job) for shell in self._shells.values())
-        killed = kill_strays(known, spared)
+        known = {shell.process for shell in self._shells.values()} | self.spare()
+        alone = not self._shells and not self.spare()
+        killed = kill_strays(known, None if alone else mark or NO_MARK)
         if killed:
-            log.warning("killed %d processes that a command left behind", killed)
+            log.warning("killed %d processes that a job left behind", killed)
 
     # ── output while they run ──
 

@@ -27,16 +27,6 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     number: JobNumber
 
 
-class Recall(msgspec.Struct, frozen=True, tag="recall"):
-    """Give back async calls that have not begun."""
-
-
-class Recalled(msgspec.Struct, frozen=True, tag="recalled"):
-    """What had not begun."""
-
-    numbers: list[JobNumber]
-
-
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """An async call runs now."""
 
@@ -48,6 +38,13 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
 
     number: JobNumber
     value: str
+
+
+class Output(msgspec.Struct, frozen=True, tag="output"):
+    """What a call has printed since the last time."""
+
+    number: JobNumber
+    text: str
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -62,24 +59,27 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The runner has loaded its app, or could not: then `error` says why. `policies` and `schedules` are what that
-    declares; the latter as JSON, because calls have their arguments as that."""
+    """The runner has loaded its functions, and says which there are; or it could not: then `error` says why.
+
+    `policies` and `schedules` are what they declare; the latter as JSON, because calls have their arguments as that.
+    """
 
     error: str = ""
+    plain: tuple[str, ...] = ()
+    asynchronous: tuple[str, ...] = ()
     policies: dict[str, JobPolicy] = {}
     schedules: bytes = b"[]"
 
 
-ToRunner = Run | Stop | Recall
-ToWorker = Ready | Begun | Done | Progress | Recalled
+ToWorker = Ready | Begun | Done | Progress | Output
 
 _encoder = msgspec.msgpack.Encoder()
 _length = struct.Struct("<I")
-decode_to_runner = msgspec.msgpack.Decoder(ToRunner).decode
+decode_to_runner = msgspec.msgpack.Decoder(Stop).decode
 decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode
 
 
-def encode_frame(message: ToRunner | ToWorker) -> bytes:
+def encode_frame(message: Stop | ToWorker) -> bytes:
     """A message as it goes over the wire."""
     body = _encoder.encode(message)
     return _length.pack(len(body)) + body

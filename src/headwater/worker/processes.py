@@ -62,24 +62,33 @@ def kill_group(leader: int, number: signal.Signals) -> None:
         os.killpg(leader, number)
 
 
-def kill_strays(known: set[int], spare: tuple[bytes, ...] = ()) -> int:
+def kill_strays(known: set[int], mark: bytes | None = None) -> int:
     """Kill children that are not known, whole groups of them, until none is left; how many there were.
 
-    Those whose environment has one of the marks in `spare` belong to somebody who still runs.
+    With a mark, only those that have it in their environment; whoever is dead already is let go in any case.
     """
     killed: set[int] = set()
     for _ in range(SWEEPS_MAX):
         strays = children() - known
-        if spare and strays:
-            strays = {stray for stray in strays if not any(mark in environment_of(stray) for mark in spare)}
+        if mark is not None:
+            strays = {stray for stray in strays if mark in environment_of(stray)}
         if not strays:
             break
         for stray in strays:
             _kill_stray(stray)
             killed.add(stray)
-        if children() - known:
+        if children() & strays:
             time.sleep(SWEEP_PAUSE_SECONDS)
+    if mark is not None:
+        _bury(children() - known)
     return len(killed)
+
+
+def _bury(processes: set[int]) -> None:
+    """Let go of children that have ended and that nobody waits for."""
+    for process in processes:
+        with suppress(ChildProcessError):
+            os.waitpid(process, os.WNOHANG)
 
 
 def _kill_stray(process: int) -> None:
@@ -89,3 +98,13 @@ def _kill_stray(process: int) -> None:
         os.kill(process, signal.SIGKILL)
     with suppress(ChildProcessError):
         os.waitpid(process, os.WNOHANG)
+
+
+def describe_end(code: int) -> str:
+    """How a process ended, in words."""
+    if code < 0:
+        name = str(-code)
+        with suppress(ValueError):
+            name = signal.Signals(-code).name
+        return f"was ended by {name}"
+    return f"ended with exit code {code}"

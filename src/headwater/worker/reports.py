@@ -1,10 +1,37 @@
-"""What the end of a command means for its job."""
+"""What the end of a command means for its job, and what the worker's log says of jobs."""
 
+import logging
 import signal
+from collections.abc import Iterable
 
 from headwater.log.job_operations import ClaimedJob, Report
 from headwater.model.job import Outcome
 from headwater.worker.shell import Ended
+
+log = logging.getLogger(__name__)
+
+TYPES_SAID_MAX = 1_000
+
+
+class LeftToOthers:
+    """Functions that this worker does not have: said once for each type, as an operator may have forgotten an app."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def say(self, types: Iterable[str]) -> None:
+        """Jobs of these types were passed over."""
+        for kind in types:
+            if kind not in self._said and len(self._said) < TYPES_SAID_MAX:
+                self._said.add(kind)
+                log.warning("jobs of type %.200r are left to others: this worker has no such function", kind)
+
+
+def log_failure(job: ClaimedJob, report: Report) -> None:
+    """What went wrong, in a line: `queuectl show` and `logs` have the rest."""
+    lines = report.error.strip().splitlines() or ["no reason was given"]
+    about = (job.id, job.type, job.attempt, job.attempts_max, lines[-1])
+    log.warning("job %s (%.200s) failed, attempt %d of %d: %.500s", *about)
 
 
 def report_of(job: ClaimedJob, ended: Ended) -> Report:
@@ -32,10 +59,12 @@ def report_of(job: ClaimedJob, ended: Ended) -> Report:
     )
 
 
-def unstartable(job: ClaimedJob, error: OSError) -> str:
+def unstartable(job: ClaimedJob, error: OSError | ValueError) -> str:
     """Why a command could not even begin."""
     name = job.work.argv[0] if job.work.argv else "/bin/sh"
-    return f"{name} cannot be started: {error.strerror or error}"
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    shown = name if name and name.isprintable() else repr(name)
+    return f"{shown:.200} cannot be started: {why}"
 
 
 def _signal_name(number: int) -> str:

@@ -15,6 +15,7 @@ from functools import cache
 import msgspec
 
 from headwater.log.job_operations import ClaimedJob
+from headwater.stores.job_starts import WORKER_VARIABLE
 from headwater.worker.capture import Capture
 from headwater.worker.processes import kill_group
 from headwater.worker.watcher import Watcher
@@ -35,17 +36,27 @@ class Ended(msgspec.Struct, frozen=True):
     stopped: str = ""
 
 
+class Unwatched(Exception):
+    """The command ran, and had to be ended because this process could not hear of its end: that is an attempt."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Shell:
     """One command on its way. `start` starts it, `stop` ends it early, `on_end` is told how it ended."""
 
     def __init__(
         self,
         job: ClaimedJob,
+        worker: str,
         output_bytes_max: int,
         grace_seconds: float,
         on_end: Callable[[ClaimedJob, Ended], None],
     ) -> None:
         self.job = job
+        self._worker = worker
         self._grace_seconds = grace_seconds
         self._on_end = on_end
         self._capture = Capture(output_bytes_max)
@@ -65,7 +76,7 @@ class Shell:
         return self._capture.total
 
     def start(self, watcher: Watcher) -> None:
-        """Start the command. OSError when that cannot be."""
+        """Start the command. OSError or ValueError when that cannot be."""
         self.begun_at = time.monotonic()
         # Linux counts what the process was before it became the command: no more than this says nothing.
         self._own_size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -73,12 +84,12 @@ class Shell:
         self._reading = self._spawn()
         try:
             self._descriptor = os.pidfd_open(self.process)
-        except OSError:
+        except OSError as error:
             # It runs already, and nobody would hear of its end.
             kill_group(self.process, signal.SIGKILL)
             os.wait4(self.process, 0)
             os.close(self._reading)
-            raise
+            raise Unwatched(error) from error
         watcher.add(self._descriptor, self._ended)
         watcher.add(self._reading, self._read)
         seconds = self.job.work.timeout_seconds
@@ -131,7 +142,7 @@ class Shell:
             self.process = os.posix_spawnp(
                 arguments[0],
                 arguments,
-                environment(self.job),
+                environment(self.job, self._worker),
                 file_actions=actions,
                 setsid=True,
                 setsigmask=[],
@@ -172,7 +183,7 @@ def command_line(job: ClaimedJob) -> list[str]:
     return arguments
 
 
-def environment(job: ClaimedJob) -> dict[str, str]:
+def environment(job: ClaimedJob, worker: str = "") -> dict[str, str]:
     """The worker's environment without Headwater's own settings, which may be secret, and with what names the job."""
     about = {
         "HEADWATER_JOB_ID": job.id,
@@ -180,6 +191,7 @@ def environment(job: ClaimedJob) -> dict[str, str]:
         "HEADWATER_JOB_ATTEMPT": str(job.attempt),
         "HEADWATER_JOB_TOKEN": str(job.token),
         "HEADWATER_JOB_NUMBER": str(job.number),
+        WORKER_VARIABLE: worker,
     }
     if job.results is not None:
         results = msgspec.json.encode(job.results)
@@ -197,4 +209,4 @@ def _inherited() -> dict[str, str]:
 
 def mark_of(job: ClaimedJob) -> bytes:
     """What the environment of everything that a job started has in it."""
-    return f"HEADWATER_JOB_NUMBER={job.number}\x00".encode()
+    return f"\0HEADWATER_JOB_NUMBER={job.number}\0".encode()

@@ -16,8 +16,7 @@ import msgspec
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Depart
 from headwater.services.jobs import JobService
-from headwater.worker.function import describe_end
-from headwater.worker.processes import adopt_orphans, kill_strays
+from headwater.worker.processes import adopt_orphans, describe_end, kill_strays
 
 log = logging.getLogger(__name__)
 

@@ -6,19 +6,17 @@ short ones are fetched by the hundred, of long ones not one more than can run, s
 
 import asyncio
 import logging
-import os
-import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Durability
-from headwater.errors import Closed, HeadwaterError, Overloaded, StoreReplaced
-from headwater.log.committer import Answer, Committer
+from headwater.errors import Closed, HeadwaterError, StoreReplaced
+from headwater.log.committer import Committer
 from headwater.log.job_operations import (
     Beat,
     Claim,
@@ -28,16 +26,18 @@ from headwater.log.job_operations import (
     Heartbeat,
     Note,
     Report,
-    Settle,
-    Settled,
-    WorkerAbout,
 )
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
 from headwater.services.jobs import Jobs, JobService
+from headwater.stores.job_starts import JobStarts
+from headwater.worker.call_reports import FunctionSettings, release
 from headwater.worker.commands import Commands
-from headwater.worker.function import Functions
-from headwater.worker.loading import FunctionSources
+from headwater.worker.functions import Functions
+from headwater.worker.news import News
+from headwater.worker.reports import LeftToOthers, log_failure
+from headwater.worker.settlement import ERROR_PAUSE_SECONDS, Settlement
+from headwater.worker.worker_options import WorkerOptions
 
 log = logging.getLogger(__name__)
 
@@ -45,24 +45,11 @@ AHEAD_SECONDS = 0.1
 AHEAD_MAX = 200
 PIPELINE_MAX = 100
 STALLED_SECONDS = 1.0
-ERROR_PAUSE_SECONDS = 0.5
+LACK_PAUSE_SECONDS = 1.0
 NOTE_PAUSE_SECONDS = 0.2
 GATHER_SECONDS = 0.025
 BUSY_SECONDS = 0.05
 LATE_SECONDS = (0.0, 0.001, 0.002, 0.005)
-
-
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker is started. One that is alone in its process kills whatever its commands leave behind (`sweeps`)."""
-
-    id: str
-    database: str
-    queues: tuple[str, ...] = ()
-    concurrency: int = 1
-    sources: FunctionSources = FunctionSources()
-    supervisor: str = ""
-    drain: bool = False
-    sweeps: bool = False
 
 
 class Worker:
@@ -77,10 +64,10 @@ class Worker:
         self._options = options
         self._settings = settings
         self._buffer: deque[ClaimedJob] = deque()
+        self._jobs: dict[JobNumber, ClaimedJob] = {}
         self._reports: list[Report] = []
         self._reported_at = 0.0
         self._notes: dict[JobNumber, Note] = {}
-        self._news = False
         self._look = True
         self._vain_wakes = 0
         self._deferred_seconds = 0.0
@@ -89,17 +76,31 @@ class Worker:
         self._killed = False
         self._ready_at: Timestamp | None = None
         self._seconds = AHEAD_SECONDS
-        self._settling: set[asyncio.Task[None]] = set()
-        self._waiter: asyncio.Future[None] | None = None
-        self.completed = 0
-        self.commands = Commands(settings, sweeps=options.sweeps)
+        self._news = News()
+        self._settlement = Settlement(service.committer, options.database, options.id, self._news.tell)
+        self._left = LeftToOthers()
+        self._lacking_until = 0.0
+        self.starts = JobStarts.make(self._store.job_starts_path(options.id), max(options.concurrency, AHEAD_MAX))
+        self.commands = Commands(settings, self.starts, worker=options.id, sweeps=options.sweeps)
         self.commands.on_report = self._command_ended
         self.commands.on_output = self._note
-        self.functions = Functions(options.sources, options.concurrency, settings.grace)
+        self.commands.on_lack = self._lack
+        chosen = FunctionSettings(
+            sources=options.sources,
+            concurrency=options.concurrency,
+            grace_seconds=settings.grace,
+            output_bytes_max=settings.output_max,
+            recycle_after=options.recycle_after,
+            worker=options.id,
+        )
+        self.functions = Functions(chosen, self.starts)
         self.functions.on_report = self._report
-        self.functions.on_progress = self._note_progress
+        self.functions.on_note = self._note
+        self.functions.on_lack = self._lack
+        self.functions.on_ready = self._functions_ready
         self.functions.on_unloadable = self.stop_once
-        self.commands.spare = lambda: self.functions.process
+        self.functions.on_gone = self.commands.sweep
+        self.commands.spare = lambda: self.functions.processes
 
     # ── life ──
 
@@ -111,8 +112,7 @@ class Worker:
         try:
             await self._beat()
             if self._options.sources:
-                await self.functions.warm_up()
-                await self._register()
+                self._load_functions()
             await self._work()
         finally:
             beating.cancel()
@@ -120,6 +120,7 @@ class Worker:
             await self._end_everything()
         await self._settle_rest()
         await self._depart()
+        self.starts.close()
         if self.functions.unloadable:
             log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
             return 1
@@ -136,7 +137,7 @@ class Worker:
         if self._stopping:
             self._killed = True
         self._stopping = True
-        self._tell_news()
+        self._news.tell()
 
     def stop_once(self) -> None:
         """Finish what runs and end; asked again, go on finishing."""
@@ -146,15 +147,24 @@ class Worker:
     async def _work(self) -> None:
         while not self._is_done():
             if self._stopping:
-                await self._release_waiting()
+                self._release_waiting()
             self._fill()
             wanted = 0 if self._stopping else self._wanted()
             if self._is_time_to_report() or (wanted and self._look):
                 await self._exchange(wanted)
                 continue
-            if self._options.drain and self._is_idle() and not (self._look or self._settling):
+            if self._options.drain and self._is_idle() and not self._expects_more():
                 return
             await self._wait()
+
+    def _expects_more(self) -> bool:
+        """Whether there may be something to do although nothing is here."""
+        return bool(
+            self._look
+            or self._settlement.is_open
+            or self.functions.is_loading
+            or self._lacking_until > time.monotonic()
+        )
 
     def _is_time_to_report(self) -> bool:
         """At once when nothing else is to be done here; while there is, reports gather for a moment."""
@@ -174,42 +184,23 @@ class Worker:
 
     async def _wait(self) -> None:
         """Until something ends, something new may be there, or a time comes."""
-        self._news = False
+        self._news.forget()
         self._set_pace()
         seconds = self._until_ready()
+        lacking = self._lacking_until - time.monotonic()
+        if lacking > 0:
+            seconds = min(lacking if seconds is None else seconds, lacking)
+            self._look = True
         crowded = (self.commands.count or self.functions.count) and (self._buffer or self.functions.waiting())
         if crowded:
             seconds = min(seconds if seconds is not None else STALLED_SECONDS, STALLED_SECONDS / 2)
         if self._reports:
             seconds = min(seconds if seconds is not None else GATHER_SECONDS, self._until_report())
-        if not await self._hear_news(seconds) and self._until_ready() == 0:
+        if not await self._news.hear(seconds) and self._until_ready() == 0:
             self._look = True
             self._ready_at = None
         if crowded:
-            await self._release_stalled()
-
-    async def _hear_news(self, seconds: float | None) -> bool:
-        """Until there are news; False when the time came first."""
-        if self._news:
-            return True
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = None if seconds is None else loop.call_later(seconds, self._wake_up)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
-        return self._news
-
-    def _tell_news(self) -> None:
-        self._news = True
-        self._wake_up()
-
-    def _wake_up(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._release_stalled()
 
     def _until_ready(self) -> float | None:
         if self._ready_at is None or self._stopping:
@@ -220,6 +211,8 @@ class Worker:
 
     def _wanted(self) -> int:
         """How many jobs to claim: enough for a tenth of a second, and only when half of that is used up."""
+        if time.monotonic() < self._lacking_until:
+            return 0
         ahead = min(int(AHEAD_SECONDS / max(self._seconds, 1e-6)), AHEAD_MAX)
         depth = max(self._options.concurrency, ahead * self._options.concurrency)
         depth = min(depth, max(AHEAD_MAX, self._options.concurrency))
@@ -259,9 +252,11 @@ class Worker:
             return
         elif not self._look:
             now = self._clock.now()
-            self._ready_at = self._store.jobs_ready_at(self._options.database, self._options.queues, now)
+            self._ready_at = self._store.jobs_ready_at(
+                self._options.database, self._options.queues, now, self.functions.known
+            )
             self._look = self._ready_at == now
-        self._tell_news()
+        self._news.tell()
 
     def _woken(self) -> None:
         """Others have committed, and the touches are told: was there something for us?"""
@@ -290,7 +285,7 @@ class Worker:
         """Hand in reports and claim what comes next, in one commit. Reports are waited for off the path."""
         reports, self._reports = self._reports, []
         if reports:
-            self._hand_in(reports)
+            self._settlement.hand_in(reports)
         if not wanted or not self._look:
             await asyncio.sleep(0)
             return
@@ -300,12 +295,16 @@ class Worker:
             queues=self._options.queues,
             limit=wanted,
             lease_seconds=self._settings.lease,
+            functions=self.functions.known,
         )
         self._look = False
         self._defer(BUSY_SECONDS)  # What others do meanwhile, the answer will tell.
         try:
             # Not waited for on the disk: a claim that a power cut takes is a job that runs again, as is promised.
             claimed: Claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
+            if any(job.attempts_max == 1 for job in claimed.jobs):
+                # These run at most once, so not even a power cut may take back that they were claimed.
+                await self._committer.submit(self._heartbeat(()), Durability.SYNCED)
         except (Closed, StoreReplaced):
             raise
         except HeadwaterError as error:
@@ -316,63 +315,22 @@ class Worker:
         self._take(claimed, wanted)
 
     def _take(self, claimed: Claimed, wanted: int) -> None:
-        if not claimed.alive and not self._is_idle():
-            self._lost()
+        self._check_lease(alive=claimed.alive)
+        self._left.say(claimed.unknown)
         self._buffer.extend(claimed.jobs)
+        self._jobs |= {job.number: job for job in claimed.jobs}
         self._vain_wakes = 0 if claimed.jobs else self._vain_wakes + 1
         self._ready_at = claimed.ready_at
-        if len(claimed.jobs) == wanted:
+        if len(claimed.jobs) == wanted or claimed.unknown:
             self._look = True
         if claimed.stopping:
             self.stop_once()
 
-    def _hand_in(self, reports: list[Report]) -> None:
-        """Hand reports in now, so that they go with the next claim, and look after them in a task."""
-        operation = Settle(database=self._options.database, worker=self._options.id, reports=reports)
-        task = asyncio.get_running_loop().create_task(self._settle(operation, self._submit(operation)))
-        self._settling.add(task)
-        task.add_done_callback(self._handed_in)
-
-    def _handed_in(self, task: "asyncio.Task[None]") -> None:
-        """Reports are in. They may have set jobs free that waited for these: only now nothing may be left to do."""
-        self._settling.discard(task)
-        if self._options.drain:
-            self._tell_news()
-
-    def _submit(self, operation: Settle) -> asyncio.Future[Answer] | None:
-        try:
-            return self._committer.submit(operation)
-        except Overloaded:
-            return None
-
-    async def _settle(self, operation: Settle, answer: asyncio.Future[Answer] | None) -> None:
-        """Until the store has taken the reports: what was done must not be done again for want of a second try."""
-        while True:
-            try:
-                if answer is not None:
-                    self._settled(operation, (await answer).result)
-                    return
-            except (Closed, StoreReplaced) as error:
-                log.warning("%d reports came too late: %s", len(operation.reports), error)
-                return
-            except HeadwaterError as error:
-                log.warning("reports could not be handed in, trying again: %s", error)
-            await asyncio.sleep(ERROR_PAUSE_SECONDS)
-            answer = self._submit(operation)
-
-    def _settled(self, operation: Settle, settled: Settled) -> None:
-        lost = sum(state is None for state in settled.states)
-        self.completed += len(operation.reports) - lost
-        if lost:
-            log.warning("%d reports were refused: the jobs belong to others now", lost)
-        self._tell_news()
-
     async def _settle_rest(self) -> None:
         if self._reports:
             reports, self._reports = self._reports, []
-            self._hand_in(reports)
-        while self._settling:
-            await asyncio.wait(self._settling)
+            self._settlement.hand_in(reports)
+        await self._settlement.finished()
 
     async def _depart(self) -> None:
         reason = "the worker was ended while it ran"
@@ -406,39 +364,48 @@ class Worker:
         """Tell it with a heartbeat that comes soon: a job may report progress a thousand times a second."""
         if not self._notes:
             asyncio.get_running_loop().call_later(NOTE_PAUSE_SECONDS, self._beat_now.set)
+        before = self._notes.get(note.number)
+        if before is not None and before.token == note.token:
+            note = msgspec.structs.replace(
+                note,
+                progress=before.progress if note.progress is None else note.progress,
+                output=before.output if note.output is None else note.output,
+            )
         self._notes[note.number] = note
 
     async def _beat(self) -> None:
         self._beat_now.clear()
         notes, self._notes = self._notes, {}
-        operation = Heartbeat(
-            database=self._options.database,
-            worker=self._options.id,
-            lease_seconds=self._settings.lease,
-            about=self._about(),
-            notes=tuple(notes.values()),
-        )
+        operation = self._heartbeat(tuple(notes.values()))
         beat: Beat = (await self._committer.submit(operation, Durability.WRITTEN)).result
-        if not beat.alive and not self._is_idle():
-            self._lost()
+        self._check_lease(alive=beat.alive)
         for number in beat.cancelled:
             self._cancel(number)
         if beat.stopping:
             self.stop_once()
 
-    def _about(self) -> WorkerAbout:
-        return WorkerAbout(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            supervisor=self._options.supervisor,
-            queues=self._options.queues,
-            concurrency=self._options.concurrency,
+    def _heartbeat(self, notes: Sequence[Note]) -> Heartbeat:
+        return Heartbeat(
+            database=self._options.database,
+            worker=self._options.id,
+            lease_seconds=self._settings.lease,
+            about=self._options.about(),
+            notes=notes,
         )
+
+    def _check_lease(self, *, alive: bool) -> None:
+        if alive:
+            return
+        if not self._is_idle():
+            self._lost()
+        if self.starts.is_closed():
+            self.starts.renew(self._store.job_starts_path(self._options.id))
 
     def _lost(self) -> None:
         """The lease ran out while we were away: everything that we hold is somebody else's now."""
         log.warning("the lease was lost; what runs here is ended")
         self._buffer.clear()
+        self._jobs.clear()
         self._reports.clear()
         self.commands.abort("the lease was lost")
         self.functions.close()
@@ -459,39 +426,64 @@ class Worker:
         if not self._stopping and report.duration_seconds is not None:
             self._fill()
 
+    def _load_functions(self) -> None:
+        try:
+            self.functions.start()
+        except OSError as error:
+            self._lack(error)
+            asyncio.get_running_loop().call_later(LACK_PAUSE_SECONDS, self._load_functions)
+
+    def _functions_ready(self) -> None:
+        """Now it is known which functions there are: jobs that need them can be claimed."""
+        self._settlement.look_after(self._register())
+        self._look = True
+        self._news.tell()
+
+    def _lack(self, error: OSError) -> None:
+        """This process lacks descriptors, memory or processes: that is no job's fault. Others may have more of them."""
+        if time.monotonic() >= self._lacking_until:
+            log.warning("jobs are given back, because this worker cannot start them now: %s", error)
+        self._lacking_until = time.monotonic() + LACK_PAUSE_SECONDS
+        self._give_back(self._buffer)
+        self._buffer.clear()
+
     def _report(self, report: Report) -> None:
+        job = self._jobs.pop(report.number, None)
+        if job is not None and report.outcome in (Outcome.FAILED, Outcome.BURIED):
+            log_failure(job, report)
         if report.duration_seconds is not None:
             self._seconds += 0.3 * (report.duration_seconds - self._seconds)
         if not self._reports:
             self._reported_at = time.monotonic()
         self._reports.append(report)
-        self._tell_news()
-
-    def _note_progress(self, job: ClaimedJob, value: str) -> None:
-        self._note(Note(number=job.number, token=job.token, progress=value))
+        self._news.tell()
 
     # ── giving back ──
 
-    async def _release_waiting(self) -> None:
+    def _give_back(self, jobs: Iterable[ClaimedJob]) -> None:
+        """Nothing of them has run: no attempt is counted."""
+        for job in jobs:
+            self._jobs.pop(job.number, None)
+            self._reports.append(release(job))
+
+    def _release_waiting(self) -> None:
         """Others get what was claimed ahead; no attempt is counted."""
-        recalled = await self.functions.recall()
-        for job in [*self._buffer, *recalled]:
-            self._reports.append(Report(number=job.number, token=job.token, outcome=Outcome.RELEASED))
+        self._give_back([*self._buffer, *self.functions.recall()])
         self._buffer.clear()
 
-    async def _release_stalled(self) -> None:
+    def _release_stalled(self) -> None:
         """A job that takes long must not hold up others that were claimed with it."""
         before = time.monotonic() - STALLED_SECONDS
         stalled = self.commands.started_before(before) or self.functions.started_before(before)
         if stalled and (self._buffer or self.functions.waiting()):
             self._seconds = max(self._seconds, AHEAD_SECONDS)
-            await self._release_waiting()
+            self._release_waiting()
 
     async def _end_everything(self) -> None:
         """What still runs is ended at once and has failed; what had not begun is given back."""
         reason = "the worker was told to end at once"
         self.commands.abort(reason)
-        self._reports += [Report(number=job.number, token=job.token, outcome=Outcome.RELEASED) for job in self._buffer]
+        self._give_back(self._buffer)
         self._buffer.clear()
         self.functions.abort(reason)
         await self.commands.closed()

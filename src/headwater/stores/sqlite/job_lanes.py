@@ -11,17 +11,29 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.job_operations import Limited, NewJob, SetJobLimit
+from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_queues import JobQueue, JobQueues
+from headwater.stores.sqlite.job_rows import as_json
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
 
 LANES_PER_CLAIM = 64
+LOOKS_MAX = 10
+SET_APART_AT_ONCE = 200
 NO_LANE = 0
 
-Head = tuple[int, int, int]  # minus priority, number, lane
+
+class Head(NamedTuple):
+    """A job that comes next in its lane; heads sort by what comes first."""
+
+    priority: int  # with a minus
+    number: int
+    lane: int
+    type: str
+    queue_id: int
 
 
 class QueueLook(NamedTuple):
@@ -39,6 +51,13 @@ class _Look(msgspec.Struct):
     lane: JobLane
     heads: list[Head]
     taken: int = 0
+
+
+class Choice(NamedTuple):
+    """The jobs that come next, and types of functions that were passed over because the worker has them not."""
+
+    numbers: list[int]
+    unknown: set[str]
 
 
 class JobLanes:
@@ -79,8 +98,8 @@ class JobLanes:
         if not number:
             values = (queue.id, operation.type, "", NO_LANE, 0)
             (number,) = self._connection.execute(sql.add_job_lane, values).fetchone()
-            self._connection.execute(sql.adopt_jobs, (number, queue.id, operation.type))
-            self._connection.execute(sql.adopt_lanes, (number, queue.id, operation.type))
+        self._connection.execute(sql.adopt_jobs, (number, queue.id, operation.type))
+        self._connection.execute(sql.adopt_lanes, (number, queue.id, operation.type))
         found = self._connection.execute(sql.get_lane_limits, (number,)).fetchone()
         own, each = Limits(*found[:4]), Limits(*found[4:])
         said = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
@@ -140,27 +159,67 @@ class JobLanes:
 
     # ── claiming ──
 
-    def choose(self, queues: list["QueueLook"], limit: int, now: Timestamp) -> list[int]:
-        """The numbers of the jobs that come next, the most urgent first; their lanes are charged."""
+    def choose(
+        self, queues: list["QueueLook"], limit: int, now: Timestamp, functions: frozenset[str] | None = None
+    ) -> Choice:
+        """The jobs that come next, the most urgent first; their lanes are charged. Functions that the worker has not
+        are set apart as they are met, each job once: from then on they cost no claim anything."""
+        unknown: set[str] = set()
+        for round in range(LOOKS_MAX):
+            width = limit if not round else max(limit, SET_APART_AT_ONCE)
+            free, looks = self._look_at_all(queues, width, now, functions)
+            strangers = [] if functions is None else _strangers(free, looks, functions)
+            if not strangers:
+                break
+            unknown |= {head.type for head in strangers}
+            self._set_apart(strangers, now)
+        else:
+            # The rest of them is for the next claim.
+            free = [head for head in free if not _is_strange(head, functions)]
+            looks = {}
+        if not looks:
+            return Choice([head.number for head in sorted(free)[:limit]], unknown)
+        return Choice(self._choose_limited(free, looks, limit, now), unknown)
+
+    def _look_at_all(
+        self, queues: list["QueueLook"], limit: int, now: Timestamp, functions: frozenset[str] | None
+    ) -> tuple[list[Head], dict[int, _Look]]:
         free: list[Head] = []
         looks: dict[int, _Look] = {}
+        known = known_of(functions)
         for queue, pending, _, lane in queues:
             if pending:
                 free += self._heads(queue, NO_LANE, limit)
             if lane is None or lane > now:
                 continue
-            rows = self._connection.execute(sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM)).fetchall()
+            rows = self._connection.execute(sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM, known)).fetchall()
             for row in rows:
                 looks[row[0]] = self._look(queue, JobLane(*row), limit, now)
-        if not looks:
-            return [number for _, number, _ in sorted(free)[:limit]]
-        return self._choose_limited(free, looks, limit, now)
+        return free, looks
+
+    def _set_apart(self, strangers: list[Head], now: Timestamp) -> None:
+        """Functions that some worker has not get a lane of their own, which tells what is in it."""
+        moved: dict[tuple[int, str], list[int]] = {}
+        for head in strangers:
+            if head.lane:
+                self._connection.execute(sql.keep_for_function, (head.lane,))
+            else:
+                moved.setdefault((head.queue_id, head.type), []).append(head.number)
+        for (queue_id, kind), numbers in moved.items():
+            queue = self._queues.by_id(queue_id)
+            lane = self._lane_of_type(queue, kind)
+            if not lane:
+                (lane,) = self._connection.execute(sql.add_job_lane, (queue_id, kind, "", NO_LANE, 0)).fetchone()
+                self._limited[queue_id, kind] = lane
+            self._connection.execute(sql.keep_for_function, (lane,))
+            self._connection.execute(sql.move_to_lane, (lane, as_json(numbers)))
+            self._connection.execute(sql.lane_entered, (now, lane))
 
     def _choose_limited(self, free: list[Head], looks: dict[int, _Look], limit: int, now: Timestamp) -> list[int]:
         parents = self._parents(looks)
         room = {number: allowance(look.lane, now, limit) for number, look in {**parents, **looks}.items()}
         chosen: list[int] = []
-        for _, number, lane in _in_turn(free, looks):
+        for _, number, lane, _, _ in _in_turn(free, looks):
             if len(chosen) == limit:
                 break
             above = looks[lane].lane.parent if lane else NO_LANE
@@ -183,7 +242,7 @@ class JobLanes:
 
     def _heads(self, queue: JobQueue, lane: int, limit: int) -> list[Head]:
         rows = self._connection.execute(sql.ready_heads, (queue.id, lane, limit)).fetchall()
-        return [(priority, number, lane) for priority, number in rows]
+        return [Head(priority, number, lane, kind, queue.id) for priority, number, kind in rows]
 
     def _parents(self, looks: dict[int, _Look]) -> dict[int, _Look]:
         numbers = {look.lane.parent for look in looks.values()} - {NO_LANE} - set(looks)
@@ -224,3 +283,18 @@ def _in_turn(free: list[Head], looks: dict[int, _Look]) -> list[Head]:
     for party, turns in zip(parties, had, strict=True):
         ranked += [((head[0], turns + place, head[1]), head) for place, head in enumerate(sorted(party))]
     return [head for _, head in sorted(ranked)]
+
+
+def known_of(functions: frozenset[str] | None) -> str | None:
+    """The functions that a worker has, as a statement takes them."""
+    return None if functions is None else as_json(sorted(functions))
+
+
+def _strangers(free: list[Head], looks: dict[int, "_Look"], functions: frozenset[str]) -> list[Head]:
+    """Heads that are functions which the worker has not."""
+    heads = [*free, *(head for look in looks.values() for head in look.heads)]
+    return [head for head in heads if _is_strange(head, functions)]
+
+
+def _is_strange(head: Head, functions: frozenset[str] | None) -> bool:
+    return functions is not None and head.type not in functions and not runs_command(head.type)

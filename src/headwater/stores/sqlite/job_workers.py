@@ -1,12 +1,14 @@
 """Workers under the write lock: their leases, what they are given, what they note while they run it."""
 
+import logging
 from collections.abc import Sequence
 
 import msgspec
 
-from headwater.clock import SECOND, Timestamp
+from headwater.clock import SECOND, SteadyClock, SystemClock, Timestamp
 from headwater.errors import JobMissing
 from headwater.log.job_operations import Changed, ClaimedJob, Note, StopWorkers, WorkerAbout
+from headwater.stores.job_starts import Left, boot, kill_left, read_starts, starts_path
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
 from headwater.stores.sqlite.job_queues import JobQueues
@@ -14,6 +16,11 @@ from headwater.stores.sqlite.job_rows import JobRow, as_json, decode_work
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
+log = logging.getLogger(__name__)
+
+# A lease that is longer was written by another clock than ours.
+LEASE_MAX = 7 * 86_400 * SECOND
+LEFT_KEPT_MAX = 1_000
 
 
 class WorkerLease(msgspec.Struct, frozen=True):
@@ -26,18 +33,49 @@ class WorkerLease(msgspec.Struct, frozen=True):
 class JobWorkers:
     """All workers of the store."""
 
-    def __init__(self, connection: Connection, queues: JobQueues, books: JobBooks) -> None:
+    def __init__(self, connection: Connection, queues: JobQueues, books: JobBooks, path: str) -> None:
         self._connection = connection
         self._queues = queues
         self._books = books
+        self.clock: SteadyClock = SystemClock()
+        self._path = path
+        # What was read of workers that are lost: their files are gone then, and this commit may have to be repeated.
+        self._left: dict[str, Left | None] = {}
 
     def renew(self, worker: str, database: str, seconds: float, now: Timestamp, *, always: bool = False) -> WorkerLease:
         """Keep a worker's lease. One that has most of its time before it is left alone: a row less to write."""
         row = self._connection.execute(sql.find_worker, (worker, database)).fetchone()
         until = now + int(seconds * SECOND)
         if row is None or always or row[0] - now < seconds * SECOND * 2 / 3:
-            self._connection.execute(sql.put_worker, (worker, database, now, until))
+            steady_until = self.clock.steady() + int(seconds * SECOND)
+            self._connection.execute(sql.put_worker, (worker, database, now, until, boot().decode(), steady_until))
         return WorkerLease(row is not None, row is not None and bool(row[1]))
+
+    def lost(self, now: Timestamp) -> list[tuple[str, str]]:
+        """Workers whose lease ran out. The time of day may have been set: in this run of the machine, the clock that
+        nobody can set decides."""
+        lost = []
+        steady = self.clock.steady()
+        for worker, database, booted, steady_until in self._connection.execute(sql.lost_workers, (now,)).fetchall():
+            left = steady_until - steady
+            if booted == boot().decode() and 0 < left <= LEASE_MAX:
+                self._connection.execute(sql.move_lease, (now + left, worker))
+            else:
+                lost.append((worker, database))
+        return lost
+
+    def started(self, worker: str, *, held: bool) -> frozenset[tuple[int, int]] | None:
+        """What a worker that is gone had started, None when nobody knows; what it left running of that is killed."""
+        if worker not in self._left:
+            if len(self._left) >= LEFT_KEPT_MAX:
+                self._left.clear()
+            self._left[worker] = read_starts(starts_path(self._path, worker)) if self._path else None
+        left = self._left[worker]
+        if held and self._path:
+            killed = kill_left(worker, left)
+            if killed:
+                log.warning("killed %d processes that worker %s left running", killed, worker)
+        return None if left is None else left.started
 
     def describe(self, worker: str, about: WorkerAbout) -> None:
         """Remember who a worker is."""

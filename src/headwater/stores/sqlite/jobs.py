@@ -7,8 +7,8 @@ go on and writes the books, so that no path can forget one of them.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from headwater.clock import SECOND, Timestamp
-from headwater.errors import HeadwaterError, JobMissing, JobUnfit
+from headwater.clock import SECOND, SteadyClock, Timestamp
+from headwater.errors import JobMissing, JobUnfit
 from headwater.log.job_operations import (
     Beat,
     Cancel,
@@ -47,16 +47,16 @@ from headwater.model.job import (
     Outcome,
     Verdict,
     first_state,
-    judge,
 )
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.job_books import JobBooks, JobChange
 from headwater.stores.sqlite.job_dependents import JobDependents
 from headwater.stores.sqlite.job_intake import JobIntake
-from headwater.stores.sqlite.job_lanes import JobLanes, QueueLook
+from headwater.stores.sqlite.job_lanes import JobLanes, QueueLook, known_of
 from headwater.stores.sqlite.job_queues import JobQueues
-from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, decode_work, numbers_of, ran_micros
+from headwater.stores.sqlite.job_reports import attempt_of, is_plain, is_told, judge_report, said, update_of
+from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, numbers_of, ran_micros
 from headwater.stores.sqlite.job_schedules import JobSchedules
 from headwater.stores.sqlite.job_types import JobTypes
 from headwater.stores.sqlite.job_workers import JobWorkers
@@ -72,6 +72,9 @@ MINUTES_KEPT = 30 * 24 * 60
 Move = tuple[JobRow, Verdict, Report | None]
 
 
+_QueueOutlook = tuple[int, int | None, int | None]
+
+
 class _Outlook(NamedTuple):
     """When the next lease of a worker ends, when the next schedule is due, and how many queues were ever made."""
 
@@ -83,7 +86,14 @@ class _Outlook(NamedTuple):
 class Jobs:
     """All jobs of the store."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        catalog: Catalog,
+        segments: Segments,
+        clock: SteadyClock | None = None,
+        path: str = "",
+    ) -> None:
         self._connection = connection
         self.books = JobBooks(connection, catalog, segments)
         self.queues = JobQueues(connection)
@@ -92,7 +102,11 @@ class Jobs:
         self._types = JobTypes(connection)
         self.intake = JobIntake(connection, self.queues, self._types, self._lanes, self.books, self._cancel_rows)
         self._schedules = JobSchedules(connection, self.intake, self.books)
-        self._workers = JobWorkers(connection, self.queues, self.books)
+        self._workers = JobWorkers(connection, self.queues, self.books, path)
+
+    def judge_leases_by(self, clock: SteadyClock) -> None:
+        """Whether a worker's lease has run out, this clock tells."""
+        self._workers.clock = clock
 
     def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
         """What applies each kind of operation."""
@@ -139,13 +153,15 @@ class Jobs:
         self._schedules.clock_set_back(now)
         self._lanes.forget()
 
-    def ready_at(self, database: str, names: Sequence[str], now: Timestamp) -> Timestamp | None:
-        """When a claim could get something: now, later, or nobody knows."""
+    def ready_at(
+        self, database: str, names: Sequence[str], now: Timestamp, functions: frozenset[str] | None = None
+    ) -> Timestamp | None:
+        """When a claim of a worker with these functions could get something: now, later, or nobody knows."""
         outlook = self._outlook()
         times = [outlook.lease_end, outlook.schedule]
         for queue in self.queues.of(database, names):
             if not queue.paused:
-                pending, due, lane = self._queue_outlook(queue.id)
+                pending, due, lane = self._queue_outlook(queue.id, functions)
                 times += (now if pending else None, due, lane)
         return _earliest(times, now)
 
@@ -158,18 +174,19 @@ class Jobs:
         if lease.stopping:
             return Claimed(stopping=True, alive=lease.alive)
         queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
-        looks = [QueueLook(queue, *self._promoted(queue.id, now)) for queue in queues]
-        numbers = self._lanes.choose(looks, operation.limit, now)
+        looks = [QueueLook(queue, *self._promoted(queue.id, now, operation.functions)) for queue in queues]
+        numbers, strange = self._lanes.choose(looks, operation.limit, now, operation.functions)
+        unknown = sorted(strange)
         jobs = self._workers.lease(numbers, operation.worker, now) if numbers else []
         if len(jobs) == operation.limit:
-            return Claimed(jobs, alive=lease.alive)
-        if any(look.lane is not None and look.lane <= now for look in looks):
-            ready_at = self.ready_at(operation.database, operation.queues, now)
+            return Claimed(jobs, alive=lease.alive, unknown=unknown)
+        if unknown or any(look.lane is not None and look.lane <= now for look in looks):
+            ready_at = self.ready_at(operation.database, operation.queues, now, operation.functions)
         else:
             # All that had no limit was taken: what was read before still holds.
             times = [outlook.lease_end, outlook.schedule, *(time for look in looks for time in (look.due, look.lane))]
             ready_at = _earliest(times, now)
-        return Claimed(jobs, ready_at, alive=lease.alive)
+        return Claimed(jobs, ready_at, alive=lease.alive, unknown=unknown)
 
     def _do_what_is_due(self, now: Timestamp) -> "_Outlook":
         """Take back what lost workers held, and enqueue what schedules say; what else there is to come."""
@@ -187,18 +204,19 @@ class Jobs:
         self.queues.catch_up(outlook.queues)
         return outlook
 
-    def _queue_outlook(self, queue_id: int) -> tuple[int, int | None, int | None]:
+    def _queue_outlook(self, queue_id: int, functions: frozenset[str] | None) -> _QueueOutlook:
         """Whether a claim gets something from a queue without a look at limits, and when else it may."""
-        found: tuple[int, int | None, int | None] = self._connection.execute(sql.queue_outlook, (queue_id,)).fetchone()
+        values = (queue_id, known_of(functions))
+        found: _QueueOutlook = self._connection.execute(sql.queue_outlook, values).fetchone()
         return found
 
-    def _promoted(self, queue_id: int, now: Timestamp) -> tuple[int, int | None, int | None]:
+    def _promoted(self, queue_id: int, now: Timestamp, functions: frozenset[str] | None) -> _QueueOutlook:
         """The same, once jobs whose time has come are pending."""
-        found = self._queue_outlook(queue_id)
+        found = self._queue_outlook(queue_id, functions)
         if found[1] is None or found[1] > now:
             return found
         self._promote(queue_id, now)
-        return self._queue_outlook(queue_id)
+        return self._queue_outlook(queue_id, functions)
 
     def settle(self, operation: Settle, now: Timestamp) -> Settled:
         """Take a worker's reports; one on a job that it holds no more changes nothing."""
@@ -212,11 +230,11 @@ class Jobs:
             row = held.pop((report.number, report.token), None)
             if row is None:
                 states.append(None)
-            elif _is_plain(report):
+            elif is_plain(report):
                 states.append(JobState.COMPLETED)
                 plain.append((row, report))
             else:
-                verdict = _judge(row, report, now)
+                verdict = judge_report(row, report, now)
                 states.append(verdict.state)
                 moves.append((row, verdict, report))
         self._complete(operation.database, plain, now)
@@ -263,17 +281,25 @@ class Jobs:
     def _rescue(self, now: Timestamp) -> list[str]:
         """Take back what lost workers held."""
         found: list[str] = []
-        for worker, database in self._connection.execute(sql.lost_workers, (now,)).fetchall():
+        for worker, database in self._workers.lost(now):
             found += self._take_back(worker, database, "the worker was not heard of for longer than its lease", now)
         return found
 
     def _take_back(self, worker: str, database: str, reason: str, now: Timestamp) -> list[str]:
+        """What it had started counts as a lost attempt; what only waited there, or was to be cancelled, does not."""
         rows = self._rows(sql.jobs_held, worker)
+        cancelled = {row[0] for row in self._connection.execute(sql.jobs_cancelling, (worker,)).fetchall()}
         self._connection.execute(sql.drop_worker, (worker, database))
+        started = self._workers.started(worker, held=bool(rows))
         moves = []
         for row in rows:
-            report = Report(number=JobNumber(row.number), token=row.token, outcome=Outcome.FAILED, error=reason)
-            moves.append((row, _judge(row, report, now), report))
+            outcome, error = Outcome.FAILED, reason
+            if row.number in cancelled:
+                outcome, error = Outcome.CANCELLED, "cancelled"
+            elif started is not None and (row.number, row.token) not in started:
+                outcome, error = Outcome.RELEASED, ""
+            report = Report(number=JobNumber(row.number), token=row.token, outcome=outcome, error=error)
+            moves.append((row, judge_report(row, report, now), report))
         self._move(moves, now)
         return [row.id for row in rows]
 
@@ -301,7 +327,7 @@ class Jobs:
             for row in running:
                 self.books.control(self.queues.by_id(row.queue_id).database, "cancel", row.id)
         resting = [row for row in rows if row.state != JobState.PROCESSING]
-        self._move([(row, Verdict(JobState.CANCELLED, row.attempts), _said(row, reason)) for row in resting], now)
+        self._move([(row, Verdict(JobState.CANCELLED, row.attempts), said(row, reason)) for row in resting], now)
 
     def rearm(self, operation: Rearm, now: Timestamp) -> Changed:
         """Give jobs all their attempts again."""
@@ -382,8 +408,8 @@ class Jobs:
         """Jobs go to other states, with everything that follows from it."""
         if not moves:
             return
-        self._connection.executemany(sql.move_job, [_update(*move, now) for move in moves])
-        attempts = [_attempt(row, verdict, report, now) for row, verdict, report in moves if _is_told(row, report)]
+        self._connection.executemany(sql.move_job, [update_of(*move, now) for move in moves])
+        attempts = [attempt_of(row, verdict, report, now) for row, verdict, report in moves if is_told(row, report)]
         if attempts:
             self._connection.executemany(sql.put_attempt, attempts)
         self._lanes.left((row.lane for row, _, _ in moves if row.state == JobState.PROCESSING), now)
@@ -442,51 +468,3 @@ def _earliest(times: Sequence[int | None], now: Timestamp) -> Timestamp | None:
     """The first of these times, not before now."""
     found = min((time for time in times if time is not None), default=None)
     return None if found is None else Timestamp(max(found, now))
-
-
-def _judge(row: JobRow, report: Report, now: Timestamp) -> Verdict:
-    """The rules' word on a report; what cannot be read ends in the dead letters, not in everybody's way."""
-    if report.outcome is Outcome.COMPLETED:
-        return Verdict(JobState.COMPLETED, row.attempts)
-    try:
-        return judge(row.held(), report.outcome, now, report.after_seconds)
-    except HeadwaterError:
-        return Verdict(JobState.DEAD, row.attempts)
-
-
-def _is_plain(report: Report) -> bool:
-    """A completion with nothing to keep: all of these are one statement."""
-    kept = report.result is not None or report.output or report.exit_code is not None
-    return report.outcome is Outcome.COMPLETED and not kept
-
-
-def _is_told(row: JobRow, report: Report | None) -> bool:
-    """Whether an attempt leaves a row of its own: it failed, or a command printed or measured something."""
-    if report is None or row.state != JobState.PROCESSING:
-        return False
-    return bool(report.error or report.output or report.exit_code is not None)
-
-
-def _said(row: JobRow, reason: str) -> Report | None:
-    if not reason:
-        return None
-    return Report(number=JobNumber(row.number), token=row.token, outcome=Outcome.CANCELLED, error=reason)
-
-
-def _update(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:
-    finished = now if verdict.state in FINISHED else None
-    error = report.error[:ERROR_LENGTH_MAX] if report is not None and report.error else None
-    result = report.result if report is not None else None
-    expires_at = None
-    if result is not None and (seconds := decode_work(row.work).result_seconds):
-        expires_at = now + int(seconds * SECOND)
-    run_at = row.run_at if verdict.run_at is None else verdict.run_at
-    return (verdict.state.value, verdict.attempts, run_at, now, finished, error, result, expires_at, row.number)
-
-
-def _attempt(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:
-    assert report is not None
-    measured = (report.exit_code, report.duration_seconds, report.memory_bytes)
-    error = report.error[:ERROR_LENGTH_MAX]
-    about = (row.number, row.attempts, row.token, row.worker or "", row.started_at, now, report.outcome.value, error)
-    return (*about, *measured, report.output)

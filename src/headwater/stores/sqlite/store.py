@@ -18,7 +18,7 @@ from typing import Any
 
 import apsw
 
-from headwater.clock import Clock, SystemClock, Timestamp
+from headwater.clock import Clock, SystemClock, Timestamp, steady_of
 from headwater.config import Config
 from headwater.errors import Closed, StoreBusy, StoreFailed, StoreFull, StoreReplaced
 from headwater.log.operations import Commit, Operation, Touch
@@ -29,6 +29,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.contract import (
     Traits,
 )
+from headwater.stores.job_starts import starts_path
 from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.backup import become_a_store
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
@@ -139,6 +140,7 @@ class SqliteStore(Questions):
             self._turnstile.leave()
         codec = Codec(self._config.encryption_key)
         self._writer = Writer(self._connection, self._config, codec, self.origin, self._presence)
+        self._writer.jobs.judge_leases_by(steady_of(self._clock))
         self._writer.identity.catch_up(read_identity(self._connection))
         reading = self._connect(SIDE_CACHE_BYTES)
         self._answers = Answers(reading, codec, self._presence)
@@ -344,11 +346,17 @@ class SqliteStore(Questions):
         """A number that changes when access tokens may have changed."""
         return self._writer.access_tokens.version
 
-    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+    def job_starts_path(self, worker: str) -> str:
+        """A file beside the log."""
+        return starts_path(self._path, worker)
+
+    def jobs_ready_at(
+        self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None = None
+    ) -> Timestamp | None:
         """Asked on the loop: a few looks at indexes, and a worker waits for the answer."""
         self._check()
         with translated("looking for jobs"):
-            return self._writer.jobs_ready_at(database, queues, now)
+            return self._writer.jobs_ready_at(database, queues, now, functions)
 
     async def job_states(self, database: str, ids: Sequence[str]) -> dict[str, JobState]:
         """The states of those of the jobs that exist; a few are asked for on the loop, because somebody waits."""

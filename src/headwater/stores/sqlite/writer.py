@@ -107,7 +107,7 @@ class Writer:
         flows = Flows(connection, self.catalog, self.segments, pushes.place)
         staging = Staging(connection, config.staged_bytes_max)
         self.access_tokens = AccessTokens(connection)
-        self.jobs = Jobs(connection, self.catalog, self.segments)
+        self.jobs = Jobs(connection, self.catalog, self.segments, path=connection.filename)
         self.identity = Identity(connection, presence)
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         self._applied = Applied(connection)
@@ -239,10 +239,12 @@ class Writer:
         """The segments after `after`, in LSN order."""
         return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
 
-    def jobs_ready_at(self, database: str, queues: Sequence[str], now: Timestamp) -> Timestamp | None:
+    def jobs_ready_at(
+        self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None
+    ) -> Timestamp | None:
         """When a claim on these queues could get something."""
         self.look()
-        return self.jobs.ready_at(database, queues, now)
+        return self.jobs.ready_at(database, queues, now, functions)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
         """Segments with their addresses; those of partitions that are gone are left out."""

@@ -47,7 +47,16 @@ UPDATE hw_job_lanes SET concurrency = ? WHERE id = ? AND concurrency <> ?;
 -- name: ready_lanes
 -- Lanes of a queue that are worth a look, the one that has waited longest first.
 SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns FROM hw_job_lanes
-WHERE queue_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?;
+WHERE queue_id = ?1 AND ready_at <= ?2 AND (functions = 0 OR ?4 IS NULL OR type IN (SELECT value FROM json_each(?4)))
+ORDER BY ready_at LIMIT ?3;
+
+-- name: keep_for_function
+-- The jobs of a lane are for those workers only that have the function.
+UPDATE hw_job_lanes SET functions = 1 WHERE id = ?;
+
+-- name: move_to_lane
+-- These jobs wait in this lane from now on.
+UPDATE hw_jobs SET lane = ?1 WHERE number IN (SELECT value FROM json_each(?2));
 
 -- name: set_job_lane
 -- What uses a lane's limits now, and when to look at it again.

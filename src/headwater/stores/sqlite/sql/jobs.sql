@@ -75,7 +75,7 @@ FROM hw_jobs WHERE queue_id = ?1 AND state = ?2 AND state IN ('completed', 'dead
 
 -- name: ready_heads
 -- The jobs of a lane that come next.
-SELECT -priority, number FROM hw_jobs WHERE queue_id = ? AND lane = ? AND state = 'pending'
+SELECT -priority, number, type FROM hw_jobs WHERE queue_id = ? AND lane = ? AND state = 'pending'
 ORDER BY priority DESC, number LIMIT ?;
 
 -- name: lease_jobs
@@ -92,8 +92,9 @@ UPDATE hw_jobs SET state = 'pending', changed_at = ?1 WHERE number IN (SELECT va
 -- name: move_job
 -- A job goes from one state to another.
 UPDATE hw_jobs SET state = ?1, attempts = ?2, run_at = ?3, worker = NULL, cancelling = 0, changed_at = ?4, finished_at = ?5,
-    error = CASE ?1 WHEN 'completed' THEN NULL ELSE coalesce(?6, error) END, result = ?7, expires_at = ?8
-WHERE number = ?9;
+    error = CASE ?1 WHEN 'completed' THEN NULL ELSE coalesce(?6, error) END, result = ?7, expires_at = ?8,
+    progress = coalesce(?9, progress)
+WHERE number = ?10;
 
 -- name: complete_jobs
 -- These jobs are done and left no result.
@@ -199,16 +200,21 @@ SELECT lease_until, stopping FROM hw_workers WHERE id = ? AND database = ?;
 
 -- name: put_worker
 -- A worker's lease, new or renewed.
-INSERT INTO hw_workers (id, database, started_at, seen_at, lease_until) VALUES (?1, ?2, ?3, ?3, ?4)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, lease_until = excluded.lease_until;
+INSERT INTO hw_workers (id, database, started_at, seen_at, lease_until, boot, steady_until) VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, lease_until = excluded.lease_until, boot = excluded.boot,
+    steady_until = excluded.steady_until;
 
 -- name: describe_worker
 -- Who a worker is.
 UPDATE hw_workers SET about = ? WHERE id = ?;
 
 -- name: lost_workers
--- Workers whose lease ran out.
-SELECT id, database FROM hw_workers WHERE lease_until <= ?;
+-- Workers whose lease ran out by the time of day.
+SELECT id, database, boot, steady_until FROM hw_workers WHERE lease_until <= ?;
+
+-- name: move_lease
+-- The time of day was set, and the lease goes on.
+UPDATE hw_workers SET lease_until = ?1 WHERE id = ?2;
 
 -- name: drop_worker
 -- A worker is gone.
@@ -232,7 +238,8 @@ SELECT (SELECT min(lease_until) FROM hw_workers),
 -- Whether a job without limits may run in a queue, when the next one comes due, and when a lane is worth a look.
 SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = ?1 AND lane = 0 AND state = 'pending'),
        (SELECT min(run_at) FROM hw_jobs WHERE queue_id = ?1 AND state IN ('scheduled', 'failed')),
-       (SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at IS NOT NULL);
+       (SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at IS NOT NULL
+          AND (functions = 0 OR ?2 IS NULL OR type IN (SELECT value FROM json_each(?2))));
 
 -- name: take_delays_back
 -- The clock was set back to ?1 by ?2: jobs wait no longer than they were to. A time that was given stays what it is.

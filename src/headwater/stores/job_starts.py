@@ -1,0 +1,202 @@
+"""What a worker has started, in a file that outlives it: whoever takes its jobs back can tell what has run.
+
+A job is marked before anything of it runs, and the mark is made where the job runs: in the worker for commands, in its
+runners for functions. Memory that is mapped stays when a process is killed, so a mark costs no call of the kernel and
+no commit. It does not outlive the machine: a file of an earlier boot says nothing, and then every job that was held
+counts as started.
+
+Whoever takes the jobs back closes the file first and reads it then; whoever marks looks afterwards whether it was
+closed. So a worker that slept through its lease either has marked a job in time, or does not start it.
+"""
+
+import mmap
+import os
+import signal
+import struct
+import time
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, Self
+
+_MAGIC = b"hwstart1"
+_header = struct.Struct("<8s36sIQ")
+_position = struct.Struct("<Q")
+_entry = struct.Struct("<qqqq")
+_CLOSED_AT = 56
+_POSITIONS_AT = 64
+_ENTRIES_AT = 4_096
+RINGS = 3
+COMMANDS, PLAIN, ASYNC = range(RINGS)
+# A mark that was made on another processor before the file was closed is seen after this long, by far.
+_SETTLE_SECONDS = 0.002
+WORKER_VARIABLE = "HEADWATER_JOB_WORKER"
+
+
+class Left(NamedTuple):
+    """What a lost worker had started: jobs by number and token, and commands by process and when that began."""
+
+    started: frozenset[tuple[int, int]]
+    processes: dict[int, int]
+
+
+class JobStarts:
+    """The marks of one worker, in a ring for each process that makes them."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self._page = mmap.mmap(file, os.fstat(file).st_size)
+        self._entries = int(_header.unpack_from(self._page)[2])
+
+    @classmethod
+    def make(cls, path: str, jobs_max: int) -> Self:
+        """New marks for a worker that holds no more jobs than this. Where there is no place for the file, as on a disk
+        that is full, they are kept in memory, and nobody else will know them."""
+        entries = 1 << (jobs_max * 4 + 1_024).bit_length()
+        try:
+            return cls(_make_file(path, entries))
+        except OSError:
+            file = os.memfd_create("headwater-starts")
+            _fill(file, entries)
+            return cls(file)
+
+    def renew(self, path: str) -> None:
+        """Begin anew, after the jobs that were held were taken back."""
+        fresh = JobStarts.make(path, self._entries // 8)
+        self.close()
+        self.file, self._page, self._entries = fresh.file, fresh._page, fresh._entries
+
+    def mark(self, ring: int, number: int, token: int) -> int | None:
+        """A job is about to start here; its place, or None when it is not this worker's any more."""
+        at = _POSITIONS_AT + ring * _position.size
+        place = _position.unpack_from(self._page, at)[0]
+        _position.pack_into(self._page, at, place + 1)
+        _entry.pack_into(self._page, self._offset(ring, place), number, token, 0, 0)
+        return None if self._page[_CLOSED_AT] else int(place)
+
+    def name_process(self, place: int, number: int, token: int, process: int) -> None:
+        """The command that was marked runs as this process."""
+        _entry.pack_into(self._page, self._offset(COMMANDS, place), number, token, process, start_of(process))
+
+    def started(self, ring: int) -> set[tuple[int, int]]:
+        """What was started in one process, by number and token."""
+        begin = self._offset(ring, 0)
+        content = self._page[begin : begin + self._entries * _entry.size]
+        return {entry[:2] for entry in _entry.iter_unpack(content) if entry[0]}
+
+    def is_closed(self) -> bool:
+        """Whether somebody has taken the jobs back."""
+        return bool(self._page[_CLOSED_AT])
+
+    def read(self) -> Left:
+        """Close the file, and say what was started."""
+        self._page[_CLOSED_AT] = 1
+        time.sleep(_SETTLE_SECONDS)
+        content = self._page[_ENTRIES_AT : _ENTRIES_AT + RINGS * self._entries * _entry.size]
+        found = [entry for entry in _entry.iter_unpack(content) if entry[0]]
+        return Left(
+            frozenset((number, token) for number, token, _, _ in found),
+            {process: start for _, _, process, start in found if process},
+        )
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._page.close()
+        os.close(self.file)
+
+    def _offset(self, ring: int, place: int) -> int:
+        return _ENTRIES_AT + (ring * self._entries + place % self._entries) * _entry.size
+
+
+def starts_path(store: str, worker: str) -> str:
+    """The file of a worker of this store: a worker may be called anything."""
+    return f"{store}-starts-{sha256(worker.encode()).hexdigest()[:16]}"
+
+
+def _make_file(path: str, entries: int) -> int:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _fill(file, entries)
+    except BaseException:
+        os.close(file)
+        os.unlink(path)
+        raise
+    return file
+
+
+def _fill(file: int, entries: int) -> None:
+    # Room on the disk is taken now: a page that cannot be had later would be the end of whoever writes to it.
+    os.posix_fallocate(file, 0, _ENTRIES_AT + RINGS * entries * _entry.size)
+    os.pwrite(file, _header.pack(_MAGIC, boot(), entries, 0), 0)
+
+
+def read_starts(path: str) -> Left | None:
+    """What the worker of this file had started; None when nobody can know. The file is closed, and gone."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with suppress(OSError):
+        os.unlink(path)
+    try:
+        magic, booted, entries, _ = _header.unpack(os.pread(file, _header.size, 0))
+        size = os.fstat(file).st_size
+    except (OSError, struct.error):
+        os.close(file)
+        return None
+    if magic != _MAGIC or booted != boot() or size != _ENTRIES_AT + RINGS * entries * _entry.size:
+        os.close(file)
+        return None
+    starts = JobStarts(file)
+    try:
+        return starts.read()
+    finally:
+        starts.close()
+
+
+def kill_left(worker: str, left: Left | None) -> int:
+    """Kill whatever a lost worker left running, so that no command runs beside its second attempt; how many there were.
+
+    Commands are known by their process, and everything else that jobs started by the worker's name in its environment.
+    """
+    processes = {} if left is None else left.processes
+    found = {process for process, start in processes.items() if start and start_of(process) == start}
+    for process in found:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process, signal.SIGKILL)
+    mark = f"{WORKER_VARIABLE}={worker}\0".encode()
+    marked = {process for process in _processes() if mark in _environment(process)} - {os.getpid()}
+    for process in marked:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+    return len(found | marked)
+
+
+def start_of(process: int) -> int:
+    """When a process began, in ticks since the machine did: with it a number means one process; 0 when it is gone."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and int(entry.name) > 1]
+
+
+def _environment(process: int) -> bytes:
+    try:
+        with open(f"/proc/{process}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+@cache
+def boot() -> bytes:
+    """What names this run of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()

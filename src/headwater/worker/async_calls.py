@@ -1,0 +1,154 @@
+"""Runs async functions in the event loop of a runner, up to a number of them at once.
+
+Calls wait in the line and are taken when there is room: what waits can be taken back, even while the loop is blocked.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from functools import partial
+from typing import Any
+
+from headwater.model.job import JobNumber, Outcome
+from headwater.services.job_functions import JobFunction, enter_job
+from headwater.stores.job_starts import ASYNC
+from headwater.worker.frames import Begun, Done, FrameReader, Run, decode_to_runner
+from headwater.worker.outcomes import completed, failed
+from headwater.worker.plain_calls import context_of
+from headwater.worker.printing import Printer
+from headwater.worker.runner_ends import RunnerEnds
+from headwater.worker.surroundings import Surroundings
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 65_536
+
+
+class AsyncCalls:
+    """Takes calls from the line until the worker closes it, or until this process is worn out."""
+
+    def __init__(self, ends: RunnerEnds, surroundings: Surroundings, concurrency: int, recycle_after: int) -> None:
+        self._ends = ends
+        self._surroundings = surroundings
+        self._concurrency = concurrency
+        self._left = recycle_after or -1
+        self._process = os.getpid()
+        self._tasks: dict[JobNumber, asyncio.Task[None]] = {}
+        self._stopped: set[JobNumber] = set()
+        self._listens = False
+        self._telling = False
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+
+    def serve(self) -> None:
+        """Run what comes. A function that stops the loop, or raises what ends programs in a task of its own, does not
+        end it for the others."""
+        asyncio.set_event_loop(self._loop)
+        os.set_blocking(self._ends.hearing, False)
+        self._loop.add_reader(self._ends.hearing, self._hear, FrameReader())
+        self._loop.call_soon(self._take)
+        while not self._closed:
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                log.warning("a task that a function has left behind ended with what ends programs", exc_info=True)
+        self._ends.teller.tell()
+
+    # ── calls ──
+
+    def _has_room(self) -> bool:
+        return self._left != 0 and len(self._tasks) < self._concurrency
+
+    def _take(self) -> None:
+        """Take what there is room for, and listen for more only while there is some."""
+        while self._has_room():
+            run = self._ends.line.take()
+            if run is None:
+                break
+            self._start(run)
+        if self._listens != self._has_room():
+            self._listens = not self._listens
+            if self._listens:
+                self._loop.add_reader(self._ends.line.fileno(), self._take)
+            else:
+                self._loop.remove_reader(self._ends.line.fileno())
+        if self._left == 0 and not self._tasks:
+            self._close()
+
+    def _start(self, run: Run) -> None:
+        function = self._ends.known.get(run.about.type)
+        if function is None:
+            self._ends.teller.send(Done(run.number, Outcome.RELEASED, 0.0))
+            return
+        if self._ends.starts.mark(ASYNC, run.number, run.about.token) is None:
+            self._close()
+            return
+        self._left -= 1
+        self._tell(Begun(run.number))
+        task = self._loop.create_task(self._run(run, function))
+        self._tasks[run.number] = task
+        task.add_done_callback(partial(self._finished, run.number))
+
+    async def _run(self, run: Run, function: JobFunction[..., Any]) -> None:
+        begun = time.monotonic()
+        printer = Printer(run.number, self._ends.teller)
+        limit = asyncio.timeout(run.timeout_seconds or None)
+        try:
+            enter_job(context_of(self._ends, run))
+            printer.enter()
+            arguments, options = function.bind(run.arguments)
+            async with limit:
+                result = await function.function(*arguments, **options)
+            done = completed(run.number, result, time.monotonic() - begun)
+        except BaseException as error:
+            done = self._failed(run, function, error, limit, time.monotonic() - begun)
+        if os.getpid() != self._process:
+            os._exit(0)  # A copy that the function has made of this process: its parent goes on.
+        printer.end()
+        self._tell(done)
+
+    def _failed(
+        self, run: Run, function: JobFunction[..., Any], error: BaseException, limit: asyncio.Timeout, seconds: float
+    ) -> Done:
+        if isinstance(error, asyncio.CancelledError) and run.number in self._stopped:
+            return Done(run.number, Outcome.CANCELLED, seconds, error="cancelled")
+        if isinstance(error, TimeoutError) and limit.expired():
+            reason = f"timed out after {run.timeout_seconds:g} s"
+            return Done(run.number, Outcome.FAILED, seconds, error=reason)
+        return failed(run.number, function, error, seconds)
+
+    def _finished(self, number: JobNumber, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(number, None)
+        self._stopped.discard(number)
+        if not self._surroundings.mend():
+            self._left = 0
+        self._take()
+
+    # ── the worker ──
+
+    def _tell(self, message: Begun | Done) -> None:
+        """What happens in one turn of the loop is told together."""
+        self._ends.teller.keep(message)
+        if not self._telling:
+            self._telling = True
+            self._loop.call_soon(self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._telling = False
+        self._ends.teller.tell()
+
+    def _hear(self, frames: FrameReader) -> None:
+        chunk = os.read(self._ends.hearing, READ_BYTES)
+        if not chunk:
+            self._close()
+        for frame in frames.feed(chunk):
+            stop = decode_to_runner(frame)
+            task = self._tasks.get(stop.number)
+            if task is not None:
+                self._stopped.add(stop.number)
+                task.cancel()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._loop.stop()

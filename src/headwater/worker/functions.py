@@ -1,0 +1,186 @@
+"""The worker's functions: which there are, and what calls them: a runner for plain ones, and one for async ones."""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from headwater.log.job_operations import ClaimedJob, Note, Report
+from headwater.model.job import JobNumber
+from headwater.model.job_policy import JobPolicy
+from headwater.services.jobs import DeclaredSchedule
+from headwater.stores.job_starts import JobStarts
+from headwater.worker.call_reports import FunctionSettings, release
+from headwater.worker.frames import Ready
+from headwater.worker.runner import ASYNC_KIND, EITHER_KIND, PLAIN_KIND
+from headwater.worker.runner_process import RunnerProcess
+
+log = logging.getLogger(__name__)
+
+DEATHS_BEFORE_WORK_MAX = 3
+
+
+class Functions:
+    """Runs functions. Reports go to `on_report`, what they note while they run to `on_note`."""
+
+    def __init__(self, settings: FunctionSettings, starts: JobStarts) -> None:
+        self._settings = settings
+        self._starts = starts
+        self._first = RunnerProcess(EITHER_KIND, settings, starts)
+        self._runners = [self._first]
+        self._plain: RunnerProcess | None = None
+        self._async: RunnerProcess | None = None
+        self._asynchronous: frozenset[str] = frozenset()
+        self._early: list[ClaimedJob] = []
+        self._early_deaths = 0
+        self._loaded = False
+        self._ending = False
+        self.known: frozenset[str] = frozenset()
+        self.policies: dict[str, JobPolicy] = {}
+        self.schedules: list[DeclaredSchedule] = []
+        self.unloadable = ""
+        self.on_report: Callable[[Report], None] = lambda report: None
+        self.on_note: Callable[[Note], None] = lambda note: None
+        self.on_lack: Callable[[OSError], None] = lambda error: None
+        self.on_ready: Callable[[], None] = lambda: None
+        self.on_unloadable: Callable[[], None] = lambda: None
+        self.on_gone: Callable[[], None] = lambda: None
+        self._connect(self._first)
+
+    @property
+    def processes(self) -> set[int]:
+        """The runners' process ids."""
+        return {runner.process for runner in self._runners} - {0}
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether it is not known yet which functions there are."""
+        return bool(self._settings.sources) and not self._loaded and not self.unloadable
+
+    @property
+    def count(self) -> int:
+        """How many calls the runners have."""
+        return sum(runner.count for runner in self._runners) + len(self._early)
+
+    def started_before(self, moment: float) -> bool:
+        """Whether a call runs since before `moment` (of the monotonic clock)."""
+        return any(begun_at <= moment for runner in self._runners for begun_at in runner.begun().values())
+
+    def waiting(self) -> int:
+        """How many calls have not begun."""
+        return sum(runner.count - len(runner.begun()) for runner in self._runners if runner.count) + len(self._early)
+
+    def start(self) -> None:
+        """Load the functions, so that no job has to wait for that. OSError when this process lacks what that takes."""
+        if not self._first.process:
+            self._first.start()
+
+    def run(self, job: ClaimedJob) -> None:
+        """Call a function."""
+        if not self._loaded and not self.unloadable:
+            self._early.append(job)
+            self._start_or_give_back()
+        elif job.type in self._asynchronous:
+            self._async = self._async or self._add(ASYNC_KIND)
+            self._async.run(job)
+        elif job.type in self.known:
+            self._plain = self._plain or self._add(PLAIN_KIND)
+            self._plain.run(job)
+        else:
+            self.on_report(release(job))
+
+    def stop(self, number: JobNumber, reason: str) -> None:
+        """End a call."""
+        for runner in self._runners:
+            runner.stop(number, reason)
+
+    def recall(self) -> list[ClaimedJob]:
+        """Take back what has not begun."""
+        early, self._early = self._early, []
+        return [*early, *(job for runner in self._runners for job in runner.recall())]
+
+    def abort(self, reason: str) -> None:
+        """End everything: what ran has failed for this reason, what had not begun is given back."""
+        self._ending = True
+        self._give_back_early()
+        for runner in self._runners:
+            runner.abort(reason)
+
+    def close(self) -> None:
+        """Forget all calls; the processes end."""
+        self._early.clear()
+        for runner in self._runners:
+            runner.close()
+
+    async def closed(self) -> None:
+        """Until the processes are gone."""
+        for runner in self._runners:
+            await runner.closed()
+
+    def _add(self, kind: str) -> RunnerProcess:
+        runner = RunnerProcess(kind, self._settings, self._starts)
+        self._connect(runner)
+        self._runners.append(runner)
+        return runner
+
+    def _connect(self, runner: RunnerProcess) -> None:
+        runner.on_ready = lambda ready: self._ready(runner, ready)
+        runner.on_early_death = lambda how: self._died_early(runner, how)
+        runner.on_report = lambda report: self.on_report(report)
+        runner.on_note = lambda note: self.on_note(note)
+        runner.on_lack = lambda error: self.on_lack(error)
+        runner.on_again = lambda job: self._run_again(runner, job)
+        runner.on_gone = lambda: self.on_gone()
+
+    def _run_again(self, runner: RunnerProcess, job: ClaimedJob) -> None:
+        if self.unloadable or self._ending:
+            self.on_report(release(job))
+        else:
+            runner.run(job)
+
+    def _start_or_give_back(self) -> None:
+        try:
+            self.start()
+        except OSError as error:
+            self._give_back_early()
+            self.on_lack(error)
+
+    def _give_back_early(self) -> None:
+        early, self._early = self._early, []
+        for job in early:
+            self.on_report(release(job))
+
+    def _ready(self, runner: RunnerProcess, ready: Ready) -> None:
+        if ready.error:
+            self._cannot_load(ready.error)
+            return
+        self._early_deaths = 0
+        if runner.kind == EITHER_KIND:
+            runner.kind = PLAIN_KIND if ready.plain else ASYNC_KIND
+            self._plain = runner if ready.plain else None
+            self._async = None if ready.plain else runner
+        self._asynchronous = frozenset(ready.asynchronous)
+        self.known = self._asynchronous | frozenset(ready.plain)
+        self.policies = ready.policies
+        self.schedules = msgspec.json.decode(ready.schedules, type=list[DeclaredSchedule])
+        self._loaded = True
+        early, self._early = self._early, []
+        for job in early:
+            self.run(job)
+        self.on_ready()
+
+    def _died_early(self, runner: RunnerProcess, how: str) -> None:
+        """A process that dies again and again before it runs anything would be started for ever."""
+        if self._ending:
+            return
+        self._early_deaths += 1
+        if self._early_deaths >= DEATHS_BEFORE_WORK_MAX:
+            self._cannot_load(f"the process that runs functions {how}, {self._early_deaths} times before it ran any")
+        elif not self._loaded and not self.unloadable:
+            self._start_or_give_back()
+
+    def _cannot_load(self, why: str) -> None:
+        if not self.unloadable:
+            self.unloadable = why
+            self._give_back_early()
+            self.on_unloadable()

@@ -1,0 +1,470 @@
+"""The worker's end of a runner: starts it, sends it calls, knows which of them run, and ends it when it must.
+
+Calls wait in a line that the runner takes them from. When the process dies, those that were marked as started have
+failed, unless it is written on the slate what they came to; the others are sent to the next one.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+import msgspec
+
+from headwater.log.job_operations import ClaimedJob, Note, Report
+from headwater.model.job import JobNumber, Outcome
+from headwater.stores.job_starts import ASYNC, PLAIN, WORKER_VARIABLE, JobStarts
+from headwater.worker.call_reports import Call, FunctionSettings, blame, output_of, release, run_of
+from headwater.worker.calls import CallLine, Slate, make_line, make_slate
+from headwater.worker.capture import Capture
+from headwater.worker.frames import (
+    Begun,
+    Done,
+    FrameReader,
+    Output,
+    Progress,
+    Ready,
+    Stop,
+    ToWorker,
+    decode_to_worker,
+    encode_frame,
+)
+from headwater.worker.plain_calls import INTERRUPT
+from headwater.worker.processes import describe_end, kill_group
+from headwater.worker.runner import ASYNC_KIND
+from headwater.worker.runner_ends import RunnerOptions
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 65_536
+OUTPUT_PAUSE_SECONDS = 0.5
+
+
+class _Process(msgspec.Struct, frozen=True):
+    """A runner, and the worker's ends of what lies between them. The runner's end of the line is held to take back."""
+
+    popen: subprocess.Popen[bytes]
+    line: CallLine
+    runners_line: CallLine
+    slate: Slate
+    hearing: int
+    telling: int
+    ended: int
+    frames: FrameReader
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for end in (self.line, self.runners_line, self.slate):
+            end.close()
+        for descriptor in (self.hearing, self.telling, self.ended):
+            os.close(descriptor)
+
+
+class RunnerProcess:
+    """Calls in one process of one kind, and in the next one when that ends."""
+
+    def __init__(self, kind: str, settings: FunctionSettings, starts: JobStarts) -> None:
+        self.kind = kind
+        self._settings = settings
+        self._starts = starts
+        self._calls: dict[JobNumber, Call] = {}
+        self._process: _Process | None = None
+        self._unsent = bytearray()
+        self._unplaced: deque[ClaimedJob] = deque()
+        self._gone: asyncio.Future[None] | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._watch_at = 0.0
+        self._printed: set[JobNumber] = set()
+        self._telling: asyncio.TimerHandle | None = None
+        self.is_ready = False
+        self.on_ready: Callable[[Ready], None] = lambda ready: None
+        self.on_early_death: Callable[[str], None] = lambda how: None
+        self.on_again: Callable[[ClaimedJob], None] = self.run
+        self.on_gone: Callable[[], None] = lambda: None
+        self.on_report: Callable[[Report], None] = lambda report: None
+        self.on_note: Callable[[Note], None] = lambda note: None
+        self.on_lack: Callable[[OSError], None] = lambda error: None
+
+    @property
+    def process(self) -> int:
+        """The runner's process id, 0 when there is none."""
+        return self._process.popen.pid if self._process is not None else 0
+
+    @property
+    def count(self) -> int:
+        """How many calls the runner has."""
+        return len(self._calls)
+
+    def begun(self) -> dict[JobNumber, float]:
+        """The calls that run, and since when."""
+        begun = {number: call.begun_at for number, call in self._calls.items() if call.begun_at}
+        if self._process is not None:
+            number, begun_at = self._process.slate.read()
+            if number in self._calls:
+                begun[number] = begun_at
+        return begun
+
+    # ── asking ──
+
+    def run(self, job: ClaimedJob) -> None:
+        """Send a call; it is given back when this process lacks what that takes."""
+        try:
+            process = self._process or self.start()
+            placed = not self._unplaced and process.line.put(run_of(job))
+        except OSError as error:
+            self.on_report(release(job))
+            self.on_lack(error)
+            return
+        self._calls[job.number] = Call(job)
+        if not placed:
+            self._unplaced.append(job)
+        if job.work.timeout_seconds and self.kind != ASYNC_KIND:
+            self._watch_by(time.monotonic() + job.work.timeout_seconds)
+
+    def stop(self, number: JobNumber, reason: str) -> None:
+        """End a call: it is interrupted, and its process is ended when that does not help."""
+        call = self._calls.get(number)
+        if call is None:
+            return
+        call.stopped = call.stopped or reason
+        waiting = self.take_line()
+        for job in waiting:
+            if job.number == number:
+                self._forget(number)
+                self.on_report(blame(call, call.stopped, None))
+            else:
+                self.run(job)
+        if number in self._calls:
+            self._interrupt(call)
+
+    def _interrupt(self, call: Call) -> None:
+        process = self._process
+        if process is None:
+            return
+        if self.kind == ASYNC_KIND:
+            self._send(Stop(call.job.number))
+        else:
+            process.slate.interrupt(call.job.number)
+            os.kill(process.popen.pid, INTERRUPT)
+        self._time(call, self._settings.grace_seconds, self._insist, call)
+
+    def _insist(self, call: Call) -> None:
+        """A call that does not end when asked to takes its process with it; one that had not begun is asked anew."""
+        if call.job.number in self.begun():
+            self._kill()
+        else:
+            self._interrupt(call)
+
+    def recall(self) -> list[ClaimedJob]:
+        """Take back what has not begun."""
+        found = self.take_line()
+        for job in found:
+            self._forget(job.number)
+        return found
+
+    def take_line(self) -> list[ClaimedJob]:
+        """The jobs that nobody has taken out of the line; they are nobody's then."""
+        numbers = [] if self._process is None else [run.number for run in self._process.runners_line.take_all()]
+        jobs = [call.job for number in numbers if (call := self._calls.get(number)) is not None]
+        unplaced, self._unplaced = self._unplaced, deque()
+        return [*jobs, *(job for job in unplaced if job.number in self._calls)]
+
+    def abort(self, reason: str) -> None:
+        """End everything: what ran has failed for this reason, what had not begun is given back."""
+        for job in self.recall():
+            self.on_report(release(job))
+        for call in self._calls.values():
+            call.stopped = call.stopped or reason
+        self._kill()
+
+    def close(self) -> None:
+        """Forget all calls; the process ends."""
+        self.take_line()
+        self._kill()
+        for number in list(self._calls):
+            self._forget(number)
+
+    async def closed(self) -> None:
+        """Until the process is gone."""
+        while self._process is not None:
+            self._gone = asyncio.get_running_loop().create_future()
+            await self._gone
+
+    # ── the process ──
+
+    def start(self) -> _Process:
+        """Start the process. OSError when this process lacks what that takes."""
+        with ExitStack() as undo:
+            line, runners_line = make_line()
+            undo.callback(line.close)
+            undo.callback(runners_line.close)
+            slate, to_runner, telling, hearing, to_worker = self._descriptors(undo)
+            pages = Slate(slate)
+            undo.callback(pages.close)
+            inherited = (runners_line.fileno(), slate, to_runner, to_worker, self._starts.file)
+            popen = self._popen(inherited)
+            undo.callback(_end_at_once, popen)
+            ended = os.pidfd_open(popen.pid)
+            undo.pop_all()
+        self._process = process = _Process(popen, line, runners_line, pages, hearing, telling, ended, FrameReader())
+        for descriptor in (slate, to_runner, to_worker):
+            os.close(descriptor)
+        os.set_blocking(hearing, False)
+        os.set_blocking(telling, False)
+        self.is_ready = False
+        loop = asyncio.get_running_loop()
+        loop.add_reader(hearing, self._read, process)
+        # The pipe may be held open by a process that a function has started: only this tells that the runner is gone.
+        loop.add_reader(ended, self._died, process)
+        return process
+
+    def _descriptors(self, undo: ExitStack) -> tuple[int, int, int, int, int]:
+        slate = make_slate()
+        undo.callback(os.close, slate)
+        to_runner, telling = os.pipe2(os.O_CLOEXEC)
+        undo.callback(os.close, to_runner)
+        undo.callback(os.close, telling)
+        hearing, to_worker = os.pipe2(os.O_CLOEXEC)
+        undo.callback(os.close, hearing)
+        undo.callback(os.close, to_worker)
+        return slate, to_runner, telling, hearing, to_worker
+
+    def _popen(self, inherited: tuple[int, int, int, int, int]) -> subprocess.Popen[bytes]:
+        line, slate, hearing, telling, starts = inherited
+        options = RunnerOptions(
+            line=line,
+            slate=slate,
+            hearing=hearing,
+            telling=telling,
+            starts=starts,
+            parent=os.getpid(),
+            sources=self._settings.sources,
+            kind=self.kind,
+            concurrency=self._settings.concurrency,
+            recycle_after=self._settings.recycle_after,
+        )
+        return subprocess.Popen(
+            [sys.executable, "-m", "headwater.worker.runner", msgspec.json.encode(options).decode()],
+            pass_fds=inherited,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, WORKER_VARIABLE: self._settings.worker},
+        )
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            kill_group(self._process.popen.pid, signal.SIGKILL)
+
+    def _send(self, message: Stop) -> None:
+        self._unsent += encode_frame(message)
+        self._write()
+
+    def _write(self) -> None:
+        if self._process is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._process.telling, self._unsent)]
+        except BlockingIOError:
+            loop.add_writer(self._process.telling, self._write)
+            return
+        except BrokenPipeError:
+            self._unsent.clear()
+        loop.remove_writer(self._process.telling)
+
+    def _read(self, process: _Process) -> None:
+        """Hear what there is now; at most so much, so that one that prints for ever does not hold up the others."""
+        if self._hear(process) is False:
+            asyncio.get_running_loop().remove_reader(process.hearing)
+        try:
+            while self._unplaced and process.line.put(run_of(self._unplaced[0])):
+                self._unplaced.popleft()
+        except OSError as error:
+            job = self._unplaced.popleft()
+            self._forget(job.number)
+            self.on_report(release(job))
+            self.on_lack(error)
+
+    def _hear(self, process: _Process) -> bool | None:
+        """Take one piece of what the runner says; False when nobody will say more, None when nobody does now."""
+        try:
+            chunk = os.read(process.hearing, READ_BYTES)
+        except BlockingIOError:
+            return None
+        for frame in process.frames.feed(chunk):
+            try:
+                message = decode_to_worker(frame)
+            except msgspec.MsgspecError as error:
+                # A function has written to a descriptor that is not its own.
+                log.error("the process that runs functions says what cannot be read, and is ended: %s", error)
+                self._kill()
+                return False
+            self._take(message)
+        return bool(chunk)
+
+    def _take(self, message: ToWorker) -> None:
+        if isinstance(message, Done):
+            self._done(message)
+        elif isinstance(message, Begun):
+            self._has_begun(message.number)
+        elif isinstance(message, Ready):
+            self.is_ready = not message.error
+            self.on_ready(message)
+        else:
+            call = self._calls.get(message.number)
+            if call is not None:
+                self._note(call, message)
+
+    def _note(self, call: Call, message: Progress | Output) -> None:
+        if isinstance(message, Progress):
+            call.progress = message.value
+            self.on_note(Note(number=call.job.number, token=call.job.token, progress=message.value))
+            return
+        if call.output is None:
+            call.output = Capture(self._settings.output_bytes_max)
+        call.output.add(message.text.encode())
+        self._printed.add(call.job.number)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(OUTPUT_PAUSE_SECONDS, self._tell_output)
+
+    def _tell_output(self) -> None:
+        """A call that runs for long shows its output while it does."""
+        self._telling = None
+        printed, self._printed = self._printed, set()
+        for number in printed:
+            call = self._calls.get(number)
+            if call is not None and call.output is not None:
+                self.on_note(Note(number=number, token=call.job.token, output=call.output.text()))
+
+    def _has_begun(self, number: JobNumber) -> None:
+        """An async call runs."""
+        call = self._calls.get(number)
+        if call is None:
+            return
+        call.begun_at = time.monotonic()
+        if call.stopped:
+            self._interrupt(call)
+        elif call.job.work.timeout_seconds:
+            # It is stopped by its own loop; when that does not help, its process is.
+            self._time(call, call.job.work.timeout_seconds + self._settings.grace_seconds, self._overdue, call)
+
+    # ── time ──
+
+    def _watch_by(self, moment: float) -> None:
+        """Look at how long the plain call runs, at this moment at the latest: one timer for all of them."""
+        if self._watch is not None:
+            if self._watch_at <= moment:
+                return
+            self._watch.cancel()
+        self._watch_at = moment
+        self._watch = asyncio.get_running_loop().call_later(max(moment - time.monotonic(), 0.0), self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        """End the call that has run for too long. What has not begun cannot be overdue before its own time from now."""
+        self._watch = None
+        now = time.monotonic()
+        begun = self.begun()
+        moments = []
+        for number, call in self._calls.items():
+            limit = call.job.work.timeout_seconds
+            if not limit or call.stopped:
+                continue
+            moment = begun.get(number, now) + limit
+            if moment <= now:
+                call.stopped = "timeout"
+                self._interrupt(call)
+            else:
+                moments.append(moment)
+        if moments:
+            self._watch_by(min(moments))
+
+    def _overdue(self, call: Call) -> None:
+        call.stopped = call.stopped or "timeout"
+        self._kill()
+
+    def _time(self, call: Call, seconds: float, deed: Callable[..., None], *arguments: object) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        call.timer = asyncio.get_running_loop().call_later(seconds, deed, *arguments)
+
+    # ── ends ──
+
+    def _done(self, done: Done) -> None:
+        call = self._forget(done.number)
+        if call is None:
+            return
+        if call.stopped and done.outcome in (Outcome.FAILED, Outcome.BURIED, Outcome.CANCELLED):
+            begun_at = time.monotonic() - done.duration_seconds
+            self.on_report(blame(call, call.stopped, begun_at))
+            return
+        self.on_report(
+            Report(
+                number=call.job.number,
+                token=call.job.token,
+                outcome=done.outcome,
+                result=done.result,
+                error=done.error,
+                after_seconds=done.after_seconds,
+                duration_seconds=done.duration_seconds,
+                output=output_of(call),
+                progress=call.progress,
+            )
+        )
+
+    def _forget(self, number: JobNumber) -> Call | None:
+        call = self._calls.pop(number, None)
+        if call is not None and call.timer is not None:
+            call.timer.cancel()
+        return call
+
+    def _died(self, process: _Process) -> None:
+        """The process is gone: what it had started and not finished has failed, the rest goes to the next process."""
+        loop = asyncio.get_running_loop()
+        for descriptor in (process.hearing, process.ended):
+            loop.remove_reader(descriptor)
+        loop.remove_writer(process.telling)
+        kill_group(process.popen.pid, signal.SIGKILL)
+        how = describe_end(process.popen.wait())
+        while self._hear(process):
+            pass
+        for frame in FrameReader().feed(process.slate.kept()):
+            self._take(decode_to_worker(frame))
+        begun = self.begun()
+        process.close()
+        self._process = None
+        was_ready, self.is_ready = self.is_ready, False
+        self._unsent.clear()
+        self._unplaced.clear()
+        started = self._starts.started(ASYNC if self.kind == ASYNC_KIND else PLAIN)
+        calls = [call for number in list(self._calls) if (call := self._forget(number)) is not None]
+        rest = []
+        for call in calls:
+            if (call.job.number, call.job.token) in started:
+                self.on_report(blame(call, how, begun.get(call.job.number)))
+            else:
+                rest.append(call)
+        if not was_ready:
+            self.on_early_death(how)
+        for call in rest:
+            if call.stopped == "cancelled":
+                self.on_report(blame(call, call.stopped, None))
+            elif call.stopped or self._starts.is_closed():
+                self.on_report(release(call.job))
+            else:
+                self.on_again(call.job)
+        self.on_gone()
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+
+def _end_at_once(popen: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        popen.kill()
+    popen.wait()

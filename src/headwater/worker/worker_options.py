@@ -1,0 +1,33 @@
+"""How a worker is started."""
+
+import os
+import socket
+
+import msgspec
+
+from headwater.log.job_operations import WorkerAbout
+from headwater.worker.loading import FunctionSources
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker is started. One that is alone in its process kills whatever its commands leave behind (`sweeps`)."""
+
+    id: str
+    database: str
+    queues: tuple[str, ...] = ()
+    concurrency: int = 1
+    sources: FunctionSources = FunctionSources()
+    supervisor: str = ""
+    drain: bool = False
+    sweeps: bool = False
+    recycle_after: int = 0
+
+    def about(self) -> WorkerAbout:
+        """What others are told of it."""
+        return WorkerAbout(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            supervisor=self.supervisor,
+            queues=self.queues,
+            concurrency=self.concurrency,
+        )
