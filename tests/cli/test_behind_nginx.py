@@ -154,10 +154,10 @@ def test_changes_of_jobs_stream_through_it_as_they_happen(program: Program, clie
 
 
 def test_bodies_near_the_limit_pass_and_larger_ones_are_refused(client: httpx.Client) -> None:
-    large = ["x" * 250_000] * 4
-    assert [result["status"] for result in push(client, *large)] == ["queued"] * 4
-    assert len(pop(client, batch=4)) == 4
-    too_large = {"items": [{"queue": "orders", "payload": "x" * 250_000}] * 5}
+    large = ["x" * 250_000] * 60
+    assert [result["status"] for result in push(client, *large)] == ["queued"] * 60
+    assert len(pop(client, batch=60)) == 60
+    too_large = {"items": [{"queue": "orders", "payload": "x" * 250_000}] * 70}
     assert client.post("/api/v1/push", json=too_large).status_code == 413
 
 

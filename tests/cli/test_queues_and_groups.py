@@ -89,7 +89,7 @@ def test_a_group_is_moved_to_where_it_should_read(program: Program) -> None:
         (["--to", "2100-01-01T00:00:00+02:00"], None),
     ]
     for place, payload in moves:
-        program.expect(0, "seek", "orders", "--group", "billing", *place)
+        program.expect(0, "seek", "orders", "--group", "billing", "--create", *place)
         ended = program.run("pop", "orders", "--group", "billing", "--json")
         assert (ended.document()["payload"] if ended.code == 0 else None) == payload
 
@@ -133,7 +133,12 @@ def test_leases_are_shown_and_given_back(program: Program) -> None:
 
 def test_a_seek_says_what_it_did_or_why_not(program: Program) -> None:
     program.expect(0, "push", "orders", "1")
-    assert program.expect(0, "seek", "orders", "--group", "g", "--to", "end").out == (
+    mistyped = program.expect(1, "seek", "orders", "--group", "g", "--to", "end")
+    assert "has no group 'g'" in mistyped.err
+    assert program.expect(0, "groups", "list", "--json").out == ""
+    beyond = program.expect(1, "seek", "orders", "--to", "99", "--partition", "Default")
+    assert "ends at offset" in beyond.err
+    assert program.expect(0, "seek", "orders", "--group", "g", "--create", "--to", "end").out == (
         "g stands at end in 1 partition of orders\n"
     )
     document = program.expect(0, "seek", "orders", "--group", "g", "--to", "end", "--json").document()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import ssl
 import urllib.request
@@ -31,25 +32,27 @@ def push(url: str, *payloads: Any) -> list[dict[str, Any]]:
     return results
 
 
-def process_of(url: str) -> str:
-    """Which process answered: each has its own number in its metrics."""
+def pushed_by(url: str) -> dict[str, int]:
+    """How many records each process pushed, whichever of them is asked."""
     text = httpx.get(f"{url}/metrics").text
-    return text.partition('headwater_commits_total{process="')[2].partition('"')[0]
+    found = re.findall(r'headwater_records_pushed_total\{process="(\d+)"\} ([\d.]+)', text)
+    return {process: int(float(count)) for process, count in found}
 
 
 def test_processes_share_a_port_and_a_store(program: Program) -> None:
     with serving(program, "--processes", "2") as (process, url):
         assert len(children(process.pid)) == 2
-        seen: set[str] = set()
         pushed = 0
 
         def both_answered() -> bool:
             nonlocal pushed
             pushed += len(push(url, pushed))
-            seen.add(process_of(url))
-            return len(seen) == 2
+            return min(pushed_by(url).values()) > 0
 
         expect_soon(both_answered)
+        # Each is told of by the other within a second.
+        expect_soon(lambda: all(sum(pushed_by(url).values()) == pushed for _ in range(10)))
+        assert set(pushed_by(url)) == {"0", "1"}
         popped = httpx.get(f"{url}/api/v1/pop/queue/orders?batch=1000").json()["messages"]
         assert [message["data"] for message in popped] == list(range(pushed))
         ended = end(process, signal.SIGTERM)

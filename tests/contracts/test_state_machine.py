@@ -287,12 +287,12 @@ class StoreMachine(RuleBasedStateMachine):
     def seek(self, store: int, group: str, data: st.DataObject) -> None:
         partition = data.draw(st.sampled_from(sorted(self.model.lanes)), label="partition")
         lane = self.model.lanes[partition]
-        to = data.draw(st.one_of(st.sampled_from(["beginning", "end"]), st.integers(0, lane.end + 1)), label="to")
+        to = data.draw(st.one_of(st.sampled_from(["beginning", "end"]), st.integers(0, lane.end)), label="to")
         if isinstance(to, int):
-            operation = Seek(queue=QUEUE, group=group, partition=partition, offset=Offset(to))
-            position = min(max(to, lane.start), lane.end)
+            operation = Seek(queue=QUEUE, group=group, partition=partition, offset=Offset(to), create=True)
+            position = max(to, lane.start)
         else:
-            operation = Seek(queue=QUEUE, group=group, partition=partition, to=to)
+            operation = Seek(queue=QUEUE, group=group, partition=partition, to=to, create=True)
             position = lane.end if to == "end" else lane.start
         self.run_one(store, operation)
         self.model.meet(group)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -11,8 +12,10 @@ from headwater.doors.access_log import logged
 from headwater.doors.proxies import behind_proxies, parse_networks
 from headwater.doors.wire import Request, Response
 from headwater.errors import ConfigError
+from tests.doors.conftest import MakeDoor
 from tests.doors.live_door import LiveDoor
 from tests.doors.test_queues import ack, pop, push
+from tests.waiting import expect_soon
 
 
 def samples(client: httpx.Client) -> dict[str, float]:
@@ -117,3 +120,71 @@ async def test_only_a_trusted_proxy_says_who_the_client_is(peer: str, header: st
 def test_a_proxy_that_is_no_address_is_refused() -> None:
     with pytest.raises(ConfigError, match="trusted proxies"):
         parse_networks("example.org")
+
+
+@pytest.mark.parametrize("switch", ["", "/pop"])
+def test_a_server_in_maintenance_is_not_ready(client: httpx.Client, switch: str) -> None:
+    path = f"/api/v1/system/maintenance{switch}"
+    assert client.post(path, json={"enabled": True}).status_code == 200
+    expect_soon(lambda: client.get("/ready").json().get("code") == "maintenance")
+    assert client.get("/health").status_code == 200
+    assert client.post(path, json={"enabled": False}).status_code == 200
+    expect_soon(lambda: client.get("/ready").status_code == 200)
+
+
+def test_the_status_page_says_where_the_log_ends(client: httpx.Client) -> None:
+    assert "LSN 0" in client.get("/", headers={"accept": "text/html"}).text
+    push(client, 1)
+    push(client, 2)
+    assert "LSN 2" in client.get("/", headers={"accept": "text/html"}).text
+    assert samples(client)["headwater_lsn"] == 2
+
+
+def test_metrics_say_what_is_free_of_what_a_process_has(client: httpx.Client) -> None:
+    """S4-24: how much of what waiting and working needs is available."""
+    found = samples(client)
+    assert found["headwater_available_ratio{operations}"] == 1
+    assert found["headwater_available_ratio{waiting_pops}"] == 1
+
+
+def test_a_waiting_pop_makes_less_available(make_door: MakeDoor) -> None:
+    """S4-24: 1 of 4 that may wait does."""
+    door = make_door(waiters_max=4)
+    with door.client() as client, ThreadPoolExecutor(1) as waiting:
+        waits = waiting.submit(client.get, "/api/v1/pop/queue/orders?wait=true&timeout=20000")
+        expect_soon(lambda: samples(client)["headwater_available_ratio{waiting_pops}"] == 0.75)
+        push(client, 1)
+        assert waits.result().status_code == 200
+
+
+def test_queues_beyond_the_cap_share_one_line(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.doors.metrics.LABELLED_MAX", 2)
+    for queue in ("a", "b", "c", "d"):
+        push(client, 1, 2, queue=queue)
+        pop(client, queue, consumerGroup="g")
+    found = samples(client)
+    assert {name: value for name, value in found.items() if name.startswith("headwater_queue_records")} == {
+        "headwater_queue_records{a}": 2,
+        "headwater_queue_records{b}": 2,
+        "headwater_queue_records{*}": 4,
+    }
+    assert found["headwater_queues"] == 4
+    assert found["headwater_group_lag{*,*}"] == 4
+    assert "headwater_group_lag{g,c}" not in found
+
+
+def test_long_lists_come_in_pages_or_as_a_stream(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.doors.listing.PAGE_ROWS", 2)
+    names = ["a", "b", "c", "d", "e"]
+    for queue in names:
+        push(client, 1, queue=queue)
+        pop(client, queue, consumerGroup="g")
+        pop(client, queue, consumerGroup="h")
+    assert [queue["queue"] for queue in client.get("/v1/queues").json()] == names
+    page = client.get("/v1/queues", params={"after": "b", "limit": 2}).json()
+    assert [queue["queue"] for queue in page] == ["c", "d"]
+    groups = [(group["queue"], group["group"]) for group in client.get("/v1/groups").json()]
+    assert groups == [(queue, group) for queue in names for group in "gh"]
+    page = client.get("/v1/groups", params={"after_queue": "b", "after_group": "g", "limit": 3}).json()
+    assert [(group["queue"], group["group"]) for group in page] == [("b", "h"), ("c", "g"), ("c", "h")]
+    assert client.get("/v1/queues", params={"limit": 0}).status_code == 400

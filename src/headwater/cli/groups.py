@@ -223,6 +223,7 @@ def seek(
     ],
     group: Annotated[str, typer.Option("--group", help="The consumer group.", metavar="GROUP")] = GROUP_DEFAULT,
     partition: Annotated[str, typer.Option(help="In this partition only.", show_default="all")] = "",
+    create: Annotated[bool, typer.Option("--create", help="Make the group when it is not there.")] = False,
 ) -> None:
     """Move a consumer group in a queue: to the beginning, the end, a time, or an offset of one partition.
 
@@ -237,16 +238,18 @@ def seek(
     place = parse_place(to)
     if isinstance(place, int) and not partition:
         raise Misuse("an offset counts within one partition: name it with --partition")
-    count = run_async(_seek(settings, queue, place, group, partition))
+    count = run_async(_seek(settings, queue, place, group=group, partition=partition, create=create))
     if settings.json:
         print_json({"queue": queue, "group": group, "to": to, "partitions": count})
     else:
         print_line((group, "cyan"), (f" stands at {to} in {plural(count, 'partition')} of {queue}", ""))
 
 
-async def _seek(settings: Settings, queue: str, place: str | datetime | int, group: str, partition: str) -> int:
+async def _seek(
+    settings: Settings, queue: str, place: str | datetime | int, *, group: str, partition: str, create: bool
+) -> int:
     async with reached(settings) as hw:
-        return await hw.queue(queue).seek(place, group=group, partition=partition)
+        return await hw.queue(queue).seek(place, group=group, partition=partition, create=create)
 
 
 def parse_place(text: str) -> str | datetime | int:

@@ -25,7 +25,9 @@ from headwater.errors import ConfigError, HeadwaterError
 if TYPE_CHECKING:
     from headwater.app import Headwater
     from headwater.doors.access.settings import AccessSettings
+    from headwater.doors.board import Board
     from headwater.doors.edge.server import Edge
+    from headwater.doors.site import Site
     from headwater.doors.wire import Handler
     from headwater.model.command_template import CommandTemplate
 
@@ -36,6 +38,7 @@ BODY_BYTES_MAX = 16 * 1_048_576
 BODIES_BYTES_MAX = 128 * 1_048_576
 CONNECTIONS_MAX = 16_000
 COLLECT_AFTER = 20_000
+REPORT_SECONDS = 1.0
 
 
 JobCommands = Annotated[
@@ -139,6 +142,7 @@ class Serving:
     bodies_bytes_max: int
     connections_max: int
     commands: "Mapping[str, CommandTemplate]"
+    board: "Board | None" = None
     shared: bool = False
 
 
@@ -185,13 +189,14 @@ def _check_readable(option: str, path: str) -> None:
 def _serve_together(serving: Serving, processes: int) -> int:
     """Several processes on one port and one store. The first one does the chores."""
     from headwater.cli.processes import Family, hold_port
+    from headwater.doors.board import Board
 
     try:
         holder = hold_port(serving.host, serving.port)
     except OSError as error:
         raise _port_taken(error, serving.host, serving.port) from error
     with holder:
-        shared = replace(serving, port=holder.getsockname()[1], shared=True)
+        shared = replace(serving, port=holder.getsockname()[1], shared=True, board=Board(processes))
 
         def run_one(index: int, ready: Callable[[], None]) -> int:
             return _run_member(shared, index, ready)
@@ -224,16 +229,29 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
         handler = _guarded(serving, hw, door)
         edge = Edge(handler, limits, admit=handler)
         door.site.process = str(index)
+        door.site.board = serving.board or door.site.board
+        door.site.availability = edge.availability
         door.site.commands = serving.commands
         door.site.connections = edge.count
         signals = _listen_for_signals()
         _collect_rarely()
         await _start(edge, serving)
         ready(edge.port)
+        telling = asyncio.ensure_future(_tell_what_was_done(door.site))
         ended_by = await signals.get()
+        telling.cancel()
         hw.queues_service.intentions.drain()
         await _stop(edge, signals)
         return ended_by
+
+
+async def _tell_what_was_done(site: "Site") -> None:
+    """Keep the other processes informed, so that any of them can answer for all."""
+    from headwater.doors.metrics import put_up
+
+    while site.board.count > 1:
+        put_up(site)
+        await asyncio.sleep(REPORT_SECONDS)
 
 
 def _collect_rarely() -> None:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from headwater.doors.holds import is_in_maintenance
 from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.status_page import status_page
@@ -30,7 +31,7 @@ class Health(msgspec.Struct, frozen=True):
     status: str
     version: str
     store: str
-    lsn: int
+    lsn: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -52,22 +53,31 @@ async def show_version(site: Site, request: Request) -> Response:
 
 
 async def health(site: Site, request: Request) -> Response:
-    """Well means that the store answers a question, not only that this process runs."""
+    """Well means that the store answers a question, not only that this process runs. Where the log ends is told to who
+    may know of all databases."""
     try:
         lsn = await site.store.last_lsn()
     except HeadwaterError as error:
         return problem_response(503, error.code, "the store does not answer", request_id=request.id)
-    return json_response(Health("ok", site.version, site.store.traits.name, lsn))
+    shown = lsn if request.principal.may(Scope.OPERATOR) else msgspec.UNSET
+    return json_response(Health("ok", site.version, site.store.traits.name, shown))
 
 
 async def ready(site: Site, request: Request) -> Response:
-    """Ready means well, not on its way down, and with room for more work."""
+    """Ready means well, not on its way down, not in maintenance, and with room for more work.
+
+    Maintenance is that of the caller's database; whoever watches over a server shows no credential and is told of the
+    database `main`.
+    """
     if site.queues.intentions.draining:
         return problem_response(503, "stopping", "this server is on its way down", request_id=request.id)
     if site.committer.pending >= site.config.pending_max:
         return problem_response(503, "overloaded", "too many operations wait already", request_id=request.id)
     if site.committer.full:
         return problem_response(503, StoreFull.code, "the disk is full: pushes are refused", request_id=request.id)
+    if await is_in_maintenance(site, request):
+        detail = "pushes or pops are held off for maintenance"
+        return problem_response(503, "maintenance", detail, request_id=request.id)
     return await health(site, request)
 
 

@@ -27,6 +27,11 @@ async def are_pops_held_off(site: Site, request: Request, seconds: float) -> boo
     return True
 
 
+async def is_in_maintenance(site: Site, request: Request) -> bool:
+    """Whether pushes or pops of the caller's database are held off."""
+    return await _is_on(site, request, PUSH_SWITCH) or await _is_on(site, request, POP_SWITCH)
+
+
 async def _is_on(site: Site, request: Request, name: str) -> bool:
     if site.switches.is_stale():
         await site.switches.refresh()

@@ -1,11 +1,16 @@
 """`GET /metrics`: what this server did and how its queues stand, in the text format of Prometheus.
 
-Nothing is counted for it that is not counted anyway; sizes and lags are asked of the store when somebody reads.
-`process` tells the processes of one server apart: each counts for itself.
+Nothing is counted for it that is not counted anyway; sizes and lags are asked of the store when somebody reads. What
+the processes of a server do for everybody together is for its operator; others are told of their own database.
+
+`process` tells the processes of one server apart. Each puts its report on a board that they share, so that whichever is
+asked answers for all; see `board.py`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
+import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -13,30 +18,166 @@ from prometheus_client.registry import Collector
 
 from headwater.clock import SECOND
 from headwater.doors.job_metrics import job_families
+from headwater.doors.listing import group_pages, queue_pages
 from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
-from headwater.model.principal import Scope
+from headwater.doors.work import together
+from headwater.model.principal import Principal, Scope
 from headwater.stores.contract import GroupStatus, QueueStatus
+
+# Queues, and groups, that have a line of their own. Those beyond, by name, are added up under this, which is no name.
+LABELLED_MAX = 1_000
+OTHERS = "*"
+
+_COUNTERS = {
+    "records_pushed": ("pushed_records", "Records appended"),
+    "records_duplicate": ("duplicate_records", "Records that were there before"),
+    "records_refused": ("refused_records", "Records that a queue refused"),
+    "records_popped": ("popped_records", "Records delivered"),
+    "records_settled": ("settled_records", "Records that consumers reported on"),
+    "reports_refused": ("refused_reports", "Reports that came too late or were wrong"),
+    "records_buried": ("dead_letters", "Records that went to the dead letters"),
+}
+_PROCESS_COUNTERS = {
+    "commits": "Transactions, each for everybody who waited",
+    "syncs": "Waits for the disk, each for everybody who waited",
+    "tail_looks": "Looks at the log for commits of others",
+    "tail_useful_looks": "Looks that found something",
+    "poll_wakes": "Keys that were woken because something may be there",
+    "poll_useful_wakes": "Wakes that served somebody",
+    "poll_pops": "Pops that were made for waiting clients",
+    "poll_served": "Waiting pops that got something",
+    "poll_timeouts": "Waiting pops whose time was over",
+    "poll_overflows": "Pops that were refused because too many waited",
+}
+_PROCESS_GAUGES = {
+    "operations_pending": "Operations that wait for a commit",
+    "tail_lsn": "The newest segment that this process knows",
+    "connections": "Open connections",
+    "waiting_pops": "Pops that wait",
+    "waiting_pops_max": "Pops that may wait at once",
+    "waiting_keys": "Selections that pops wait for: one question serves all of a key",
+}
+
+
+class ProcessReport(msgspec.Struct, frozen=True):
+    """What one process did, for everybody and for each database."""
+
+    process: str
+    work: dict[str, dict[str, int]]
+    rates: dict[str, dict[str, float]]
+    numbers: dict[str, float]
+    availability: dict[str, float]
+    delivery: list[tuple[str, float]]
+    delivery_seconds: float
+    requests: list[tuple[str, str, int, int]]
+
+
+_decode = msgspec.msgpack.Decoder(ProcessReport).decode
+
+
+def report_of(site: Site) -> ProcessReport:
+    """What this process did."""
+    committer, tail, polls = site.committer, site.tail, site.queues.intentions
+    return ProcessReport(
+        process=site.process,
+        work={database: dict(work.counters) for database, work in site.work.items()},
+        rates={database: work.rates() for database, work in site.work.items()},
+        numbers={
+            "commits": committer.commits,
+            "syncs": committer.syncs,
+            "operations_pending": committer.pending,
+            "tail_looks": tail.looks,
+            "tail_useful_looks": tail.useful_looks,
+            "tail_lsn": tail.position,
+            "connections": site.connections(),
+            "waiting_pops": polls.count,
+            "waiting_pops_max": site.config.waiters_max,
+            "waiting_keys": polls.keys(),
+            "poll_wakes": polls.wakes,
+            "poll_useful_wakes": polls.useful_wakes,
+            "poll_pops": polls.pops,
+            "poll_served": polls.served,
+            "poll_timeouts": polls.timeouts,
+            "poll_overflows": polls.overflows,
+        },
+        availability={
+            "operations": 1 - committer.pending / site.config.pending_max,
+            "waiting_pops": 1 - polls.count / site.config.waiters_max,
+            **site.availability(),
+        },
+        delivery=[(str(bound), float(count)) for bound, count in polls.delivery.cumulative()],
+        delivery_seconds=polls.delivery.total,
+        requests=[(*about, count) for about, count in site.requests.items()],
+    )
+
+
+def put_up(site: Site) -> None:
+    """Put this process's report on the board, for the others to answer with."""
+    if site.board.count > 1:
+        site.board.write(int(site.process), msgspec.msgpack.encode(report_of(site)))
+
+
+def reports(site: Site) -> list[ProcessReport]:
+    """What each process of this server did: this one just now, the others when they last said."""
+    own = report_of(site)
+    found = []
+    for index in range(site.board.count):
+        if str(index) == site.process:
+            found.append(own)
+        elif (written := site.board.read(index)) is not None:
+            found.append(_decode(written))
+    return found
+
+
+def work_for(site: Site, principal: Principal) -> tuple[dict[str, int], dict[str, float]]:
+    """Counters and rates of all processes, of the caller's database. Who may not use all of it is told of none: what
+    the others' queues do would be in it."""
+    if not principal.may_use_all():
+        return {}, {}
+    found = reports(site)
+    counters = together([report.work.get(principal.database, {}) for report in found])
+    rates = together([report.rates.get(principal.database, {}) for report in found])
+    return {name: int(count) for name, count in counters.items()}, {
+        name: round(rate, 3) for name, rate in rates.items()
+    }
 
 
 async def show_metrics(site: Site, request: Request) -> Response:
-    """Everything, freshly counted."""
-    database = request.principal.database
-    theirs = request.principal.may_use
-    queues = [status for status in await site.store.queues(database) if theirs(status.queue)]
-    groups = [status for status in await site.store.groups(database) if theirs(status.queue)]
-    families = [
-        *_work(site),
-        *_polls(site),
-        *_requests(site),
-        *_queues(queues),
-        *_groups(groups, site.clock.now()),
-    ]
-    families += await job_families(site, request.principal)
-    registry = CollectorRegistry()
-    registry.register(_Ready(families))
-    return Response(content_type=CONTENT_TYPE_LATEST, body=generate_latest(registry))
+    """Everything that the caller may know, freshly counted; a turn of the event loop for each family."""
+    pieces: list[bytes] = []
+    async for family in _families(site, request.principal):
+        registry = CollectorRegistry()
+        registry.register(_Ready([family]))
+        pieces.append(generate_latest(registry))
+        await asyncio.sleep(0)
+    return Response(content_type=CONTENT_TYPE_LATEST, body=b"".join(pieces))
+
+
+async def _families(site: Site, principal: Principal) -> AsyncIterator[Metric]:
+    found = reports(site)
+    if principal.may_use_all():
+        for family in _work(found, principal.database):
+            yield family
+    if principal.may(Scope.OPERATOR):
+        lsn = GaugeMetricFamily("headwater_lsn", "The newest segment of the log")
+        lsn.add_metric((), await site.store.last_lsn())
+        yield lsn
+        for family in _processes(found):
+            yield family
+    queues = _Queues()
+    async for page in queue_pages(site, principal):
+        queues.add(page)
+    for family in queues.families():
+        yield family
+    groups = _Groups(site.clock.now())
+    async for group_page in group_pages(site, principal):
+        groups.add(group_page)
+    for family in groups.families():
+        yield family
+    for family in await job_families(site, principal):
+        yield family
 
 
 class _Ready(Collector):
@@ -49,88 +190,109 @@ class _Ready(Collector):
         return self._families
 
 
-def _counter(site: Site, name: str, text: str, value: float) -> Metric:
-    family = CounterMetricFamily(f"headwater_{name}", text, labels=("process",))
-    family.add_metric((site.process,), value)
-    return family
+def _work(found: Sequence[ProcessReport], database: str) -> Iterator[Metric]:
+    for name, (counter, text) in _COUNTERS.items():
+        family = CounterMetricFamily(f"headwater_{name}", text, labels=("process",))
+        for report in found:
+            family.add_metric((report.process,), report.work.get(database, {}).get(counter, 0))
+        yield family
 
 
-def _gauge(site: Site, name: str, text: str, value: float) -> Metric:
-    family = GaugeMetricFamily(f"headwater_{name}", text, labels=("process",))
-    family.add_metric((site.process,), value)
-    return family
-
-
-def _work(site: Site) -> Iterator[Metric]:
-    committer, tail = site.committer, site.tail
-    yield _counter(site, "records_pushed", "Records appended", site.pushed_records)
-    yield _counter(site, "records_duplicate", "Records that were there before", site.duplicate_records)
-    yield _counter(site, "records_refused", "Records that a queue refused", site.refused_records)
-    yield _counter(site, "records_popped", "Records delivered", site.popped_records)
-    yield _counter(site, "records_settled", "Records that consumers reported on", site.settled_records)
-    yield _counter(site, "reports_refused", "Reports that came too late or were wrong", site.refused_reports)
-    yield _counter(site, "records_buried", "Records that went to the dead letters", site.dead_letters)
-    yield _counter(site, "commits", "Transactions, each for everybody who waited", committer.commits)
-    yield _counter(site, "syncs", "Waits for the disk, each for everybody who waited", committer.syncs)
-    yield _gauge(site, "operations_pending", "Operations that wait for a commit", committer.pending)
-    yield _counter(site, "tail_looks", "Looks at the log for commits of others", tail.looks)
-    yield _counter(site, "tail_useful_looks", "Looks that found something", tail.useful_looks)
-    yield _gauge(site, "tail_lsn", "The newest segment that this process knows", tail.position)
-    yield _gauge(site, "connections", "Open connections", site.connections())
-
-
-def _polls(site: Site) -> Iterator[Metric]:
-    polls = site.queues.intentions
-    yield _gauge(site, "waiting_pops", "Pops that wait", polls.count)
-    yield _gauge(site, "waiting_pops_max", "Pops that may wait at once", site.config.waiters_max)
-    yield _gauge(site, "waiting_keys", "Selections that pops wait for: one question serves all of a key", polls.keys())
-    yield _counter(site, "poll_wakes", "Keys that were woken because something may be there", polls.wakes)
-    yield _counter(site, "poll_useful_wakes", "Wakes that served somebody", polls.useful_wakes)
-    yield _counter(site, "poll_pops", "Pops that were made for waiting clients", polls.pops)
-    yield _counter(site, "poll_served", "Waiting pops that got something", polls.served)
-    yield _counter(site, "poll_timeouts", "Waiting pops whose time was over", polls.timeouts)
-    yield _counter(site, "poll_overflows", "Pops that were refused because too many waited", polls.overflows)
+def _processes(found: Sequence[ProcessReport]) -> Iterator[Metric]:
+    for kind, about in ((CounterMetricFamily, _PROCESS_COUNTERS), (GaugeMetricFamily, _PROCESS_GAUGES)):
+        for name, text in about.items():
+            family = kind(f"headwater_{name}", text, labels=("process",))
+            for report in found:
+                family.add_metric((report.process,), report.numbers[name])
+            yield family
+    available = GaugeMetricFamily(
+        "headwater_available_ratio", "What is free of what a process has: 1 all, 0 nothing", labels=("process", "of")
+    )
     delivery = HistogramMetricFamily(
         "headwater_poll_delivery_seconds", "From the push of a record to a client that waited", labels=("process",)
     )
-    delivery.add_metric((site.process,), polls.delivery.cumulative(), polls.delivery.total)
-    yield delivery
-
-
-def _requests(site: Site) -> Iterator[Metric]:
     names = ("process", "method", "route", "status")
     requests = CounterMetricFamily("headwater_http_requests", "Requests by what they asked and got", labels=names)
-    for (method, path, status), count in site.requests.items():
-        requests.add_metric((site.process, method, path, str(status)), count)
-    yield requests
+    for report in found:
+        for of, ratio in report.availability.items():
+            available.add_metric((report.process, of), max(ratio, 0.0))
+        delivery.add_metric((report.process,), report.delivery, report.delivery_seconds)
+        for method, path, status, count in report.requests:
+            requests.add_metric((report.process, method, path, str(status)), count)
+    yield from (available, delivery, requests)
 
 
-def _queues(queues: Sequence[QueueStatus]) -> Iterator[Metric]:
-    records = GaugeMetricFamily("headwater_queue_records", "Records that a queue keeps", labels=("queue",))
-    waiting = GaugeMetricFamily("headwater_queue_waiting", "Records before the slowest group", labels=("queue",))
-    letters = GaugeMetricFamily("headwater_queue_dead_letters", "Dead letters of a queue", labels=("queue",))
-    partitions = GaugeMetricFamily("headwater_queue_partitions", "Partitions of a queue", labels=("queue",))
-    for status in queues:
-        records.add_metric((status.queue,), status.records)
-        waiting.add_metric((status.queue,), status.waiting)
-        letters.add_metric((status.queue,), status.dead_letters)
-        partitions.add_metric((status.queue,), status.partitions)
-    yield from (records, waiting, letters, partitions)
+class _Queues:
+    """The families of queues: a line for each of the first, one for all others together."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._others = [0, 0, 0, 0]
+        self._families = [
+            GaugeMetricFamily("headwater_queue_records", "Records that a queue keeps", labels=("queue",)),
+            GaugeMetricFamily("headwater_queue_waiting", "Records before the slowest group", labels=("queue",)),
+            GaugeMetricFamily("headwater_queue_dead_letters", "Dead letters of a queue", labels=("queue",)),
+            GaugeMetricFamily("headwater_queue_partitions", "Partitions of a queue", labels=("queue",)),
+        ]
+
+    def add(self, page: Sequence[QueueStatus]) -> None:
+        for status in page:
+            numbers = (status.records, status.waiting, status.dead_letters, status.partitions)
+            self._count += 1
+            if self._count <= LABELLED_MAX:
+                for family, number in zip(self._families, numbers, strict=True):
+                    family.add_metric((status.queue,), number)
+            else:
+                self._others = [sum(pair) for pair in zip(self._others, numbers, strict=True)]
+
+    def families(self) -> Iterator[Metric]:
+        if self._count > LABELLED_MAX:
+            for family, number in zip(self._families, self._others, strict=True):
+                family.add_metric((OTHERS,), number)
+        count = GaugeMetricFamily("headwater_queues", "Queues")
+        count.add_metric((), self._count)
+        yield from (*self._families, count)
 
 
-def _groups(groups: Sequence[GroupStatus], now: int) -> Iterator[Metric]:
-    names = ("queue", "group")
-    lag = GaugeMetricFamily("headwater_group_lag", "Records before a group", labels=names)
-    behind = GaugeMetricFamily("headwater_group_behind_seconds", "Age of the oldest of them", labels=names)
-    leases = GaugeMetricFamily("headwater_group_leases", "Partitions that a group works on", labels=names)
-    lost = CounterMetricFamily("headwater_group_lost", "Records dropped before a group read them", labels=names)
-    for status in groups:
-        oldest = status.oldest_waiting_at
-        lag.add_metric((status.queue, status.group), status.lag)
-        behind.add_metric((status.queue, status.group), 0 if oldest is None else max(now - oldest, 0) / SECOND)
-        leases.add_metric((status.queue, status.group), status.leased)
-        lost.add_metric((status.queue, status.group), status.lost)
-    yield from (lag, behind, leases, lost)
+class _Groups:
+    """The families of consumer groups: a line for each of the first, one for all others together."""
+
+    def __init__(self, now: int) -> None:
+        names = ("queue", "group")
+        self._now = now
+        self._count = 0
+        self._others = [0.0, 0.0, 0.0, 0.0]
+        self._families: list[GaugeMetricFamily | CounterMetricFamily] = [
+            GaugeMetricFamily("headwater_group_lag", "Records before a group", labels=names),
+            GaugeMetricFamily("headwater_group_behind_seconds", "Age of the oldest of them", labels=names),
+            GaugeMetricFamily("headwater_group_leases", "Partitions that a group works on", labels=names),
+            CounterMetricFamily("headwater_group_lost", "Records dropped before a group read them", labels=names),
+        ]
+
+    def add(self, page: Sequence[GroupStatus]) -> None:
+        for status in page:
+            oldest = status.oldest_waiting_at
+            behind = 0.0 if oldest is None else max(self._now - oldest, 0) / SECOND
+            numbers = (status.lag, behind, status.leased, status.lost)
+            self._count += 1
+            if self._count <= LABELLED_MAX:
+                for family, number in zip(self._families, numbers, strict=True):
+                    family.add_metric((status.queue, status.group), number)
+            else:
+                lag, oldest_behind, leases, lost = self._others
+                # Of ages the oldest counts, not their sum.
+                self._others = [
+                    lag + status.lag,
+                    max(oldest_behind, behind),
+                    leases + status.leased,
+                    lost + status.lost,
+                ]
+
+    def families(self) -> Iterator[Metric]:
+        if self._count > LABELLED_MAX:
+            for family, number in zip(self._families, self._others, strict=True):
+                family.add_metric((OTHERS, OTHERS), number)
+        yield from self._families
 
 
 ROUTES = (

@@ -8,7 +8,9 @@ from typing import Any
 
 from headwater.clock import Clock
 from headwater.config import Config
+from headwater.doors.board import Board
 from headwater.doors.wire import Request
+from headwater.doors.work import Work
 from headwater.errors import HeadwaterError, NotAllowed
 from headwater.log.committer import Answer, Committer
 from headwater.log.operations import Acked, Popped, Push
@@ -27,17 +29,6 @@ from headwater.stores.contract import Store
 PUSH_SWITCH = "hold pushes"
 POP_SWITCH = "hold pops"
 SWITCHES_SECONDS = 1.0
-
-_counted = (
-    "pushed_records",
-    "duplicate_records",
-    "refused_records",
-    "popped_records",
-    "pops_with_records",
-    "settled_records",
-    "refused_reports",
-    "dead_letters",
-)
 
 
 class Switches:
@@ -86,17 +77,11 @@ class Site:
         self.process = "0"
         self.commands: Mapping[str, CommandTemplate] = {}
         self.connections: Callable[[], int] = lambda: 0
+        self.availability: Callable[[], dict[str, float]] = dict
         self.requests: dict[tuple[str, str, int], int] = {}
-        self.pushed_records = 0
-        self.duplicate_records = 0
-        self.refused_records = 0
-        self.popped_records = 0
-        self.pops_with_records = 0
-        self.settled_records = 0
-        self.refused_reports = 0
-        self.dead_letters = 0
+        self.work: dict[str, Work] = {}
+        self.board = Board(1)
         self.switches = Switches(queues.store)
-        self._last: tuple[float, dict[str, int]] = (time.monotonic(), self.counters())
 
     @property
     def store(self) -> Store:
@@ -115,17 +100,12 @@ class Site:
 
     # ── counting ──
 
-    def counters(self) -> dict[str, int]:
-        """What this server did since it started."""
-        return {name: getattr(self, name) for name in _counted}
-
-    def rates(self) -> dict[str, float]:
-        """What it did per second since this was asked last."""
-        before, counted = self._last
-        now, counters = time.monotonic(), self.counters()
-        self._last = (now, counters)
-        seconds = max(now - before, 0.001)
-        return {name: round((counters[name] - counted[name]) / seconds, 3) for name in _counted}
+    def work_of(self, database: str) -> Work:
+        """What this process did for a database."""
+        work = self.work.get(database)
+        if work is None:
+            work = self.work[database] = Work()
+        return work
 
     def answered(self, method: str, path: str, status: int) -> None:
         """Count a request by its route and how it ended."""
@@ -135,28 +115,32 @@ class Site:
     def pushed(self, pushes: Sequence[Push], answers: Sequence[Answer | HeadwaterError]) -> None:
         """Count what became of pushes."""
         for push, answer in zip(pushes, answers, strict=True):
-            count = len(push.records)
+            work, count = self.work_of(push.database), len(push.records)
             if isinstance(answer, HeadwaterError):
-                self.refused_records += count
+                work.add("refused_records", count)
                 continue
             duplicates = len(answer.result.duplicates) if answer.result is not None else 0
-            self.pushed_records += count - duplicates
-            self.duplicate_records += duplicates
+            work.add("pushed_records", count - duplicates)
+            if duplicates:
+                work.add("duplicate_records", duplicates)
 
-    def popped(self, popped: Popped) -> None:
+    def popped(self, database: str, popped: Popped) -> None:
         """Count what was delivered."""
-        self.pops_with_records += 1
-        for batch in popped.batches:
-            self.popped_records += len(batch.offsets)
+        work = self.work_of(database)
+        work.add("pops_with_records", 1)
+        work.add("popped_records", sum(len(batch.offsets) for batch in popped.batches))
 
-    def settled(self, reports: Sequence[Sequence[Any]], outcomes: Sequence[Acked | HeadwaterError]) -> None:
+    def settled(
+        self, database: str, reports: Sequence[Sequence[Any]], outcomes: Sequence[Acked | HeadwaterError]
+    ) -> None:
         """Count what consumers said of messages."""
+        work = self.work_of(database)
         for said, outcome in zip(reports, outcomes, strict=True):
             if isinstance(outcome, HeadwaterError):
-                self.refused_reports += len(said)
+                work.add("refused_reports", len(said))
             else:
-                self.settled_records += len(said)
-                self.dead_letters += len(outcome.buried)
+                work.add("settled_records", len(said))
+                work.add("dead_letters", len(outcome.buried))
 
 
 def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -> None:

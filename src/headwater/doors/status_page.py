@@ -6,11 +6,15 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from headwater.clock import SECOND
+from headwater.doors.listing import group_pages, queue_pages
+from headwater.doors.metrics import reports, work_for
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
+from headwater.model.principal import Principal, Scope
 from headwater.stores.contract import GroupStatus, QueueStatus
 
 REFRESH_SECONDS = 2
+ROWS_MAX = 200
 STYLE = (
     "body{font:15px/1.4 system-ui,sans-serif;margin:2rem;max-width:70rem}"
     "table{border-collapse:collapse;margin:0 0 2rem}"
@@ -33,9 +37,10 @@ HEADERS = (
 async def status_page(site: Site, request: Request) -> Response:
     """The page."""
     principal = request.principal
-    queues = [status for status in await site.store.queues(principal.database) if principal.may_use(status.queue)]
-    groups = [status for status in await site.store.groups(principal.database) if principal.may_use(status.queue)]
-    body = "".join((_top(site), _rates(site), _queue_table(queues), _group_table(groups, site.clock.now())))
+    queues = [status async for page in queue_pages(site, principal, limit=ROWS_MAX + 1) for status in page]
+    groups = [status async for page in group_pages(site, principal, limit=ROWS_MAX + 1) for status in page]
+    top = await _top(site, principal)
+    body = "".join((top, _rates(site, principal), _queue_table(queues), _group_table(groups, site.clock.now())))
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Headwater</title><style>{STYLE}</style>"
         f"<body>{body}</body></html>"
@@ -43,21 +48,28 @@ async def status_page(site: Site, request: Request) -> Response:
     return Response(content_type="text/html; charset=utf-8", body=page.encode(), headers=HEADERS)
 
 
-def _top(site: Site) -> str:
-    waiting = site.queues.intentions.count
-    return (
-        f"<h1>Headwater {escape(site.version)}</h1><p>{escape(site.store.traits.engine)} · "
-        f"{site.connections():,} connections · {waiting:,} pops wait · LSN {site.tail.position:,} · "
-        f"looks again every {REFRESH_SECONDS} s</p>"
-    )
+async def _top(site: Site, principal: Principal) -> str:
+    """What the whole server does is for its operator to see."""
+    facts = [escape(site.store.traits.engine)]
+    if principal.may(Scope.OPERATOR):
+        numbers = [report.numbers for report in reports(site)]
+        facts += [
+            f"{sum(number['connections'] for number in numbers):,.0f} connections",
+            f"{sum(number['waiting_pops'] for number in numbers):,.0f} pops wait",
+            f"LSN {await site.store.last_lsn():,}",
+        ]
+    facts.append(f"looks again every {REFRESH_SECONDS} s")
+    return f"<h1>Headwater {escape(site.version)}</h1><p>{' · '.join(facts)}</p>"
 
 
-def _rates(site: Site) -> str:
-    rates = site.rates()
+def _rates(site: Site, principal: Principal) -> str:
+    counters, rates = work_for(site, principal)
+    if not counters:
+        return ""
     shown = (("pushed", "pushed_records"), ("popped", "popped_records"), ("settled", "settled_records"))
     cells = [(f"{name} per second", f"{rates[key]:,.1f}") for name, key in shown]
-    totals = [(f"{name} since start", f"{getattr(site, key):,}") for name, key in shown]
-    return "<h2>This process</h2>" + _table(("", ""), [*cells, *totals])
+    totals = [(f"{name} since start", f"{counters[key]:,}") for name, key in shown]
+    return "<h2>This server</h2>" + _table(("", ""), [*cells, *totals])
 
 
 def _queue_table(queues: Sequence[QueueStatus]) -> str:
@@ -93,5 +105,6 @@ def _table(head: Iterable[str], rows: Sequence[Iterable[str]]) -> str:
     if not rows:
         return "<p>none yet</p>"
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{top}</tr>{body}</table>"
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows[:ROWS_MAX])
+    more = f"<p>the first {ROWS_MAX:,}; /v1/queues and /v1/groups have all</p>" if len(rows) > ROWS_MAX else ""
+    return f"<table><tr>{top}</tr>{body}</table>{more}"

@@ -2,8 +2,7 @@
 
 A service makes an operation; the committer gathers those that wait; a store applies them in one transaction. An
 operation that fails is answered with an error from `errors.py` and leaves no trace; its neighbours are not touched.
-`key` makes an operation idempotent: the second one with the same key gets the answer of the first, and
-another operation with that key is refused.
+`key` makes an operation idempotent: the same again gets the same answer, another one with that key is refused.
 """
 
 from collections.abc import Sequence
@@ -79,8 +78,7 @@ class Push(Operation, frozen=True, kw_only=True):
     """Append records to one partition; queue and partition are made when they are new.
 
     A push to the partition "" names none: its records are spread over the lanes of the queue. `lanes` are those of a
-    queue that is made by this push.
-    `part_of` is the fingerprint of a keyed request that became several pushes: the same key stands for all of it.
+    queue that is made by this push. `part_of` is the fingerprint of a keyed request that became several pushes.
     """
 
     queue: str
@@ -224,7 +222,8 @@ class Extended(msgspec.Struct, frozen=True):
 
 
 class Seek(Operation, frozen=True, kw_only=True):
-    """Move a group to the beginning or end of a queue, to a time, behind an LSN, or to an offset of one partition."""
+    """Move a group to the beginning or end of a queue, to a time, behind an LSN, or to an offset of one partition.
+    A group that is not there is made only when `create` says so: a mistyped name would be one."""
 
     queue: str
     group: str = GROUP_DEFAULT
@@ -233,6 +232,7 @@ class Seek(Operation, frozen=True, kw_only=True):
     timestamp: Timestamp | None = None
     lsn: Lsn | None = None
     offset: Offset | None = None
+    create: bool = False
 
 
 class Sought(msgspec.Struct, frozen=True):

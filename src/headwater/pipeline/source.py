@@ -234,7 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         lsn = offset_of(end).lsn
         seeks = [
-            Seek(database=self._options.database, queue=queue, group=self._options.group, lsn=lsn)
+            Seek(database=self._options.database, queue=queue, group=self._options.group, lsn=lsn, create=True)
             for queue in self._look().queues()
         ]
         moved = Transaction(database=self._options.database, operations=seeks)

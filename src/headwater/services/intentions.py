@@ -26,6 +26,7 @@ from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
 from headwater.model.lane import Lane
+from headwater.model.principal import Principal
 from headwater.services.messages import ack_of
 from headwater.stores.contract import Store
 
@@ -124,6 +125,15 @@ class Intentions:
     def keys(self) -> int:
         """How many selections are waited for."""
         return len(self._lines)
+
+    def count_for(self, principal: Principal) -> int:
+        """How many pops wait for what a principal may use; one that names no queue could want any of its database."""
+        return sum(
+            len(line.waiting)
+            for key, line in self._lines.items()
+            if key.database == principal.database
+            and (principal.may_use(key.queue) if key.queue else principal.may_use_all())
+        )
 
     def mark(self) -> int:
         """A number that stays the same while nothing happens that a waiting pop would be woken for."""

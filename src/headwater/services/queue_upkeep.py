@@ -162,11 +162,15 @@ class QueueUpkeep:
         *,
         group: str = GROUP_DEFAULT,
         partition: str = "",
+        create: bool = False,
     ) -> int:
-        """Move a group to "beginning", "end", a time, or an offset of one partition; how many it moved in."""
+        """Move a group to "beginning", "end", a time, or an offset of one partition; how many it moved in.
+
+        A group that is not there is an error, unless `create` makes it.
+        """
         check_name("group", group)
         check_optional_name("partition", partition)
-        operation = Seek(database=self.database, queue=self.name, group=group, partition=partition)
+        operation = Seek(database=self.database, queue=self.name, group=group, partition=partition, create=create)
         if isinstance(to, datetime):
             operation = structs.replace(operation, timestamp=check_time(to))
         elif isinstance(to, bool) or (to not in ("beginning", "end") and not isinstance(to, int)):

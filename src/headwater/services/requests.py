@@ -197,6 +197,7 @@ class SeekRequest(Asked, frozen=True, kw_only=True):
     timestamp: Number | None = None
     lsn: Number | None = None
     offset: Number | None = None
+    create: bool = False
 
 
 class DeleteGroupRequest(Asked, frozen=True, kw_only=True):
@@ -249,10 +250,20 @@ class TraceRequest(Asked, frozen=True, kw_only=True):
     data: Raw | UnsetType = UNSET
 
 
+class QueuesQuery(Struct, frozen=True):
+    """The queues by name: so many at most, after a name."""
+
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+
+
 class GroupsQuery(Struct, frozen=True):
-    """The groups of one queue, or of all."""
+    """The groups of one queue, or of all, by queue and name: so many at most, after one of them."""
 
     queue: str = ""
+    after_queue: str = ""
+    after_group: str = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] | None = None
 
 
 class LeasesQuery(Struct, frozen=True):

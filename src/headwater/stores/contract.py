@@ -17,6 +17,7 @@ from headwater.model.access_token import AccessToken
 from headwater.model.job import JobState
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.principal import ALL_QUEUES
 from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
 from headwater.model.rollup import Rollup, RollupQuery
@@ -32,6 +33,23 @@ class Traits(msgspec.Struct, frozen=True):
     several_machines: bool
     durable_by: str
     wal_path: str | None = None
+
+
+EVERY = (ALL_QUEUES,)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Which part of a list: of queues whose names fit one of the patterns, so many at most, after the last one seen.
+
+    `after` is a queue and, in a list of groups, a group of it.
+    """
+
+    patterns: Sequence[str] = EVERY
+    after: tuple[str, str] = ("", "")
+    limit: int = -1
+
+
+WHOLE = Part()
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
@@ -225,6 +243,10 @@ class Store(JobQuestions, Protocol):
         """Whether somebody else has committed since this was last asked or `apply` last ran. Cheap."""
         ...
 
+    async def last_lsn_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """The LSN of the newest segment in queues whose names fit a pattern, 0 when there is none."""
+        ...
+
     async def last_lsn(self) -> Lsn:
         """The LSN of the newest segment."""
         ...
@@ -253,12 +275,12 @@ class Store(JobQuestions, Protocol):
         """Segments after `after` up to `through`, with records, of one (database, queue) or of all."""
         ...
 
-    async def queues(self, database: str) -> list[QueueStatus]:
-        """The queues of a database with their sizes."""
+    async def queues(self, database: str, part: Part = WHOLE) -> list[QueueStatus]:
+        """The queues of a database with their sizes, by name."""
         ...
 
-    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
-        """The consumer groups of a database, or of one queue."""
+    async def groups(self, database: str, queue: str = "", part: Part = WHOLE) -> list[GroupStatus]:
+        """The consumer groups of a database, or of one queue, by the names of queue and group."""
         ...
 
     async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
@@ -270,7 +292,7 @@ class Store(JobQuestions, Protocol):
         ...
 
     async def partitions(
-        self, database: str, queue: str = "", limit: int = 1_000, after: int = 0
+        self, database: str, queue: str = "", limit: int = 1_000, after: int = 0, patterns: Sequence[str] = EVERY
     ) -> list[PartitionStatus]:
         """Partitions of a database, or of one queue, in the order they were made, after the number `after`."""
         ...
@@ -283,7 +305,9 @@ class Store(JobQuestions, Protocol):
         """Segments of one partition with their records, from the one that holds the offset `first` on."""
         ...
 
-    async def traces_named(self, database: str, name: str, limit: int, skip: int = 0) -> list[TraceEvent]:
+    async def traces_named(
+        self, database: str, name: str, limit: int, skip: int = 0, patterns: Sequence[str] = EVERY
+    ) -> list[TraceEvent]:
         """The events noted under a name, newest first."""
         ...
 
@@ -299,7 +323,7 @@ class Store(JobQuestions, Protocol):
         """What is turned on, as (database, name)."""
         ...
 
-    async def trace_names(self, database: str, limit: int) -> list[TraceName]:
+    async def trace_names(self, database: str, limit: int, patterns: Sequence[str] = EVERY) -> list[TraceName]:
         """The names that events were noted under, the last used first."""
         ...
 

@@ -27,6 +27,10 @@ class Budget:
         self._by_owner[owner] = theirs
         return True
 
+    def free(self) -> float:
+        """How much of it is free, from 0 to 1."""
+        return 1 - self.bytes / self._bytes_max
+
     def give_back(self, owner: str, count: int) -> None:
         """Count them no more."""
         self.bytes -= count

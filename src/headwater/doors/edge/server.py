@@ -71,6 +71,13 @@ class Edge:
         """How many connections there are."""
         return len(self._connections)
 
+    def availability(self) -> dict[str, float]:
+        """What is free of what this server has, from 0 to 1."""
+        return {
+            "connections": 1 - len(self._connections) / self.limits.connections_max,
+            "bodies": self.budget.free(),
+        }
+
     # ── what connections ask ──
 
     def enter(self, connection: Connection) -> bool:

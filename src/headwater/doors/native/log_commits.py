@@ -96,6 +96,7 @@ def _move(request: Request, move: GroupMove) -> Seek:
         queue=move.queue,
         group=check_name("group", move.group),
         lsn=Lsn(move.lsn),
+        create=True,
     )
 
 

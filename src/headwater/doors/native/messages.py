@@ -113,7 +113,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         return json_response(PopAnswer([], site.clock.now()))
     popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park)
     if popped.batches:
-        site.popped(popped)
+        site.popped(operation.database, popped)
     response = json_response(PopAnswer(popped.batches, site.clock.now()))
     if operation.auto_ack or not popped.batches:
         return response
@@ -124,7 +124,11 @@ async def report(site: Site, request: Request, body: ReportRequest) -> Response:
     """Say what became of records."""
     operations = [await report_of(site, request, report) for report in body.reports]
     outcomes = await site.queues.settle_each(operations)
-    site.settled([list(report.outcomes or report.offsets or [0]) for report in body.reports], outcomes)
+    site.settled(
+        request.principal.database,
+        [list(report.outcomes or report.offsets or [0]) for report in body.reports],
+        outcomes,
+    )
     for outcome in outcomes:
         if isinstance(outcome, HeadwaterError):
             raise outcome

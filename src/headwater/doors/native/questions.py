@@ -1,16 +1,19 @@
 """`GET /v1/queues`, `groups`, `dead-letters`, `traces`, `segments` and `bounds`: what is kept, and what is taken."""
 
+from headwater.doors.listing import group_pages, list_response, queue_pages
 from headwater.doors.native.messages import check_partition
 from headwater.doors.native.upkeep import check_queue
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response, json_response
 from headwater.model.names import Lsn, check_name
+from headwater.model.principal import Principal, Scope
 from headwater.services.checks import check_optional_name, check_text
 from headwater.services.requests import (
     Bounds,
     DeadLettersQuery,
     GroupsQuery,
     LeasesQuery,
+    QueuesQuery,
     SegmentsAnswer,
     SegmentsQuery,
     TracesQuery,
@@ -26,24 +29,30 @@ async def bounds(site: Site, request: Request) -> Response:
         batch_max=config.batch_max,
         batch_bytes_max=config.batch_bytes_max,
         wait_seconds_max=config.wait_seconds_max,
-        lsn=await site.store.last_lsn(),
+        lsn=await _end(site, request.principal),
         now=site.clock.now(),
     )
     return json_response(said)
 
 
-async def queues(site: Site, request: Request) -> Response:
-    """All queues that they may use."""
-    found = await site.store.queues(request.principal.database)
-    return json_response([status for status in found if request.principal.may_use(status.queue)])
+async def _end(site: Site, principal: Principal) -> Lsn:
+    """Where the log ends, as far as they may read it."""
+    if principal.may(Scope.OPERATOR):
+        return await site.store.last_lsn()
+    return await site.store.last_lsn_of(principal.database, principal.queues)
+
+
+async def queues(site: Site, request: Request, query: QueuesQuery) -> Response:
+    """The queues that they may use, by name: all of them, or a page."""
+    return await list_response(queue_pages(site, request.principal, query.after, query.limit))
 
 
 async def groups(site: Site, request: Request, query: GroupsQuery) -> Response:
-    """All groups of queues that they may use."""
+    """The groups of queues that they may use, by queue and name: all of them, or a page."""
     if query.queue:
         check_queue(request, query.queue)
-    found = await site.store.groups(request.principal.database, query.queue)
-    return json_response([status for status in found if request.principal.may_use(status.queue)])
+    after = (query.after_queue, query.after_group)
+    return await list_response(group_pages(site, request.principal, query.queue, after, query.limit))
 
 
 async def leases(site: Site, request: Request, query: LeasesQuery) -> Response:
@@ -80,4 +89,7 @@ async def segments(site: Site, request: Request, query: SegmentsQuery) -> Respon
         wait_seconds=min(query.wait_seconds, site.config.wait_seconds_max),
         parked=request.park,
     )
+    if not request.principal.may(Scope.OPERATOR):
+        # How far the log reaches beyond what is theirs is none of their business.
+        through = found[-1].lsn if found else Lsn(query.after)
     return json_response(SegmentsAnswer(through, found))

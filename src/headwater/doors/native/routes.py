@@ -69,6 +69,7 @@ ROUTES = (
         summary="All queues with their sizes",
         scope=Scope.METRICS,
         or_scope=Scope.SUBSCRIBE,
+        asks=requests.QueuesQuery,
         gives=list[QueueStatus],
     ),
     Route(

@@ -71,6 +71,7 @@ async def seek(site: Site, request: Request, body: SeekRequest) -> Response:
         timestamp=None if body.timestamp is None else check_timestamp(body.timestamp),
         lsn=None if body.lsn is None else Lsn(check_number("lsn", body.lsn)),
         offset=None if body.offset is None else Offset(body.offset),
+        create=body.create,
     )
     return json_response(await site.queues.run(operation))
 

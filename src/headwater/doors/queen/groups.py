@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from headwater.clock import SECOND
+from headwater.doors.listing import all_groups
 from headwater.doors.queen import views
 from headwater.doors.queen.identities import parse_time, show_time
 from headwater.doors.site import Site, check_use
@@ -199,8 +200,7 @@ def _target(body: SeekBody) -> dict[str, Any]:
 
 async def _groups(site: Site, request: Request) -> list[GroupStatus]:
     """The groups of the queues that the caller may use."""
-    found = await site.store.groups(request.principal.database)
-    return [status for status in found if request.principal.may_use(status.queue)]
+    return await all_groups(site, request.principal)
 
 
 def _summary(site: Site, status: GroupStatus) -> GroupSummary:

@@ -57,7 +57,7 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
     popped = await site.queues.pop_batches(operation, seconds, parked=request.park)
     if not popped.batches:
         return NOTHING
-    site.popped(popped)
+    site.popped(operation.database, popped)
     response = json_response(answer_of(popped.batches))
     return response if operation.auto_ack else _returnable(site, response, popped, operation.database)
 

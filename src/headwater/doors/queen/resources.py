@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct, structs
+from msgspec import UNSET, Meta, Struct, structs
 
 from headwater.clock import SECOND
+from headwater.doors.listing import all_groups, all_queues
+from headwater.doors.metrics import work_for
 from headwater.doors.queen import views
 from headwater.doors.queen.configuration import show_options
 from headwater.doors.queen.identities import show_time
@@ -15,6 +17,7 @@ from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
 from headwater.log.operations import Clear
 from headwater.model.names import check_name
+from headwater.model.principal import Scope
 from headwater.services.checks import check_optional_name
 from headwater.stores.contract import GroupStatus, PartitionStatus, QueueStatus
 
@@ -134,9 +137,9 @@ async def list_partitions(site: Site, request: Request, query: PartitionsQuery) 
     check_optional_name("queue", query.queue)
     if query.queue:
         check_use(request, query.queue)
-    found = await site.store.partitions(request.principal.database, query.queue, query.limit, query.after)
-    theirs = [show_partition(status) for status in found if request.principal.may_use(status.queue)]
-    return json_response(views.PartitionViews(theirs))
+    principal = request.principal
+    found = await site.store.partitions(principal.database, query.queue, query.limit, query.after, principal.queues)
+    return json_response(views.PartitionViews([show_partition(status) for status in found]))
 
 
 async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: str) -> Response:
@@ -201,14 +204,15 @@ async def show_status(site: Site, request: Request) -> Response:
     """This server and its store at a glance."""
     queues = await _queues(site, request)
     groups = await _groups(site, request)
+    counters, rates = work_for(site, request.principal)
     return json_response(
         views.Status(
             version=site.version,
             queues=len(queues),
             messages=_totals(queues, groups),
-            waiting_pops=site.queues.intentions.count,
-            counters=site.counters(),
-            rates=site.rates(),
+            waiting_pops=site.queues.intentions.count_for(request.principal),
+            counters=counters,
+            rates=rates,
             timestamp=show_time(site.clock.now()),
         )
     )
@@ -236,9 +240,9 @@ async def list_queue_messages(site: Site, request: Request, query: PageOfQueue, 
 
 
 async def show_analytics(site: Site, request: Request) -> Response:
-    """What this server did since it was asked last. For history, have Prometheus read /metrics."""
-    now = show_time(site.clock.now())
-    return json_response(views.Analytics(counters=site.counters(), rates=site.rates(), timestamp=now))
+    """What this server did for the caller's database. For history, have Prometheus read /metrics."""
+    counters, rates = work_for(site, request.principal)
+    return json_response(views.Analytics(counters=counters, rates=rates, timestamp=show_time(site.clock.now())))
 
 
 async def show_lags(site: Site, request: Request) -> Response:
@@ -256,13 +260,14 @@ async def show_lags(site: Site, request: Request) -> Response:
 
 
 async def show_operations(site: Site, request: Request) -> Response:
-    """What this server did per second since it was asked last."""
-    return json_response(views.Series([{"timestamp": show_time(site.clock.now()), **site.rates()}]))
+    """What this server did per second for the caller's database."""
+    _, rates = work_for(site, request.principal)
+    return json_response(views.Series([{"timestamp": show_time(site.clock.now()), **rates}] if rates else []))
 
 
 async def show_parked(site: Site, request: Request) -> Response:
     """How many pops wait at this server now."""
-    count = site.queues.intentions.count
+    count = site.queues.intentions.count_for(request.principal)
     return json_response(views.Series([{"timestamp": show_time(site.clock.now()), "waitingPops": count}]))
 
 
@@ -279,7 +284,7 @@ async def show_sizes(site: Site, request: Request) -> Response:
 async def show_store(site: Site, request: Request) -> Response:
     """What the store says of itself; under the path at which queen-mq shows its database."""
     traits = site.store.traits
-    lsn = await site.store.last_lsn()
+    lsn = await site.store.last_lsn() if request.principal.may(Scope.OPERATOR) else UNSET
     return json_response(
         views.StoreView(engine=traits.engine, store=traits.name, durable_by=traits.durable_by, lsn=lsn)
     )
@@ -291,10 +296,8 @@ async def refresh(site: Site, request: Request) -> Response:
 
 
 async def _queues(site: Site, request: Request) -> list[QueueStatus]:
-    found = await site.store.queues(request.principal.database)
-    return [status for status in found if request.principal.may_use(status.queue)]
+    return await all_queues(site, request.principal)
 
 
 async def _groups(site: Site, request: Request) -> list[GroupStatus]:
-    found = await site.store.groups(request.principal.database)
-    return [status for status in found if request.principal.may_use(status.queue)]
+    return await all_groups(site, request.principal)

@@ -75,15 +75,15 @@ async def list_traces(site: Site, request: Request, partition: str, name: str) -
 async def list_traces_named(site: Site, request: Request, query: PageQuery, name: str) -> Response:
     """The events noted under a name, newest first."""
     check_text("trace name", name)
-    database = request.principal.database
-    events = await site.store.traces_named(database, name, query.limit, query.offset)
-    theirs = [_event(event) for event in events if await lane_of(site, request, event.partition_id) is not None]
-    return json_response(views.NamedTraces(theirs, query.limit, query.offset))
+    principal = request.principal
+    events = await site.store.traces_named(principal.database, name, query.limit, query.offset, principal.queues)
+    return json_response(views.NamedTraces([_event(event) for event in events], query.limit, query.offset))
 
 
 async def list_trace_names(site: Site, request: Request, query: PageQuery) -> Response:
     """The names that events were noted under, the last used first."""
-    found = await site.store.trace_names(request.principal.database, query.offset + query.limit)
+    principal = request.principal
+    found = await site.store.trace_names(principal.database, query.offset + query.limit, principal.queues)
     names = [
         views.TraceNameView(name.name, name.name, name.count, show_time(name.last_at)) for name in found[query.offset :]
     ]

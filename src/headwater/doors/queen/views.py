@@ -1,6 +1,6 @@
 """What the routes that only look answer: queues, partitions, groups and traces as the clients of queen-mq read them."""
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from headwater.doors.queen.shapes import Options
 
@@ -145,7 +145,10 @@ class Cleared(Struct, frozen=True):
 
 
 class Analytics(Struct, frozen=True, kw_only=True):
-    """What this server did since it started, and per second since this was asked last."""
+    """What this server did for a database since it started, and per second over the last ten seconds.
+
+    Both are empty for who may not use all of its queues.
+    """
 
     counters: dict[str, int]
     rates: dict[str, float]
@@ -173,7 +176,7 @@ class StoreView(Struct, frozen=True, rename="camel"):
     engine: str
     store: str
     durable_by: str
-    lsn: int
+    lsn: int | UnsetType = UNSET
 
 
 class Refreshed(Struct, frozen=True):

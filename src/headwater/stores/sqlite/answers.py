@@ -27,6 +27,7 @@ from headwater.stores.contract import (
     DeadLetter,
     GroupStatus,
     LeaseStatus,
+    Part,
     PartitionStatus,
     Position,
     QueueStatus,
@@ -84,6 +85,11 @@ class Answers:
         """Copy everything to a new file."""
         write_backup(self._file, path)
 
+    def last_lsn_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """The newest LSN in some queues."""
+        (found,) = self._connection.execute(sql.last_lsn_of_queues, (database, _patterns(patterns))).fetchone()
+        return Lsn(found or 0)
+
     def identity(self) -> str:
         """The UUID of the store."""
         return read_identity(self._connection)
@@ -140,9 +146,10 @@ class Answers:
         row = self._connection.execute(sql.find_lane, (partition_id,)).fetchone()
         return None if row is None else Lane(*row)
 
-    def queues(self, database: str) -> list[QueueStatus]:
+    def queues(self, database: str, part: Part) -> list[QueueStatus]:
         """The queues of a database with their sizes."""
-        return [self._queue_status(*row) for row in self._connection.execute(sql.queue_list, (database,)).fetchall()]
+        about = (database, part.after[0], _patterns(part.patterns), part.limit)
+        return [self._queue_status(*row) for row in self._connection.execute(sql.queue_list, about).fetchall()]
 
     def _queue_status(
         self,
@@ -171,9 +178,10 @@ class Answers:
             created_at=Timestamp(created_at),
         )
 
-    def groups(self, database: str, queue: str, now: Timestamp) -> list[GroupStatus]:
+    def groups(self, database: str, queue: str, part: Part, now: Timestamp) -> list[GroupStatus]:
         """The consumer groups of a database, or of one queue."""
-        rows = self._connection.execute(sql.group_list, (database, queue)).fetchall()
+        about = (database, queue, *part.after, _patterns(part.patterns), part.limit)
+        rows = self._connection.execute(sql.group_list, about).fetchall()
         return [self._group_status(now, *row) for row in rows]
 
     def _group_status(
@@ -222,9 +230,11 @@ class Answers:
         rows = self._connection.execute(sql.dead_letters, (row[0], after, limit)).fetchall()
         return [dead_letter_of(found, queue, self._codec) for found in rows]
 
-    def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+    def partitions(
+        self, database: str, queue: str, limit: int, after: int, patterns: Sequence[str]
+    ) -> list[PartitionStatus]:
         """Partitions with where their records begin and end."""
-        rows = self._connection.execute(sql.partition_list, (database, queue, after, limit))
+        rows = self._connection.execute(sql.partition_list, (database, queue, after, limit, _patterns(patterns)))
         return [PartitionStatus(*row) for row in rows]
 
     def cursors(self, database: str, group: str, limit: int, now: Timestamp) -> list[CursorStatus]:
@@ -240,9 +250,12 @@ class Answers:
         rows = self._connection.execute(sql.read_partition_segments, (partition_id, first, limit)).fetchall()
         return self._segments_of(rows)
 
-    def traces_named(self, database: str, name: str, limit: int, skip: int) -> list[TraceEvent]:
+    def traces_named(
+        self, database: str, name: str, limit: int, skip: int, patterns: Sequence[str]
+    ) -> list[TraceEvent]:
         """The events noted under a name."""
-        rows = self._connection.execute(sql.traces_named, (database, name, limit, skip)).fetchall()
+        about = (database, name, _patterns(patterns), limit, skip)
+        rows = self._connection.execute(sql.traces_named, about).fetchall()
         return [TraceEvent(*row[:6], msgspec.Raw(row[6].encode())) for row in rows]  # type: ignore[call-arg]
 
     def stream(self, database: str, query_id: int) -> StreamQuery | None:
@@ -266,9 +279,10 @@ class Answers:
         """What is turned on."""
         return [(str(database), str(name)) for database, name in self._connection.execute(sql.switches)]
 
-    def trace_names(self, database: str, limit: int) -> list[TraceName]:
+    def trace_names(self, database: str, limit: int, patterns: Sequence[str]) -> list[TraceName]:
         """The names of events."""
-        return [TraceName(*row) for row in self._connection.execute(sql.trace_names, (database, limit))]
+        about = (database, _patterns(patterns), limit)
+        return [TraceName(*row) for row in self._connection.execute(sql.trace_names, about)]
 
     def milestone(self, database: str, name: str) -> int | None:
         """The last step that named work has reached."""
@@ -347,6 +361,11 @@ class Answers:
             "wal_bytes": os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0,
             "problems": [f"the file is damaged: {problem}" for problem in problems[:10]],
         }
+
+
+def _patterns(patterns: Sequence[str]) -> str:
+    """Patterns of queue names, as SQL takes them: without `?` and brackets GLOB reads them as we do."""
+    return msgspec.json.encode(patterns).decode()
 
 
 def pragma_rows(connection: Connection, name: str) -> list[str]:

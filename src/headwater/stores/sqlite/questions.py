@@ -10,10 +10,13 @@ from headwater.model.job_policy import JobPolicy
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.rollup import Rollup, RollupQuery
 from headwater.stores.contract import (
+    EVERY,
+    WHOLE,
     CursorStatus,
     DeadLetter,
     GroupStatus,
     LeaseStatus,
+    Part,
     PartitionStatus,
     Position,
     QueueStatus,
@@ -53,6 +56,10 @@ class Questions:
         """Write a copy of everything to a new file."""
         await self._answers.ask(self._answers.backup, path)
 
+    async def last_lsn_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """The LSN of the newest segment in queues whose names fit a pattern."""
+        return await self._answers.ask(self._answers.last_lsn_of, database, patterns)
+
     async def identity(self) -> str:
         """The UUID of the store."""
         return await self._answers.ask(self._answers.identity)
@@ -69,13 +76,13 @@ class Questions:
         """A stretch of the log with its records."""
         return await self._answers.ask(self._answers.read, after, through, limit, queue)
 
-    async def queues(self, database: str) -> list[QueueStatus]:
+    async def queues(self, database: str, part: Part = WHOLE) -> list[QueueStatus]:
         """The queues of a database with their sizes."""
-        return await self._answers.ask(self._answers.queues, database)
+        return await self._answers.ask(self._answers.queues, database, part)
 
-    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
+    async def groups(self, database: str, queue: str = "", part: Part = WHOLE) -> list[GroupStatus]:
         """The consumer groups of a database, or of one queue."""
-        return await self._answers.ask(self._answers.groups, database, queue, self._clock.now())
+        return await self._answers.ask(self._answers.groups, database, queue, part, self._clock.now())
 
     async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
         """Live leases of a database, or of one queue or group."""
@@ -86,10 +93,10 @@ class Questions:
         return await self._answers.ask(self._answers.dead_letters, database, queue, limit, after)
 
     async def partitions(
-        self, database: str, queue: str = "", limit: int = 1_000, after: int = 0
+        self, database: str, queue: str = "", limit: int = 1_000, after: int = 0, patterns: Sequence[str] = EVERY
     ) -> list[PartitionStatus]:
         """Partitions with where their records begin and end."""
-        return await self._answers.ask(self._answers.partitions, database, queue, limit, after)
+        return await self._answers.ask(self._answers.partitions, database, queue, limit, after, patterns)
 
     async def cursors(self, database: str, group: str, limit: int) -> list[CursorStatus]:
         """Where a group stands, in each partition it has met."""
@@ -99,9 +106,11 @@ class Questions:
         """A stretch of one partition with its records."""
         return await self._answers.ask(self._answers.read_partition, partition_id, first, limit)
 
-    async def traces_named(self, database: str, name: str, limit: int, skip: int = 0) -> list[TraceEvent]:
+    async def traces_named(
+        self, database: str, name: str, limit: int, skip: int = 0, patterns: Sequence[str] = EVERY
+    ) -> list[TraceEvent]:
         """The events noted under a name, newest first."""
-        return await self._answers.ask(self._answers.traces_named, database, name, limit, skip)
+        return await self._answers.ask(self._answers.traces_named, database, name, limit, skip, patterns)
 
     async def stream(self, database: str, query_id: int) -> StreamQuery | None:
         """A streaming query of a database."""
@@ -115,9 +124,9 @@ class Questions:
         """What is turned on, as (database, name)."""
         return await self._answers.ask(self._answers.switches)
 
-    async def trace_names(self, database: str, limit: int) -> list[TraceName]:
+    async def trace_names(self, database: str, limit: int, patterns: Sequence[str] = EVERY) -> list[TraceName]:
         """The names that events were noted under."""
-        return await self._answers.ask(self._answers.trace_names, database, limit)
+        return await self._answers.ask(self._answers.trace_names, database, limit, patterns)
 
     async def milestone(self, database: str, name: str) -> int | None:
         """The last step that named work has reached."""

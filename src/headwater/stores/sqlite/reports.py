@@ -8,7 +8,7 @@ from headwater.log.group_operations import LeasesReleased, ReleaseLeases
 from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
-from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.names import GROUP_DEFAULT, Lsn, Offset, PartitionId
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors, cursor_of
@@ -94,8 +94,14 @@ class Reports:
         chosen = self._catalog.find_partition(queue, operation.partition) if operation.partition else None
         if operation.partition and chosen is None:
             raise QueueMissing(f"queue {queue.name!r} has no partition {operation.partition!r}")
-        known = self._catalog.find_group(queue, operation.group)
-        group = known or self._catalog.add_group(queue, operation.group, Lsn(0), now)
+        self._check_target(operation, chosen)
+        group = self._catalog.find_group(queue, operation.group)
+        if group is None and not (operation.create or operation.group == GROUP_DEFAULT):
+            raise QueueMissing(
+                f"queue {queue.name!r} has no group {operation.group!r}: groups are made by their first pop, "
+                "or by a seek with create"
+            )
+        group = group or self._catalog.add_group(queue, operation.group, Lsn(0), now)
         self._pops.discover_all(group, now)
         if chosen is not None:
             self._move(group, chosen.id, operation, now)
@@ -125,6 +131,14 @@ class Reports:
                 leases += 1
                 records += count
         return LeasesReleased(leases, records)
+
+    def _check_target(self, operation: Seek, partition: Partition | None) -> None:
+        """Raises when it lies beyond the end: whoever says so means another partition, or another store."""
+        if operation.offset is None or partition is None:
+            return
+        end, named = self._segments.end(partition.id), operation.partition
+        if operation.offset > end:
+            raise InvalidOption(f"partition {named!r} ends at offset {end:,}; got {operation.offset:,}")
 
     def clear(self, operation: Clear, now: Timestamp) -> Deleted:
         """Drop the records of a queue or of one partition, every group being moved behind them first."""
@@ -174,7 +188,7 @@ class Reports:
         _, _, start = self._connection.execute(sql.find_partition_by_id, (partition_id,)).fetchone()
         end = self._segments.end(partition_id)
         if operation.offset is not None:
-            position = min(max(operation.offset, start), end)
+            position = max(operation.offset, start)
         elif operation.lsn is not None or operation.timestamp is not None:
             lsn = operation.lsn
             if lsn is None:

@@ -28,14 +28,20 @@ DELETE FROM hw_traces WHERE id IN (SELECT id FROM hw_traces WHERE noted_at < ? O
 RETURNING 1;
 
 -- name: traces_named
--- The events that were noted under a name, newest first.
-SELECT partition_id, transaction_id, group_name, name, event, noted_at, data FROM hw_traces
-WHERE database = ? AND name = ? ORDER BY id DESC LIMIT ? OFFSET ?;
+-- The events that were noted under a name, newest first, in queues whose names fit a pattern.
+SELECT t.partition_id, t.transaction_id, t.group_name, t.name, t.event, t.noted_at, t.data
+FROM hw_traces t JOIN hw_partitions p ON p.id = t.partition_id JOIN hw_queues q ON q.id = p.queue_id
+WHERE t.database = ?1 AND t.name = ?2
+    AND EXISTS (SELECT 1 FROM json_each(?3) pattern WHERE q.name GLOB pattern.value)
+ORDER BY t.id DESC LIMIT ?4 OFFSET ?5;
 
 -- name: trace_names
--- The names that events were noted under, with how many there are and when the last was.
-SELECT name, count(*), max(noted_at) FROM hw_traces WHERE database = ? AND name <> ''
-GROUP BY name ORDER BY max(noted_at) DESC LIMIT ?;
+-- The names that events were noted under in queues that fit a pattern: how many there are and when the last was.
+SELECT t.name, count(*), max(t.noted_at)
+FROM hw_traces t JOIN hw_partitions p ON p.id = t.partition_id JOIN hw_queues q ON q.id = p.queue_id
+WHERE t.database = ?1 AND t.name <> ''
+    AND EXISTS (SELECT 1 FROM json_each(?2) pattern WHERE q.name GLOB pattern.value)
+GROUP BY t.name ORDER BY max(t.noted_at) DESC, t.name LIMIT ?3;
 
 -- name: turn_on
 -- Something is on for a database.

@@ -74,3 +74,9 @@ SELECT number, note FROM hw_milestones WHERE database = ? AND name = ?;
 INSERT INTO hw_milestones (database, name, number, note, reached_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (database, name)
 DO UPDATE SET number = excluded.number, note = excluded.note, reached_at = excluded.reached_at;
+
+-- name: last_lsn_of_queues
+-- The newest segment in queues whose names fit a pattern: a look at the end of each partition.
+SELECT max((SELECT s.lsn FROM hw_segments s WHERE s.partition_id = p.id ORDER BY s.first_offset DESC LIMIT 1))
+FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
+WHERE q.database = ?1 AND EXISTS (SELECT 1 FROM json_each(?2) pattern WHERE q.name GLOB pattern.value);

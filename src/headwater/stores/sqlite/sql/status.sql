@@ -1,17 +1,21 @@
 -- name: queue_list
--- The queues of a database with what is in them.
+-- The queues of a database with what is in them: some of those whose names fit a pattern.
 SELECT q.database, q.name, q.namespace, q.task, q.options, q.created_at,
     (SELECT count(*) FROM hw_partitions p WHERE p.queue_id = q.id),
     (SELECT coalesce(sum(s.count), 0) FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id WHERE p.queue_id = q.id),
     (SELECT count(*) FROM hw_dead_letters d WHERE d.queue_id = q.id),
     q.id
-FROM hw_queues q WHERE q.database = ? ORDER BY q.name;
+FROM hw_queues q WHERE q.database = ?1 AND q.name > ?2
+    AND EXISTS (SELECT 1 FROM json_each(?3) pattern WHERE q.name GLOB pattern.value)
+ORDER BY q.name LIMIT ?4;
 
 -- name: group_list
--- The consumer groups of a database, or of one queue.
+-- The consumer groups of a database, or of one queue: some of those whose queues fit a pattern.
 SELECT g.id, q.database, q.name, g.name, g.lost, g.discovered, g.since_lsn, q.id, g.retried, g.buried
 FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
-WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) ORDER BY q.name, g.name;
+WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND (q.name, g.name) > (?3, ?4)
+    AND EXISTS (SELECT 1 FROM json_each(?5) pattern WHERE q.name GLOB pattern.value)
+ORDER BY q.name, g.name LIMIT ?6;
 
 -- name: group_lag
 -- Partitions, records waiting and leases of a group, over the partitions it has met. What was dropped does not wait, nor
@@ -43,7 +47,9 @@ SELECT q.name, p.name, p.id, p.start_offset,
              p.start_offset),
     p.created_at
 FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
-WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND p.id > ?3 ORDER BY p.id LIMIT ?4;
+WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND p.id > ?3
+    AND EXISTS (SELECT 1 FROM json_each(?5) pattern WHERE q.name GLOB pattern.value)
+ORDER BY p.id LIMIT ?4;
 
 -- name: group_cursor_list
 -- Where a group stands in each partition of a database, or of one queue.
