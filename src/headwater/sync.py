@@ -304,6 +304,11 @@ class Jobs(Bridged):
 
     register = bridged(async_jobs.Jobs.register)
     types = bridged(async_jobs.Jobs.types)
+    declare = bridged(async_jobs.Jobs.declare)
+
+    def run_schedule(self, name: str) -> "JobHandle":
+        """Enqueue the job of a schedule now; its times stay what they are."""
+        return JobHandle(self._bridge, self._bridge.run(self._inner.run_schedule(name)))
 
     @takes(JobOptions)
     def add(self, job: NewJob | None = None, /, **options: Unpack[JobOptions]) -> "JobHandle":

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from headwater import sync
 from headwater.app import Headwater, open_headwater
+from headwater.config import Durability
 from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.model.names import DATABASE_DEFAULT
@@ -31,12 +32,31 @@ class JobApp(JobRegistry):
     """Functions, and the store that their calls are enqueued in: open it with `async with app:`, or with `with app:`
     where there is no async."""
 
-    def __init__(self, store: str | None = None, *, database: str = DATABASE_DEFAULT, **settings: Any) -> None:
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        database: str = DATABASE_DEFAULT,
+        adopt: bool = False,
+        durability: Durability | str | None = None,
+        housekeeping: bool | None = None,
+        lock_wait_seconds: float | None = None,
+        record_bytes_max: int | None = None,
+        encryption_key: str | None = None,
+    ) -> None:
+        """The settings are those of `headwater.open`; others come from their `HEADWATER_*` variables."""
         super().__init__()
         self._said = store
         self.store = store or os.environ.get(STORE_VARIABLE) or STORE_DEFAULT
         self.database = database
-        self._settings = settings
+        self._settings: dict[str, Any] = {
+            "adopt": adopt,
+            "durability": durability,
+            "housekeeping": housekeeping,
+            "lock_wait_seconds": lock_wait_seconds,
+            "record_bytes_max": record_bytes_max,
+            "encryption_key": encryption_key,
+        }
         self._headwater: Headwater | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._line: _Line | None = None
@@ -149,7 +169,8 @@ class JobApp(JobRegistry):
 
     def open_for_line(self) -> Headwater:
         """The store, to be started on a loop of its own."""
-        return open_headwater(self.store, database=self.database, **{"housekeeping": False, **self._settings})
+        chores = bool(self._settings["housekeeping"])
+        return open_headwater(self.store, database=self.database, **{**self._settings, "housekeeping": chores})
 
 
 class _Line:
