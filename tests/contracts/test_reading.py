@@ -145,7 +145,7 @@ async def test_a_group_is_moved_behind_an_lsn(log: Log) -> None:
     await log.push(1, 2)
     second = await log.push(3, partition="p")
     await log.push(4)
-    await log.run(Seek(queue="orders", group="g", lsn=second.lsn))
+    await log.run(Seek(queue="orders", group="g", lsn=second.lsn, create=True))
     assert (await log.group("g")).lag == 1
     popped = await log.run(Pop(queue="orders", group="g", batch=10))
     assert [msgspec.json.decode(record.data) for record in popped.batches[0].records] == [4]

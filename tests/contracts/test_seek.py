@@ -53,7 +53,9 @@ async def test_a_group_is_moved_to_an_offset_of_one_partition(log: Log) -> None:
     assert await log.drain() == [3, 4]
 
 
-async def test_an_offset_beyond_the_ends_means_the_ends(log: Log, clock: FakeClock) -> None:
+async def test_an_offset_before_the_beginning_means_the_beginning_and_one_beyond_the_end_is_refused(
+    log: Log, clock: FakeClock
+) -> None:
     await log.configure(retention_seconds=10)
     await log.push(0, 1)
     clock.advance(11)
@@ -62,7 +64,9 @@ async def test_an_offset_beyond_the_ends_means_the_ends(log: Log, clock: FakeClo
     await log.run(Seek(queue="orders", partition="Default", offset=Offset(0)))
     batch = await log.take(10)
     assert (payloads(batch), batch.lost) == ([2, 3], 0)
-    await log.run(Seek(queue="orders", partition="Default", offset=Offset(99)))
+    with pytest.raises(InvalidOption, match="ends at offset 4; got 5"):
+        await log.run(Seek(queue="orders", partition="Default", offset=Offset(5)))
+    await log.run(Seek(queue="orders", partition="Default", offset=Offset(4)))
     assert await log.drain() == []
     await log.push(4)
     assert await log.drain() == [4]
@@ -82,9 +86,13 @@ async def test_what_is_not_there_cannot_be_sought(log: Log) -> None:
         await log.run(Seek(queue="orders", partition="missing"))
 
 
-async def test_a_group_that_never_popped_can_be_placed(log: Log) -> None:
+async def test_a_group_that_never_popped_can_be_placed_when_that_is_said(log: Log) -> None:
+    """A name that was mistyped is none of a group, and makes none."""
     await log.push(1, 2)
-    await log.run(Seek(queue="orders", group="fresh", to="end"))
+    with pytest.raises(QueueMissing, match="no group 'fresh'"):
+        await log.run(Seek(queue="orders", group="fresh", to="end"))
+    assert await log.store.groups("main") == []
+    await log.run(Seek(queue="orders", group="fresh", to="end", create=True))
     await log.push(3)
     assert await log.drain(group="fresh") == [3]
 
@@ -119,6 +127,6 @@ async def test_a_move_begins_the_count_of_attempts_anew(log: Log) -> None:
 async def test_a_move_does_not_touch_other_groups(log: Log) -> None:
     await log.push(1)
     batch = await log.take(group="still")
-    await log.run(Seek(queue="orders", group="moved", to="end"))
+    await log.run(Seek(queue="orders", group="moved", to="end", create=True))
     await log.ack(batch)
     assert await log.drain(group="moved") == []

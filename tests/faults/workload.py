@@ -104,7 +104,7 @@ class Workers:
             (2, self._reap),
             (2, lambda: op.Requeue(queue=self._pick(QUEUES))),
             (1, lambda: op.Purge(queue=self._pick(QUEUES))),
-            (1, lambda: op.Seek(queue=self._pick(QUEUES), group=self._pick(GROUPS), to="beginning")),
+            (1, lambda: op.Seek(queue=self._pick(QUEUES), group=self._pick(GROUPS), to="beginning", create=True)),
             (1, lambda: op.DeleteQueue(queue=self._pick(QUEUES))),
             (1, lambda: op.DeleteGroup(group=self._pick(GROUPS))),
             (1, lambda: op.Forget(before=Timestamp(clock.now() - 1_000_000_000))),
