@@ -1,5 +1,6 @@
 """What somebody sees who looks at the SQLite file itself."""
 
+import asyncio
 import json
 import os
 import re
@@ -164,3 +165,13 @@ async def test_a_file_shared_with_an_application_keeps_its_tables(path: str) -> 
     assert connection.execute("SELECT mine FROM message_queue").fetchall() == [("kept",)]
     assert connection.execute("PRAGMA application_id").fetchall() == [(0,)]
     connection.close()
+
+
+async def test_an_older_file_gets_one_identity_however_many_open_it_first(path: str) -> None:
+    open_older(path, "give_the_store_an_identity").close()
+
+    async def identity() -> str:
+        async with headwater.open(path) as hw:
+            return await hw.store.identity()
+
+    assert len({*await asyncio.gather(*(identity() for _ in range(3))), await identity()}) == 1
