@@ -40,6 +40,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The most bytes in one push."""
     wait_seconds_max: float = 60.0
     """The longest a pop may wait."""
+    pop_batch: int = 1
+    """How many records a pop over HTTP gets that does not say how many."""
+    pop_wait_seconds: float = 30.0
+    """How long a pop over HTTP waits that does not say how long."""
     waiters_max: int = 10_000
     """The most pops that may wait at once."""
     pending_max: int = 100_000
@@ -82,6 +86,7 @@ _positive = (
     "record_bytes_max",
     "batch_max",
     "batch_bytes_max",
+    "pop_batch",
     "waiters_max",
     "pending_max",
     "cache_bytes",
@@ -141,7 +146,7 @@ def _check(config: Config) -> None:
     for name in _positive:
         if not 0 < getattr(config, name) < math.inf:
             raise ConfigError(f"{name} must be above 0; got {getattr(config, name)!r}")
-    for name in ("wait_seconds_max", "idempotency_seconds", "reserve_bytes"):
+    for name in ("wait_seconds_max", "pop_wait_seconds", "idempotency_seconds", "reserve_bytes"):
         if not 0 <= getattr(config, name) < math.inf:
             raise ConfigError(f"{name} must be 0 or above; got {getattr(config, name)!r}")
     if config.wakeup not in ("auto", "inotify", "data_version"):

@@ -113,7 +113,8 @@ class QueueMissing(QueueError):
 
 
 class QueueFull(QueueError):
-    """The queue holds as many waiting records as its `size_max` allows; consume some, then push again."""
+    """The queue holds as many waiting records as its `size_max` allows, or as many partitions as its `partitions_max`;
+    consume some, then push again, or to a partition that is there."""
 
     code = "queue_full"
     retryable = True

@@ -158,6 +158,25 @@ def test_the_largest_body_can_be_set(program: Program) -> None:
         assert end(process, signal.SIGTERM).code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("POLL_WORKER_COUNT", "abc"),
+        ("POLL_WORKER_COUNT", "0"),
+        ("POLL_WORKER_COUNT", "-2"),
+        ("POLL_INTERVAL_MS", "1.5"),
+        ("POLL_INTERVAL_MS", ""),
+        ("USE_PRIORITY_DISPATCH", "maybe"),
+    ],
+)
+def test_variables_of_an_older_setup_that_make_no_sense_are_refused(program: Program, name: str, value: str) -> None:
+    """S4-17."""
+    ended = program.run("serve", "--port", "0", **{name: value})
+    assert ended.code not in (0, None)
+    assert f"{name} must be" in ended.err
+    assert not (program.folder / "headwater.db").exists()
+
+
 def test_variables_of_an_older_setup_are_accepted(program: Program) -> None:
     old = {"POLL_WORKER_COUNT": "20", "POLL_INTERVAL_MS": "100", "USE_PRIORITY_DISPATCH": "true"}
     with program.start("serve", "--port", "0", "--json", **old) as process:

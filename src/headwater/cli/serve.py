@@ -121,10 +121,28 @@ def serve(
 
 
 def _accept_old_settings() -> None:
-    """Variables of an older setup may stay; somebody who still turns at them should hear what they do."""
-    for name in ("POLL_WORKER_COUNT", "POLL_INTERVAL_MS", "USE_PRIORITY_DISPATCH"):
-        if name in os.environ:
-            log.info("%s is accepted and steers nothing: waiting pops need no workers and no interval", name)
+    """Variables of an older setup may stay; somebody who still turns at them should hear what they do (S4-17).
+
+    A value that could never have been meant is refused: whoever set it believes that it counts.
+    """
+    for name, (is_right, expected) in _OLD_SETTINGS.items():
+        value = os.environ.get(name)
+        if value is None:
+            continue
+        if not is_right(value.strip()):
+            raise ConfigError(f"{name} must be {expected}; got {value!r:.80}; it steers nothing here and may be unset")
+        log.info("%s is accepted and steers nothing: waiting pops need no workers and no interval", name)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) > 0
+
+
+_OLD_SETTINGS: "Mapping[str, tuple[Callable[[str], bool], str]]" = {
+    "POLL_WORKER_COUNT": (_is_count, "a number above 0"),
+    "POLL_INTERVAL_MS": (_is_count, "a number of milliseconds above 0"),
+    "USE_PRIORITY_DISPATCH": (lambda text: text.lower() in ("true", "false", "1", "0", "yes", "no"), "true or false"),
+}
 
 
 @dataclass(frozen=True, slots=True)

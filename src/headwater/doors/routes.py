@@ -23,9 +23,10 @@ from headwater.doors.wire import (
     decode_body,
     decode_query,
     error_response,
+    parse_query,
     problem_response,
 )
-from headwater.errors import HeadwaterError, StoreFull, StoreReplaced
+from headwater.errors import HeadwaterError, InvalidInput, StoreFull, StoreReplaced
 from headwater.model.principal import Scope
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,10 @@ log = logging.getLogger(__name__)
 REMEMBERED_MAX = 10_000
 # Names may have slashes, so a path can be taken apart in several ways; this bounds how many are tried.
 STEPS_MAX = 40
+
+# Where an answer says what was odd about its question.
+WARNING_HEADER = "x-headwater-warning"
+_warned: set[str] = set()
 
 # What requests that lead nowhere are counted under: their paths are anybody's.
 UNMATCHED = "unmatched"
@@ -49,6 +54,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     `scope` everybody may ask; where there is one, `or_scope` will do as well. What `changes` something is not answered
     to HEAD, although it goes by GET. The OpenAPI document says by `content_types` what a good answer is when it is no
     JSON, and by `may_be_empty` that it may be 204.
+
+    Names in a query or in the fields of a body that nobody knows are refused: they are mistyped more often than not.
+    Where the route is `lenient`, because it speaks the words of clients that others write, they are passed over and the
+    answer warns of them; `takes_strictly` is then the body's type without room for them.
     """
 
     method: str
@@ -64,12 +73,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     changes: bool = False
     content_types: tuple[str, ...] = ("application/json",)
     may_be_empty: bool = False
+    lenient: bool = False
+    takes_strictly: Any = None
 
 
 class _Endpoint:
     """A route, ready to be called."""
 
-    __slots__ = ("asks", "decoder", "handler", "or_scope", "route", "scope")
+    __slots__ = ("asks", "decoder", "handler", "names", "or_scope", "route", "scope", "strict_decoder")
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -77,7 +88,9 @@ class _Endpoint:
         self.scope = route.scope
         self.or_scope = route.or_scope
         self.asks = route.asks
+        self.names = frozenset() if route.asks is None else frozenset(_field_names(route.asks))
         self.decoder = None if route.takes is None else msgspec.json.Decoder(route.takes)
+        self.strict_decoder = None if route.takes_strictly is None else msgspec.json.Decoder(route.takes_strictly)
 
 
 class _Place:
@@ -110,7 +123,10 @@ class Router:
             path = endpoint.route.path
             if request.awaits_body:
                 return CONTINUE
-            response = await endpoint.handler(self.site, request, *_values(endpoint, request), *names)
+            warnings: list[str] = []
+            response = await endpoint.handler(self.site, request, *_values(endpoint, request, warnings), *names)
+            if warnings:
+                response = _with_warnings(response, path, warnings)
         except HeadwaterError as error:
             response = _refusal(request, error)
         except Refused as refused:
@@ -179,15 +195,49 @@ def _refusal(request: Request, error: HeadwaterError) -> Response:
     return response
 
 
-def _values(endpoint: _Endpoint, request: Request) -> list[Any]:
-    """The body and the query as the route wants them."""
+def _values(endpoint: _Endpoint, request: Request, warnings: list[str]) -> list[Any]:
+    """The body and the query as the route wants them, and what is odd about them."""
     values: list[Any] = []
     if endpoint.decoder is not None:
         _check_content(request)
-        values.append(decode_body(request.body, endpoint.decoder))
+        values.append(_body(endpoint, request.body, warnings))
+    found = parse_query(request.query) if request.query else {}
+    if not found.keys() <= endpoint.names:
+        unknown = ", ".join(sorted(name for name in found if name not in endpoint.names))
+        told = f"no such parameter: {unknown!r:.200}; there are {', '.join(sorted(endpoint.names)) or 'none'}"
+        if not endpoint.route.lenient:
+            raise InvalidInput(told)
+        warnings.append(told)
     if endpoint.asks is not None:
-        values.append(decode_query(request.query, endpoint.asks))
+        values.append(decode_query(found, endpoint.asks))
     return values
+
+
+def _body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> Any:
+    """The body. Where there is room for fields that nobody knows, the type without that room is tried first."""
+    assert endpoint.decoder is not None
+    if endpoint.strict_decoder is None:
+        return decode_body(body, endpoint.decoder)
+    try:
+        return decode_body(body, endpoint.strict_decoder)
+    except InvalidInput as odd:
+        value = decode_body(body, endpoint.decoder)
+        warnings.append(str(odd))
+        return value
+
+
+def _with_warnings(response: Response, path: str, warnings: list[str]) -> Response:
+    """The answer with what is odd about its question; the log says it once for each route."""
+    if path not in _warned:
+        _warned.add(path)
+        log.warning("requests to %s: %s", path, "; ".join(warnings))
+    shown = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
+    return msgspec.structs.replace(response, headers=(*response.headers, (WARNING_HEADER, shown)))
+
+
+def _field_names(kind: Any) -> list[str]:
+    """The names of a query's parameters, as they are written."""
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
 
 
 def _check_content(request: Request) -> None:

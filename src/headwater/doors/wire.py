@@ -1,5 +1,7 @@
 """What doors take and give, whatever carries it: a decoded request, a response, errors as problem JSON (RFC 9457)."""
 
+import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -195,6 +197,42 @@ def error_response(error: HeadwaterError, request_id: str = "") -> Response:
 _nothing = frozenset((b"", b"[]"))
 
 
+# Bodies up to this size are looked through for names that stand twice in one object: people write those, and programs
+# that write larger ones take them from maps, which have no name twice.
+NAMES_CHECKED_BYTES_MAX = 4_096
+
+_names = re.compile(rb'"([^"]*)"\s*:')
+
+
+# What producers say is theirs, and is kept as they wrote it.
+_of_producers = frozenset({"payload", "data"})
+
+
+def check_names(body: bytes) -> None:
+    """Raises when an object has a name twice, payloads apart: which of the two is meant, nobody knows."""
+    names = _names.findall(body)
+    if len(set(names)) < len(names) or b"\\" in body:
+        _check_pairs(json.loads(body, object_pairs_hook=_Pairs))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all the names it was written with."""
+
+
+def _check_pairs(value: Any) -> None:
+    if isinstance(value, _Pairs):
+        names = [name for name, _ in value]
+        if len(set(names)) < len(names):
+            twin = next(name for name in names if names.count(name) > 1)
+            raise InvalidInput(f"the body has {twin!r:.80} twice in one object")
+        for name, inner in value:
+            if name not in _of_producers:
+                _check_pairs(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_pairs(inner)
+
+
 def decode_body(body: bytes, decoder: "msgspec.json.Decoder[Value]") -> Value:
     """The body as a value; what is not that raises and says where. An empty body is an empty object."""
     if body in _nothing:
@@ -203,7 +241,10 @@ def decode_body(body: bytes, decoder: "msgspec.json.Decoder[Value]") -> Value:
         # Parts that are kept as bytes are not decoded, so their letters are looked at here.
         if not body.isascii():
             body.decode()
-        return decoder.decode(body)
+        value = decoder.decode(body)
+        if len(body) <= NAMES_CHECKED_BYTES_MAX:
+            check_names(body)
+        return value
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -212,9 +253,8 @@ def decode_body(body: bytes, decoder: "msgspec.json.Decoder[Value]") -> Value:
         raise InvalidInput(f"the body is not what was expected: {error}") from None
 
 
-def decode_query(query: str, kind: type[Value]) -> Value:
-    """The query as a value; a name that comes twice is refused, one that nobody knows is passed over."""
-    found = parse_query(query)
+def decode_query(found: dict[str, str], kind: type[Value]) -> Value:
+    """The query as a value; a name that nobody knows is passed over."""
     try:
         return msgspec.convert(found, kind, strict=False)
     except msgspec.MsgspecError as error:
@@ -222,7 +262,7 @@ def decode_query(query: str, kind: type[Value]) -> Value:
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """Names and texts of a query."""
+    """Names and texts of a query; a name that comes twice is refused."""
     if not query:
         return {}
     found: dict[str, str] = {}

@@ -242,10 +242,25 @@ class Sought(msgspec.Struct, frozen=True):
 
 
 class DeleteGroup(Operation, frozen=True, kw_only=True):
-    """Forget a consumer group: of one queue, or of all queues of the database."""
+    """Forget a consumer group: of one queue, or of all queues of the database.
+
+    With `keep_beginning` only its positions are forgotten: it begins again where it began.
+    """
 
     group: str
     queue: str = ""
+    keep_beginning: bool = False
+
+
+class Subscribe(Operation, frozen=True, kw_only=True):
+    """Where a consumer group begins in queues that it has not read yet: at this time."""
+
+    group: str
+    timestamp: Timestamp
+
+
+class Subscribed(msgspec.Struct, frozen=True):
+    """It is remembered."""
 
 
 class PassOver(Operation, frozen=True, kw_only=True):
@@ -449,6 +464,7 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Extend: Extended,
     Seek: Sought,
     DeleteGroup: Deleted,
+    Subscribe: Subscribed,
     Requeue: Requeued,
     Purge: Deleted,
     Trace: Traced,

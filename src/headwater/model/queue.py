@@ -45,6 +45,8 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Drop nothing that `headwater pipeline run archive` has not put into an archive."""
     size_max: int = 0
     """Refuse pushes while this many records wait for the slowest group."""
+    partitions_max: int = 0
+    """Refuse pushes that would make more partitions than this."""
     deduplication_seconds: float = 300.0
     """How long a transaction id is remembered."""
     compress_bytes_min: int = 65_536
@@ -67,6 +69,7 @@ _bounds: dict[str, tuple[float, float]] = {
     "retention_seconds": (0, YEARS_10),
     "completed_retention_seconds": (0, YEARS_10),
     "size_max": (0, 2**53),
+    "partitions_max": (0, 2**31),
     "deduplication_seconds": (0, 7 * DAY),
     "compress_bytes_min": (0, 2**31),
 }
@@ -96,6 +99,10 @@ def merge_options(base: QueueOptions, changes: dict[str, Any]) -> QueueOptions:
         value = getattr(merged, name)
         if not low <= value <= high:
             raise InvalidOption(f"queue option {name} must be between {low:g} and {high:g}; got {value!r}")
+    if 0 < merged.partitions_max < merged.lanes:
+        raise InvalidOption(
+            f"queue option partitions_max must leave room for the {merged.lanes} lanes; got {merged.partitions_max}"
+        )
     return merged
 
 

@@ -201,10 +201,11 @@ class SeekRequest(Asked, frozen=True, kw_only=True):
 
 
 class DeleteGroupRequest(Asked, frozen=True, kw_only=True):
-    """A group to forget: in one queue, or in all."""
+    """A group to forget: in one queue, or in all; with `keep_beginning` only its positions."""
 
     group: str
     queue: str = ""
+    keep_beginning: bool = False
 
 
 class ConfigureGroupRequest(Asked, frozen=True, kw_only=True):

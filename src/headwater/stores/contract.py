@@ -68,7 +68,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """A consumer group of one queue: how far behind it is, what it works on, what it lost to retention."""
+    """A consumer group of one queue: how far behind it is, and in how many partitions; how many leases it has, on how
+    many records; what it lost to retention."""
 
     database: str
     queue: str
@@ -80,6 +81,8 @@ class GroupStatus(msgspec.Struct, frozen=True):
     lost: int
     retried: int = 0
     buried: int = 0
+    working: int = 0
+    partitions_lagging: int = 0
 
 
 class LeaseStatus(msgspec.Struct, frozen=True):
@@ -118,7 +121,8 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class CursorStatus(msgspec.Struct, frozen=True):
-    """Where a group stands in one partition."""
+    """Where a group stands in one partition: what is before `position` or among `settled` is done, what is before
+    `leased_to` is being worked on, if it is `leased`."""
 
     queue: str
     partition: str
@@ -126,6 +130,8 @@ class CursorStatus(msgspec.Struct, frozen=True):
     position: Offset
     lag: int
     leased: bool
+    leased_to: Offset = Offset(0)
+    settled: tuple[int, ...] = ()
 
 
 class TraceName(msgspec.Struct, frozen=True):

@@ -87,6 +87,7 @@ async def delete_group(site: Site, request: Request, body: DeleteGroupRequest) -
         key=key_of(request, body.key),
         group=check_name("group", body.group),
         queue=body.queue,
+        keep_beginning=body.keep_beginning,
     )
     return json_response(await site.queues.run(operation))
 

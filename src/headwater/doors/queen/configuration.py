@@ -1,7 +1,7 @@
 """`POST /api/v1/configure` and `DELETE /api/v1/resources/queues/{queue}`: queues are made, changed and removed.
 
 queen-mq's names of options and ours stand for the same things; a client may use either. Its times in milliseconds are
-seconds here.
+seconds here. The answer says what is in force, and nothing else: several of its names are views of one option of ours.
 """
 
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headwater.doors.queen.push import LANES
-from headwater.doors.queen.shapes import ConfigureAnswer, ConfigureBody, DeleteAnswer, Options
+from headwater.doors.queen.shapes import ConfigureAnswer, ConfigureBody, DeleteAnswer
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -38,13 +38,14 @@ _options = {
     "retentionSeconds": Option("retention_seconds"),
     "completedRetentionSeconds": Option("completed_retention_seconds"),
     "maxSize": Option("size_max"),
+    "maxQueueSize": Option("size_max"),
+    "maxPartitions": Option("partitions_max"),
     "encryptionEnabled": Option("encrypted"),
 }
-# How long a message may wait: one that has waited for longer is dropped, which is what retention does.
-_longest_wait = "maxWaitTimeSeconds"
-# Known to queen-mq, and of no effect by themselves: nothing waits in a buffer, and retention is told by other options.
-_of_no_effect = {"ttl", "maxQueueSize", "retentionEnabled", _longest_wait, "maxPartitions"}
-_plain = (bool, int, float, str)
+# How long a message may wait or live: one that is older is dropped, which is what retention does. The shortest counts.
+_lifetimes = ("maxWaitTimeSeconds", "ttl")
+# Whether anything is dropped for its age at all.
+_retention = "retentionEnabled"
 _ours = {name: Option(name) for name in OPTION_NAMES}
 
 
@@ -70,49 +71,61 @@ async def configure(site: Site, request: Request, body: ConfigureBody) -> Respon
             queue=queue,
             namespace=configured.namespace,
             task=configured.task,
-            options={**show_options(configured.options), **_said(body.options)},
+            options=show_options(configured.options),
         )
     )
-
-
-def _said(asked: dict[str, Any]) -> Options:
-    """What was said and is not kept in these words is said back, because clients look for it."""
-    names = _of_no_effect | ({"retentionSeconds"} if asked.get(_longest_wait) else set())
-    return {name: value for name, value in asked.items() if name in names and isinstance(value, _plain)}
 
 
 def options_of(asked: dict[str, Any]) -> dict[str, Any]:
     """Options by our names."""
     found: dict[str, Any] = {}
     for name, value in asked.items():
-        if name in _of_no_effect or value is None:
+        if value is None or name in _lifetimes or name == _retention:
             continue
         option = _options.get(name) or _ours.get(name)
         if option is None:
-            raise InvalidOption(f"no such queue option: {name!r:.80}; there are {', '.join((*_options, *_ours))}")
+            known = ", ".join((*_options, *_lifetimes, _retention, *_ours))
+            raise InvalidOption(f"no such queue option: {name!r:.80}; there are {known}")
         if option.scale != 1:
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidOption(f"queue option {name} must be a number; got {value!r:.80}")
-            value = value / option.scale
-        found[option.name] = value
-    return _with_longest_wait(found, asked.get(_longest_wait))
+            value = _number(name, value) / option.scale
+        if found.setdefault(option.name, value) != value:
+            raise InvalidOption(f"queue option {name} and another name for it say different things: {value!r:.80}")
+    for name in _lifetimes:
+        found = _with_lifetime(found, name, asked.get(name))
+    return _with_retention(found, asked.get(_retention))
 
 
-def _with_longest_wait(found: dict[str, Any], seconds: Any) -> dict[str, Any]:
-    """The options with a retention that keeps nothing waiting for longer than this; 0 and nothing are no bound."""
+def _with_lifetime(found: dict[str, Any], name: str, seconds: Any) -> dict[str, Any]:
+    """The options with a retention that keeps nothing for longer than this; 0 and nothing are no bound."""
     if not seconds:
         return found
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidOption(f"queue option {_longest_wait} must be a number; got {seconds!r:.80}")
+    _number(name, seconds)
     kept = found.get("retention_seconds") or seconds
     return {**found, "retention_seconds": min(kept, seconds) if isinstance(kept, int | float) else kept}
 
 
+def _with_retention(found: dict[str, Any], enabled: Any) -> dict[str, Any]:
+    """The options with nothing dropped for its age when that is switched off; switched on, the others say how long."""
+    if enabled is None or enabled is True:
+        return found
+    if enabled is not False:
+        raise InvalidOption(f"queue option {_retention} must be true or false; got {enabled!r:.80}")
+    return {**found, "retention_seconds": 0.0, "completed_retention_seconds": 0.0}
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidOption(f"queue option {name} must be a number; got {value!r:.80}")
+    return value
+
+
 def show_options(options: QueueOptions) -> dict[str, Any]:
-    """All options by the names of queen-mq, then by ours."""
+    """All options that are in force, by the names of queen-mq, then by ours."""
     ours = msgspec.structs.asdict(options)
     theirs = {name: _scaled(ours[option.name], option.scale) for name, option in _options.items()}
-    return {**theirs, **ours}
+    lifetimes = dict.fromkeys(_lifetimes, options.retention_seconds)
+    is_retained = bool(options.retention_seconds or options.completed_retention_seconds)
+    return {**theirs, **lifetimes, _retention: is_retained, **ours}
 
 
 def _scaled(value: Any, scale: int) -> Any:

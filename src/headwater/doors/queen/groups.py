@@ -11,7 +11,7 @@ from headwater.doors.queen.identities import parse_time, show_time
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, QueueMissing
-from headwater.log.operations import DeleteGroup, Seek
+from headwater.log.operations import DeleteGroup, Seek, Subscribe
 from headwater.model.names import check_name
 from headwater.stores.contract import CursorStatus, GroupStatus
 
@@ -23,6 +23,12 @@ class LaggingQuery(Struct, frozen=True, rename="camel"):
     """From which lag on a group counts as lagging."""
 
     min_lag_seconds: Annotated[float, Meta(ge=0)] = 60
+
+
+class DeleteQuery(Struct, frozen=True, rename="camel"):
+    """Whether a group is forgotten with the place where it began; without that it begins there again."""
+
+    delete_metadata: bool = True
 
 
 class SubscriptionBody(Struct, frozen=True, rename="camel"):
@@ -41,7 +47,7 @@ class SeekBody(Struct, frozen=True, rename="camel"):
 
 
 class GroupSummary(Struct, frozen=True, rename="camel"):
-    """A group in one queue."""
+    """A group in one queue. Nobody signs in here, so `members` are the leases that consumers hold now."""
 
     name: str
     topics: list[str]
@@ -111,31 +117,42 @@ async def list_lagging(site: Site, request: Request, query: LaggingQuery) -> Res
     return json_response([group for group in found if group.total_lag and group.max_time_lag >= query.min_lag_seconds])
 
 
-async def delete_group(site: Site, request: Request, group: str) -> Response:
+async def delete_group(site: Site, request: Request, query: DeleteQuery, group: str) -> Response:
     """Forget a group in all queues."""
     check_name("group", group)
+    database, keep = request.principal.database, not query.delete_metadata
+    if request.principal.may_use_all():
+        operation = DeleteGroup(database=database, group=group, keep_beginning=keep)
+        count = (await site.queues.run(operation)).count
+        return json_response(GroupDeleted(success=True, consumer_group=group, deleted=count))
     count = 0
     for status in await _groups(site, request):
         if status.group == group:
-            operation = DeleteGroup(database=request.principal.database, queue=status.queue, group=group)
+            operation = DeleteGroup(database=database, queue=status.queue, group=group, keep_beginning=keep)
             count += (await site.queues.run(operation)).count
     return json_response(GroupDeleted(success=True, consumer_group=group, deleted=count))
 
 
-async def delete_group_of_queue(site: Site, request: Request, group: str, queue: str) -> Response:
+async def delete_group_of_queue(site: Site, request: Request, query: DeleteQuery, group: str, queue: str) -> Response:
     """Forget a group in one queue."""
     check_use(request, queue)
     operation = DeleteGroup(
-        database=request.principal.database, queue=check_name("queue", queue), group=check_name("group", group)
+        database=request.principal.database,
+        queue=check_name("queue", queue),
+        group=check_name("group", group),
+        keep_beginning=not query.delete_metadata,
     )
     count = (await site.queues.run(operation)).count
     return json_response(GroupDeleted(success=True, consumer_group=group, queue_name=queue, deleted=count))
 
 
 async def subscribe(site: Site, request: Request, body: SubscriptionBody, group: str) -> Response:
-    """Have a group read from a time on, in all its queues."""
+    """Have a group read from a time on: in the queues that it reads, and in those that it will read."""
     check_name("group", group)
     at = parse_time("subscriptionTimestamp", body.subscription_timestamp)
+    # Who may use some queues only must not decide where others begin.
+    if request.principal.may_use_all():
+        await site.queues.run(Subscribe(database=request.principal.database, group=group, timestamp=at))
     queues = [status.queue for status in await _groups(site, request) if status.group == group]
     moved = 0
     for queue in queues:
@@ -209,8 +226,8 @@ def _summary(site: Site, status: GroupStatus) -> GroupSummary:
         name=status.group,
         topics=[status.queue],
         queue_name=status.queue,
-        members=status.partitions,
-        partitions_with_lag=min(status.partitions, status.lag),
+        members=status.leased,
+        partitions_with_lag=status.partitions_lagging,
         total_lag=status.lag,
         max_time_lag=behind,
         state="Lagging" if behind >= LAGGING_SECONDS else "Stable",

@@ -1,9 +1,13 @@
 """How partitions, leases, records and times are named on the wire.
 
 A partition is its number as text. A lease is `<partition>.<token>.<group>`: all that a server needs to find it again.
+What one pop leased in several partitions goes by one name, `<partition>.<token>_<partition>.<token>.<group>`: clients
+keep one lease for a pop.
 A record goes by the transaction id that its producer gave it; one without is `@<offset>`.
 """
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
@@ -16,6 +20,11 @@ from headwater.services.checks import check_time
 OFFSET_MARK = "@"
 DIGITS_MAX = 18
 
+Lease = tuple[PartitionId, str, int]
+
+_number = f"[0-9]{{1,{DIGITS_MAX}}}"
+_lease_form = re.compile(rf"(?P<leases>{_number}\.{_number}(_{_number}\.{_number})*)\.(?P<group>.+)", re.DOTALL)
+
 
 def parse_partition(text: str) -> PartitionId:
     """The partition's number."""
@@ -24,18 +33,28 @@ def parse_partition(text: str) -> PartitionId:
     return PartitionId(int(text))
 
 
-def lease_name(batch: Batch) -> str:
-    """A lease as it travels. A group's slashes would end a path too early."""
-    return f"{batch.partition_id}.{batch.token}.{quote(batch.group, safe='')}"
+def lease_name(batches: Sequence[Batch]) -> str:
+    """What one pop leased, as it travels. A group's slashes would end a path too early."""
+    leases = "_".join(f"{batch.partition_id}.{batch.token}" for batch in batches)
+    return f"{leases}.{quote(batches[0].group, safe='')}"
 
 
-def parse_lease(text: str) -> tuple[PartitionId, str, int]:
-    """Partition, group and token of a lease."""
-    partition, _, rest = text.partition(".")
-    token, dot, group = rest.partition(".")
-    if not dot or not group or not _is_number(partition) or not _is_number(token):
+def parse_leases(text: str) -> list[Lease]:
+    """Partition, group and token of each lease that goes by this name."""
+    found = _lease_form.fullmatch(text)
+    if found is None:
         raise LeaseLost(f"there is no lease {text!r:.80}; pop again")
-    return PartitionId(int(partition)), unquote(group), int(token)
+    group = unquote(found["group"])
+    pairs = (pair.split(".") for pair in found["leases"].split("_"))
+    return [(PartitionId(int(partition)), group, int(token)) for partition, token in pairs]
+
+
+def lease_of_partition(text: str, partition_id: PartitionId) -> Lease:
+    """The lease of one partition among those that go by this name."""
+    for lease in parse_leases(text):
+        if lease[0] == partition_id:
+            return lease
+    raise InvalidOption("the lease is of another partition than the report says")
 
 
 def message_id(partition_id: int, offset: int) -> str:

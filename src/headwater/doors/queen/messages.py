@@ -1,7 +1,7 @@
 """`/api/v1/dlq` and `/api/v1/messages…`: looking at single messages, dead or alive, and deciding about them."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -19,13 +19,15 @@ from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import PassOver, Purge, Requeue
 from headwater.model.lane import Lane
-from headwater.model.names import Offset, PartitionId, check_name
+from headwater.model.names import GROUP_DEFAULT, Offset, PartitionId, check_name
 from headwater.model.record import Record
-from headwater.stores.contract import DeadLetter, PartitionStatus
+from headwater.stores.contract import CursorStatus, DeadLetter, PartitionStatus
 
 PAGE = 1_000
 # How many messages are looked through, from the newest back, for one with a certain id.
 SEARCH_MAX = 100_000
+# In how many partitions it is looked up how far a group is.
+CURSORS_MAX = 10_000
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
@@ -43,11 +45,13 @@ class DeadLetterQuery(Struct, frozen=True, rename={"from_": "from", "consumer_gr
     to: str = ""
 
 
-class MessagesQuery(Struct, frozen=True):
-    """Which messages: the newest of a queue or of one of its partitions."""
+class MessagesQuery(Struct, frozen=True, rename="camel"):
+    """Which messages: the newest of a queue or of one of its partitions, of those that have come so far in a group."""
 
     queue: str
     partition: str = ""
+    status: Literal["", "pending", "processing", "completed", "failed", "dead_letter"] = ""
+    consumer_group: str = GROUP_DEFAULT
     limit: Limit = 50
     offset: Count = 0
 
@@ -194,11 +198,48 @@ async def list_messages(site: Site, request: Request, query: MessagesQuery) -> R
         if query.partition in ("", status.partition)
     ]
     wanted = query.offset + query.limit
+    progress = await _progress(site, request, query)
     found: list[KeptMessage] = []
     for status in partitions:
-        found.extend(await _newest(site, status, wanted))
+        # Those that have come so far may lie anywhere: they are looked for among all that a search looks through.
+        newest = await _newest(site, status, SEARCH_MAX if query.status else wanted)
+        shown = [msgspec.structs.replace(message, status=progress.status(message)) for message in newest]
+        found.extend(message for message in shown if query.status in ("", message.status, _aliases.get(message.status)))
     found.sort(key=lambda message: (message.lsn or 0, message.offset), reverse=True)
     return json_response(KeptMessages(found[query.offset : wanted], query.limit, query.offset))
+
+
+# What a client may call a message that failed for good.
+_aliases = {"dead_letter": "failed"}
+
+
+class Progress(NamedTuple):
+    """How far a group has come in a queue: where it stands in each partition, and what failed for good."""
+
+    cursors: dict[int, CursorStatus]
+    dead: set[tuple[int, int]]
+
+    def status(self, message: KeptMessage) -> str:
+        """What has become of a message."""
+        number = int(message.partition_id)
+        cursor = self.cursors.get(number)
+        if (number, message.offset) in self.dead:
+            return "dead_letter"
+        if cursor is None:
+            return "pending"
+        if message.offset < cursor.position or message.offset in cursor.settled:
+            return "completed"
+        return "processing" if cursor.leased and message.offset < cursor.leased_to else "pending"
+
+
+async def _progress(site: Site, request: Request, query: MessagesQuery) -> Progress:
+    database, group = request.principal.database, check_name("group", query.consumer_group)
+    cursors = await site.store.cursors(database, group, CURSORS_MAX)
+    letters = [letter async for letter in _dead_letters(site, database, query.queue)]
+    return Progress(
+        {cursor.partition_id: cursor for cursor in cursors if cursor.queue == query.queue},
+        {(letter.partition_id, letter.offset) for letter in letters if letter.group == group},
+    )
 
 
 async def _newest(site: Site, status: PartitionStatus, count: int) -> list[KeptMessage]:
@@ -270,7 +311,7 @@ def _dead(letter: DeadLetter, lane: Lane, kept: KeptMessage | None) -> KeptMessa
 
 
 async def delete_message(site: Site, request: Request, partition: str, name: str) -> Response:
-    """Drop a dead letter; or have every group pass a message that nobody works on."""
+    """Drop a dead letter; or have every group that there is pass a message that nobody works on."""
     partition_id, lane = await _theirs(site, request, partition)
     letter = await _find_letter(site, request, lane, partition_id, name)
     if letter is not None:
@@ -278,8 +319,14 @@ async def delete_message(site: Site, request: Request, partition: str, name: str
         await site.queues.run(operation)
         return _decided(partition, name, "the dead letter is gone")
     message = await _need(site, partition_id, lane, name)
-    await site.queues.run(PassOver(database=lane.database, partition_id=partition_id, offset=Offset(message.offset)))
-    return _decided(partition, name, "no group gets it any more; the log keeps it until retention drops it")
+    passing = PassOver(database=lane.database, partition_id=partition_id, offset=Offset(message.offset))
+    count = (await site.queues.run(passing)).count
+    return _decided(
+        partition,
+        name,
+        f"{count} of the groups there are pass it; the log keeps it until retention drops it, so that a group that is "
+        "made later gets it",
+    )
 
 
 async def retry_message(site: Site, request: Request, partition: str, name: str) -> Response:
@@ -298,7 +345,9 @@ async def bury_message(site: Site, request: Request, partition: str, name: str) 
     message = await _need(site, partition_id, lane, name)
     operation = PassOver(database=lane.database, partition_id=partition_id, offset=Offset(message.offset), bury=True)
     count = (await site.queues.run(operation)).count
-    return _decided(partition, name, f"it is among the dead letters of {count} groups")
+    return _decided(
+        partition, name, f"it is among the dead letters of {count} groups; a group that is made later gets it"
+    )
 
 
 async def _theirs(site: Site, request: Request, partition: str) -> tuple[PartitionId, Lane]:

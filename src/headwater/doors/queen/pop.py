@@ -19,7 +19,6 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import Batch, Pop, Popped
 from headwater.model.principal import Scope, require_all
 
-BATCH_DEFAULT = 1
 # A client that leaves the size of a batch to the server gets this many at most.
 BATCH_AUTOMATIC = 100
 
@@ -49,7 +48,7 @@ def pop_together(site: Site, request: Request, query: PopQuery) -> Awaitable[Res
 
 async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Response:
     operation = operation_of(site, request, query, queue, partition)
-    seconds = min(query.timeout / 1_000, site.config.wait_seconds_max) if query.wait else 0
+    seconds = min(_seconds_of(site, query), site.config.wait_seconds_max) if query.wait else 0
     if await are_pops_held_off(site, request, seconds):
         return NOTHING
     # It may be parked for long, with thousands of others.
@@ -64,10 +63,13 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
 
 def operation_of(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Pop:
     """The pop that a query asks for."""
+    if query.conflation:
+        # Its clients take an answer without it for a failure, and would leave what it leased to run out.
+        raise InvalidOption("conflation is not served here; pop without it, and take the newest message of each key")
     subscribe, since = subscription_of(site, query)
     batch = query.batch
     if batch is None:
-        batch = BATCH_AUTOMATIC if query.autopilot else BATCH_DEFAULT
+        batch = BATCH_AUTOMATIC if query.autopilot else site.config.pop_batch
     return Pop(
         database=request.principal.database,
         key=key_of(request, query.idempotency_key),
@@ -85,6 +87,10 @@ def operation_of(site: Site, request: Request, query: PopQuery, queue: str, part
         lanes=LANES,
         holder=request.principal.subject,
     )
+
+
+def _seconds_of(site: Site, query: PopQuery) -> float:
+    return site.config.pop_wait_seconds if query.timeout is None else query.timeout / 1_000
 
 
 def subscription_of(site: Site, query: PopQuery) -> tuple[str, Timestamp | None]:
@@ -108,23 +114,24 @@ def _returnable(site: Site, response: Response, popped: Popped, database: str) -
 def answer_of(batches: Sequence[Batch]) -> PopAnswer:
     """What a pop got, as the clients read it."""
     first = batches[0]
+    lease = lease_name(batches) if first.token else None
     messages: list[PoppedMessage] = []
     for batch in batches:
-        messages.extend(messages_of(batch))
+        messages.extend(messages_of(batch, lease))
     return PopAnswer(
         success=True,
         queue=first.queue,
         partition=first.partition,
         partition_id=str(first.partition_id),
-        lease_id=lease_name(first) if first.token else None,
+        lease_id=lease,
         consumer_group=first.group,
         partitions_claimed=len(batches),
         messages=messages,
     )
 
 
-def messages_of(batch: Batch) -> list[PoppedMessage]:
-    """The messages of one lease."""
+def messages_of(batch: Batch, lease: str | None) -> list[PoppedMessage]:
+    """The messages of one partition; `lease` is the name of what the pop leased."""
     number, queue, partition, group, attempts = (
         batch.partition_id,
         batch.queue,
@@ -133,7 +140,6 @@ def messages_of(batch: Batch) -> list[PoppedMessage]:
         batch.attempts,
     )
     partition_id = str(number)
-    lease = lease_name(batch) if batch.token else None
     until = show_time(batch.lease_until) if batch.token else None
     lost = batch.lost or UNSET
     times = {at: show_time(at) for at in set(batch.written_at)}

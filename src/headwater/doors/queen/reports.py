@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
-from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
+from headwater.doors.queen.identities import (
+    lease_of_partition,
+    parse_leases,
+    parse_partition,
+    parse_record,
+    show_time,
+)
 from headwater.doors.queen.shapes import (
     AckBatchBody,
     Acknowledgment,
@@ -21,7 +27,7 @@ from headwater.doors.queen.shapes import (
 from headwater.doors.site import Site, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge, UnknownRecord
-from headwater.log.operations import Ack, Acked, Extend, Extended
+from headwater.log.operations import Ack, Acked, Extend, Transacted, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import GROUP_DEFAULT, PartitionId
@@ -164,9 +170,9 @@ def lease_of(report: Report, group: str | None) -> Lease:
     named = report.consumer_group or group
     if not report.lease_id:
         return partition_id, named or GROUP_DEFAULT, None
-    lease = parse_lease(report.lease_id)
-    if lease[0] != partition_id or (named is not None and named != lease[1]):
-        raise InvalidOption("the lease is of another partition or group than the report says")
+    lease = lease_of_partition(report.lease_id, partition_id)
+    if named is not None and named != lease[1]:
+        raise InvalidOption("the lease is of another group than the report says")
     return lease
 
 
@@ -207,21 +213,20 @@ def operation_of(database: str, lease: Lease, reports: Sequence[Report]) -> Ack:
 
 
 async def extend(site: Site, request: Request, body: ExtendBody, lease: str) -> Response:
-    """Keep a lease for longer."""
-    partition_id, group, token = parse_lease(lease)
+    """Keep a lease for longer; one over several partitions in all of them, or, when one of them is lost, in none."""
+    leases = parse_leases(lease)
     if body.seconds is not None:
         check_seconds("seconds", body.seconds)
-    if await lane_of(site, request, partition_id) is None:
-        raise QueueMissing(f"there is no partition {partition_id}")
-    operation = Extend(
-        database=request.principal.database,
-        partition_id=partition_id,
-        group=group,
-        token=token,
-        seconds=body.seconds,
-    )
-    extended: Extended = await site.queues.run(operation)
-    until = show_time(extended.lease_until)
+    for partition_id, _, _ in leases:
+        if await lane_of(site, request, partition_id) is None:
+            raise QueueMissing(f"there is no partition {partition_id}")
+    database = request.principal.database
+    extensions = [
+        Extend(database=database, partition_id=partition_id, group=group, token=token, seconds=body.seconds)
+        for partition_id, group, token in leases
+    ]
+    extended: Transacted = await site.queues.run(Transaction(database=database, operations=tuple(extensions)))
+    until = show_time(min(result.lease_until for result in extended.results))
     return json_response(
         ExtendAnswer(success=True, leaseId=lease, newExpiresAt=until, lease_expires_at=until, expiresAt=until)
     )

@@ -1,6 +1,6 @@
 """`/api/v1/resources…`, `/api/v1/status…`, `/api/v1/analytics…`: what there is, how much of it, and how it goes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, structs
@@ -33,10 +33,11 @@ class ListQuery(Struct, frozen=True):
 
 
 class PartitionsQuery(Struct, frozen=True):
-    """Which partitions: those after a number, of one queue or of all."""
+    """Which partitions: those after a number, of one queue or of all. For more than 10,000, `after` goes on."""
 
     queue: str = ""
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    offset: Annotated[int, Meta(ge=0, le=10_000)] = 0
     after: Annotated[int, Meta(ge=0, lt=2**62)] = 0
 
 
@@ -54,6 +55,10 @@ class PageOfQueue(Struct, frozen=True):
     offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
+Groups = Mapping[str, Sequence[GroupStatus]]
+"""The groups of each queue."""
+
+
 # ── what there is ──
 
 
@@ -68,32 +73,47 @@ async def overview(site: Site, request: Request) -> Response:
             namespaces=len({status.namespace for status in queues if status.namespace}),
             tasks=len({status.task for status in queues if status.task}),
             consumer_groups=len(groups),
-            messages=_totals(queues, groups),
+            messages=_totals(queues, _by_queue(groups)),
             timestamp=show_time(site.clock.now()),
         )
     )
 
 
-def _totals(queues: Sequence[QueueStatus], groups: Sequence[GroupStatus]) -> views.Totals:
+def _totals(queues: Sequence[QueueStatus], groups: Groups) -> views.Totals:
     return views.Totals(
         total=sum(status.records for status in queues),
-        pending=sum(status.waiting for status in queues),
-        processing=sum(status.leased for status in groups),
+        pending=sum(_pending(status, groups.get(status.queue, ())) for status in queues),
+        processing=sum(group.working for status in queues for group in groups.get(status.queue, ())),
         dead_letter=sum(status.dead_letters for status in queues),
     )
 
 
+def _pending(status: QueueStatus, groups: Sequence[GroupStatus]) -> int:
+    """What waits for the group that is furthest behind, and nobody works on; without a group, all there is."""
+    return max((group.lag - group.working for group in groups), default=status.records)
+
+
+def _by_queue(groups: Sequence[GroupStatus]) -> Groups:
+    found: dict[str, list[GroupStatus]] = {}
+    for group in groups:
+        found.setdefault(group.queue, []).append(group)
+    return found
+
+
 async def list_namespaces(site: Site, request: Request) -> Response:
     """The namespaces with what is in them."""
+    groups = _by_queue(await _groups(site, request))
     found = _by_name(await _queues(site, request), "namespace")
-    namespaces = [views.Namespace(name, name, len(some), _totals(some, ())) for name, some in found]
+    namespaces = [views.Namespace(name, name, len(some), _totals(some, groups)) for name, some in found]
     return json_response(views.Namespaces(namespaces))
 
 
 async def list_tasks(site: Site, request: Request) -> Response:
     """The tasks with what is in them."""
+    groups = _by_queue(await _groups(site, request))
     found = _by_name(await _queues(site, request), "task")
-    return json_response(views.Tasks([views.Task(name, name, len(some), _totals(some, ())) for name, some in found]))
+    tasks = [views.Task(name, name, len(some), _totals(some, groups)) for name, some in found]
+    return json_response(views.Tasks(tasks))
 
 
 def _by_name(queues: Sequence[QueueStatus], kind: str) -> list[tuple[str, list[QueueStatus]]]:
@@ -107,15 +127,20 @@ def _by_name(queues: Sequence[QueueStatus], kind: str) -> list[tuple[str, list[Q
 
 async def list_queues(site: Site, request: Request, query: ListQuery) -> Response:
     """The queues with their sizes."""
-    chosen = [
+    chosen = _chosen(await _queues(site, request), query)
+    page = chosen[query.offset : query.offset + query.limit]
+    groups = _by_queue(await _groups(site, request))
+    return json_response(views.QueueViews([show_queue(status, groups) for status in page], len(chosen)))
+
+
+def _chosen(queues: Sequence[QueueStatus], query: ListQuery) -> list[QueueStatus]:
+    return [
         status
-        for status in await _queues(site, request)
+        for status in queues
         if query.search in status.queue
         and query.namespace in ("", status.namespace)
         and query.task in ("", status.task)
     ]
-    page = chosen[query.offset : query.offset + query.limit]
-    return json_response(views.QueueViews([show_queue(status) for status in page], len(chosen)))
 
 
 async def show_one_queue(site: Site, request: Request, queue: str) -> Response:
@@ -127,7 +152,7 @@ async def show_one_queue(site: Site, request: Request, queue: str) -> Response:
         raise QueueMissing(f"there is no queue {queue!r:.80}")
     partitions = await site.store.partitions(database, queue)
     groups = await site.store.groups(database, queue)
-    about = structs.asdict(show_queue(status))
+    about = structs.asdict(show_queue(status, _by_queue(groups)))
     about["partitions"] = [show_partition(partition) for partition in partitions]
     return json_response(views.WholeQueue(**about, consumer_groups=[_show_group(site, group) for group in groups]))
 
@@ -137,9 +162,9 @@ async def list_partitions(site: Site, request: Request, query: PartitionsQuery) 
     check_optional_name("queue", query.queue)
     if query.queue:
         check_use(request, query.queue)
-    principal = request.principal
-    found = await site.store.partitions(principal.database, query.queue, query.limit, query.after, principal.queues)
-    return json_response(views.PartitionViews([show_partition(status) for status in found]))
+    principal, wanted = request.principal, query.offset + query.limit
+    found = await site.store.partitions(principal.database, query.queue, wanted, query.after, principal.queues)
+    return json_response(views.PartitionViews([show_partition(status) for status in found[query.offset :]]))
 
 
 async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: str) -> Response:
@@ -154,7 +179,7 @@ async def clear_queue(site: Site, request: Request, query: ClearQuery, queue: st
     return json_response(views.Cleared(success=True, cleared=True, queue=queue, count=count))
 
 
-def show_queue(status: QueueStatus) -> views.QueueView:
+def show_queue(status: QueueStatus, groups: Groups) -> views.QueueView:
     """A queue as the clients read it."""
     return views.QueueView(
         name=status.queue,
@@ -162,7 +187,7 @@ def show_queue(status: QueueStatus) -> views.QueueView:
         namespace=status.namespace,
         task=status.task,
         partitions=status.partitions,
-        messages=_totals([status], ()),
+        messages=_totals([status], groups),
         options=show_options(status.options),
         created_at=show_time(status.created_at),
     )
@@ -209,7 +234,7 @@ async def show_status(site: Site, request: Request) -> Response:
         views.Status(
             version=site.version,
             queues=len(queues),
-            messages=_totals(queues, groups),
+            messages=_totals(queues, _by_queue(groups)),
             waiting_pops=site.queues.intentions.count_for(request.principal),
             counters=counters,
             rates=rates,
@@ -220,13 +245,13 @@ async def show_status(site: Site, request: Request) -> Response:
 
 async def list_queue_status(site: Site, request: Request, query: ListQuery) -> Response:
     """The queues with their sizes and groups."""
-    groups = await _groups(site, request)
-    chosen = [status for status in await _queues(site, request) if query.search in status.queue]
+    groups = _by_queue(await _groups(site, request))
+    chosen = _chosen(await _queues(site, request), query)
     page = chosen[query.offset : query.offset + query.limit]
     shown = [
         views.WatchedQueue(
-            **structs.asdict(show_queue(status)),
-            consumer_groups=[_show_group(site, group) for group in groups if group.queue == status.queue],
+            **structs.asdict(show_queue(status, groups)),
+            consumer_groups=[_show_group(site, group) for group in groups.get(status.queue, ())],
         )
         for status in page
     ]

@@ -23,17 +23,17 @@ from headwater.model.principal import Scope
 
 def get(path: str, handler: RouteHandler, summary: str, scope: Scope, **more: Any) -> Route:
     """Something to read."""
-    return Route(method="GET", path=path, handler=handler, summary=summary, scope=scope, **more)
+    return Route(method="GET", path=path, handler=handler, summary=summary, scope=scope, lenient=True, **more)
 
 
 def post(path: str, handler: RouteHandler, summary: str, scope: Scope, **more: Any) -> Route:
     """Something to do."""
-    return Route(method="POST", path=path, handler=handler, summary=summary, scope=scope, **more)
+    return Route(method="POST", path=path, handler=handler, summary=summary, scope=scope, lenient=True, **more)
 
 
 def delete(path: str, handler: RouteHandler, summary: str, scope: Scope, **more: Any) -> Route:
     """Something to drop."""
-    return Route(method="DELETE", path=path, handler=handler, summary=summary, scope=scope, **more)
+    return Route(method="DELETE", path=path, handler=handler, summary=summary, scope=scope, lenient=True, **more)
 
 
 _popping: dict[str, Any] = {"asks": shape.PopQuery, "gives": shape.PopAnswer, "changes": True, "may_be_empty": True}
@@ -45,6 +45,7 @@ QUEUES = (
         "Append messages to queues",
         Scope.PUBLISH,
         takes=shape.PushBody,
+        takes_strictly=shape.StrictPushBody,
         gives=list[shape.PushResult],
         status=201,
     ),
@@ -157,6 +158,7 @@ GROUPS = (
         groups.delete_group,
         "Forget a group in all queues",
         Scope.ADMIN,
+        asks=groups.DeleteQuery,
         gives=groups.GroupDeleted,
     ),
     post(
@@ -172,6 +174,7 @@ GROUPS = (
         groups.delete_group_of_queue,
         "Forget a group in one queue",
         Scope.ADMIN,
+        asks=groups.DeleteQuery,
         gives=groups.GroupDeleted,
     ),
     post(

@@ -48,6 +48,16 @@ class PushBody(Struct, frozen=True, rename="camel"):
     idempotency_key: Text = ""
 
 
+class StrictPushItem(PushItem, frozen=True, forbid_unknown_fields=True, gc=False):
+    """One message without fields that nobody knows."""
+
+
+class StrictPushBody(PushBody, frozen=True, forbid_unknown_fields=True):
+    """Messages without fields that nobody knows."""
+
+    items: list[StrictPushItem]  # type: ignore[assignment]
+
+
 class PushResult(Struct, frozen=True, gc=False):
     """What became of one message, in the order of the push. `status` is queued, duplicate or failed."""
 
@@ -70,19 +80,23 @@ class PushResult(Struct, frozen=True, gc=False):
 
 
 class PopQuery(Struct, frozen=True, rename="camel"):
-    """How a pop is asked for. `timeout` is in milliseconds and counts only with `wait`."""
+    """How a pop is asked for. `timeout` is in milliseconds and counts only with `wait`.
+
+    What is left out for `batch` and `timeout` are the server's settings `pop_batch` and `pop_wait_seconds`.
+    """
 
     batch: int | None = None
     wait: bool = False
-    timeout: Milliseconds = 30_000
+    timeout: Milliseconds | None = None
     consumer_group: str = GROUP_DEFAULT
     subscription_mode: str = ""
     subscription_from: str = ""
     namespace: str = ""
     task: str = ""
-    partitions: int = 1
+    partitions: Annotated[int, Meta(ge=1)] = 1
     auto_ack: bool = False
     autopilot: bool = False
+    conflation: bool = False
     lease_seconds: float | None = None
     idempotency_key: Text = ""
 

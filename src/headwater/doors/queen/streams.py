@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.doors.holds import check_pushes_taken
-from headwater.doors.queen.identities import parse_lease, parse_partition, parse_record, show_time
+from headwater.doors.queen.identities import lease_of_partition, parse_partition, parse_record, show_time
 from headwater.doors.queen.push import LANES, lanes_of, records_of
 from headwater.doors.queen.reports import status_outcome
 from headwater.doors.queen.shapes import PushItem, Text
@@ -186,9 +186,9 @@ def _answer(body: CycleBody, operations: Sequence[Operation], results: Sequence[
 
 def _report(database: str, partition_id: PartitionId, body: CycleBody, ack: CycleAck) -> Operation:
     """Everything up to the message is done; or, when the cycle failed, that message failed."""
-    lease_partition, group, token = parse_lease(ack.lease_id)
-    if lease_partition != partition_id or group != body.consumer_group:
-        raise InvalidOption("the lease is of another partition or group than the cycle says")
+    _, group, token = lease_of_partition(ack.lease_id, partition_id)
+    if group != body.consumer_group:
+        raise InvalidOption("the lease is of another group than the cycle says")
     name = parse_record(ack.transaction_id)
     outcome = status_outcome(ack.status)
     if outcome is Outcome.COMPLETED:

@@ -7,7 +7,7 @@ import msgspec
 
 from headwater.config import Durability
 from headwater.doors.holds import check_pushes_taken
-from headwater.doors.queen.identities import parse_lease
+from headwater.doors.queen.identities import parse_leases
 from headwater.doors.queen.push import LANES, lanes_of, records_of, results_of
 from headwater.doors.queen.reports import Lease, lease_of, operation_of, outcome_of
 from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
@@ -33,7 +33,7 @@ async def transaction(site: Site, request: Request, body: TransactionBody) -> Re
     if any(isinstance(operation, TransactionPush) for operation in body.operations):
         await check_pushes_taken(site, request)
     key = request.headers.get("idempotency-key", "") or body.idempotency_key
-    required = [parse_lease(lease) for lease in dict.fromkeys(body.required_leases)]
+    required = [lease for name in dict.fromkeys(body.required_leases) for lease in parse_leases(name)]
     for lease in required:
         await _check_theirs(site, request, lease[0])
     operations, steps = await _operations(site, request, body, required)

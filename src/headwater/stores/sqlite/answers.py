@@ -41,6 +41,7 @@ from headwater.stores.contract import (
 from headwater.stores.sqlite.access_tokens import access_token_of
 from headwater.stores.sqlite.backup import write_backup
 from headwater.stores.sqlite.connection import Connection, translated
+from headwater.stores.sqlite.cursors import offsets_of
 from headwater.stores.sqlite.dead_letters import dead_letter_of
 from headwater.stores.sqlite.flows import rollup_of
 from headwater.stores.sqlite.identity import read_identity
@@ -198,8 +199,8 @@ class Answers:
         retried: int,
         buried: int,
     ) -> GroupStatus:
-        partitions, lag, leased = self._connection.execute(sql.group_lag, (number, now)).fetchone()
-        unmet, unmet_oldest = self._connection.execute(
+        partitions, lag, leased, working, lagging = self._connection.execute(sql.group_lag, (number, now)).fetchone()
+        unmet, unmet_oldest, unmet_partitions = self._connection.execute(
             sql.group_undiscovered, (queue_id, discovered, since_lsn, name)
         ).fetchone()
         (met_oldest,) = self._connection.execute(sql.group_oldest_waiting, (number,)).fetchone()
@@ -215,6 +216,8 @@ class Answers:
             lost=lost,
             retried=retried,
             buried=buried,
+            working=working,
+            partitions_lagging=lagging + unmet_partitions,
         )
 
     def leases(self, database: str, queue: str, group: str, limit: int, now: Timestamp) -> list[LeaseStatus]:
@@ -241,8 +244,17 @@ class Answers:
         """Where a group stands."""
         rows = self._connection.execute(sql.group_cursor_list, (database, group, limit))
         return [
-            CursorStatus(queue, partition, number, position, end - begin, until is not None and until > now)
-            for queue, partition, number, position, begin, until, end in rows
+            CursorStatus(
+                queue,
+                partition,
+                number,
+                position,
+                end - begin,
+                until is not None and until > now,
+                leased_to,
+                offsets_of(settled),
+            )
+            for queue, partition, number, position, begin, until, end, leased_to, settled in rows
         ]
 
     def read_partition(self, partition_id: PartitionId, first: Offset, limit: int) -> list[Segment]:

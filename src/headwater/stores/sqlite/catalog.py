@@ -11,7 +11,15 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.group_operations import ConfigureGroup, GroupConfigured
-from headwater.log.operations import Configure, Configured, Deleted, DeleteGroup, DeleteQueue
+from headwater.log.operations import (
+    Configure,
+    Configured,
+    Deleted,
+    DeleteGroup,
+    DeleteQueue,
+    Subscribe,
+    Subscribed,
+)
 from headwater.model.lane import Lane
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
 from headwater.model.queue import (
@@ -251,14 +259,29 @@ class Catalog:
         self._changed()
 
     def delete_group(self, operation: DeleteGroup) -> Deleted:
-        """Forget a group in one queue or in all."""
+        """Forget a group, or only its positions, in one queue or in all; in all, its subscription too."""
         found = list(self._groups_named(operation.database, operation.group, operation.queue))
         for number in found:
             self._connection.execute(sql.drop_group_cursors, (number,))
-            self._connection.execute(sql.drop_group, (number,))
+            if operation.keep_beginning:
+                self._connection.execute(sql.set_discovered, (0, number))
+            else:
+                self._connection.execute(sql.drop_group, (number,))
         if found:
             self._changed()
+        if not operation.queue and not operation.keep_beginning:
+            self._connection.execute(sql.drop_subscription, (operation.database, operation.group))
         return Deleted(len(found))
+
+    def subscribe(self, operation: Subscribe, now: Timestamp) -> Subscribed:
+        """Remember where a group begins in queues that it has not read yet."""
+        self._connection.execute(sql.set_subscription, (operation.database, operation.group, operation.timestamp))
+        return Subscribed()
+
+    def subscription(self, database: str, group: str) -> Timestamp | None:
+        """From when on a group reads queues that it has not read yet, if that was said."""
+        row = self._connection.execute(sql.get_subscription, (database, group)).fetchone()
+        return None if row is None else Timestamp(row[0])
 
     def _groups_named(self, database: str, name: str, queue: str) -> Iterator[int]:
         for (number,) in self._connection.execute(sql.find_groups_named, (database, name, queue)):

@@ -195,8 +195,8 @@ def cursor_of(row: tuple[Any, ...]) -> Cursor:
     _, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at, holder = row
     return Cursor(
         position,
-        _numbers(settled),
-        _numbers(failed),
+        offsets_of(settled),
+        offsets_of(failed),
         token,
         lease_until,
         leased_to,
@@ -208,7 +208,8 @@ def cursor_of(row: tuple[Any, ...]) -> Cursor:
     )
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
+def offsets_of(text: str | None) -> tuple[int, ...]:
+    """The offsets that a row keeps as text."""
     if text is None:
         return ()
     try:

@@ -132,8 +132,11 @@ class Pops:
         if group is not None:
             return group
         since = Lsn(0)
-        if operation.since is not None:
-            since = read_lsn_at(self._connection, operation.since, self._segments.last_lsn)
+        begins_at = operation.since
+        if begins_at is None and operation.subscribe != "new":
+            begins_at = self._catalog.subscription(queue.database, operation.group)
+        if begins_at is not None:
+            since = read_lsn_at(self._connection, begins_at, self._segments.last_lsn)
         elif operation.subscribe == "new":
             since = self._segments.last_lsn
         return self._catalog.add_group(queue, operation.group, since, now)

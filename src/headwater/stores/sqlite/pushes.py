@@ -79,7 +79,7 @@ class Pushes:
                 if not push.partition:
                     loose.setdefault((queue.id, push.ttl_seconds), (queue, []))[1].append(index)
                     continue
-                partition = self._catalog.make_partition(queue, push.partition, now)
+                partition = self._named(queue, push.partition, now)
             except HeadwaterError as error:
                 results[index] = error
                 continue
@@ -99,7 +99,16 @@ class Pushes:
         self._placed.clear()
         queue = self._catalog.make_queue(load.database, load.queue, now)
         self.need_room(queue, len(load.records))
-        return self._catalog.make_partition(queue, load.partition, now)
+        return self._named(queue, load.partition, now)
+
+    def _named(self, queue: Queue, name: str, now: Timestamp) -> Partition:
+        """The partition of this name; a new one if the queue may have one more."""
+        limit = queue.options.partitions_max
+        if limit and self._catalog.find_partition(queue, name) is None:
+            (count,) = self._connection.execute(sql.count_partitions, (queue.id,)).fetchone()
+            if count >= limit:
+                raise QueueFull(f"queue {queue.name!r} has {count:,} partitions, as many as its partitions_max allows")
+        return self._catalog.make_partition(queue, name, now)
 
     def need_room(self, queue: Queue, count: int) -> None:
         """Raises when the queue is full. What waits is counted only when the last count no longer leaves room."""

@@ -15,9 +15,9 @@ INSERT INTO hw_queues (database, name, namespace, task, priority, options, creat
 UPDATE hw_queues SET namespace = ?, task = ?, priority = ?, options = ? WHERE id = ?;
 
 -- name: find_queues_together
--- The queues of a namespace and task ('' means any), the most urgent first.
+-- The queues of a namespace and task ('' means any), the most urgent first; never those that Headwater keeps for itself.
 SELECT id, database, name, namespace, task, options FROM hw_queues
-WHERE database = ?1 AND (?2 = '' OR namespace = ?2) AND (?3 = '' OR task = ?3)
+WHERE database = ?1 AND (?2 = '' OR namespace = ?2) AND (?3 = '' OR task = ?3) AND name NOT GLOB 'headwater/*'
 ORDER BY priority DESC, id;
 
 -- name: drop_queue
@@ -55,6 +55,10 @@ SELECT id, start_offset FROM hw_partitions WHERE queue_id = ? AND name = ?;
 -- name: find_partition_by_id
 -- A partition by its number.
 SELECT queue_id, name, start_offset FROM hw_partitions WHERE id = ?;
+
+-- name: count_partitions
+-- How many partitions a queue has.
+SELECT count(*) FROM hw_partitions WHERE queue_id = ?;
 
 -- name: add_partition
 -- A new partition.
@@ -96,6 +100,19 @@ UPDATE hw_groups SET retried = retried + ? WHERE id = ?;
 -- name: count_buried
 -- Records that failed for good.
 UPDATE hw_groups SET buried = buried + ? WHERE id = ?;
+
+-- name: set_subscription
+-- Where a group begins in queues that it has not read yet.
+INSERT INTO hw_subscriptions (database, name, since) VALUES (?, ?, ?)
+ON CONFLICT (database, name) DO UPDATE SET since = excluded.since;
+
+-- name: get_subscription
+-- Where a group begins in queues that it has not read yet.
+SELECT since FROM hw_subscriptions WHERE database = ? AND name = ?;
+
+-- name: drop_subscription
+-- A group was forgotten everywhere.
+DELETE FROM hw_subscriptions WHERE database = ? AND name = ?;
 
 -- name: drop_group
 -- Remove a group's row.

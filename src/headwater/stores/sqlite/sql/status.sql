@@ -18,18 +18,24 @@ WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND (q.name, g.name) > (?3, ?
 ORDER BY q.name, g.name LIMIT ?6;
 
 -- name: group_lag
--- Partitions, records waiting and leases of a group, over the partitions it has met. What was dropped does not wait, nor
--- what was acked out of order or buried.
-SELECT count(*),
-    coalesce(sum(coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = c.partition_id
-                           ORDER BY first_offset DESC LIMIT 1), p.start_offset) - max(c.position, p.start_offset)
-        - (SELECT count(*) FROM json_each(coalesce(c.settled, '[]')) WHERE value >= p.start_offset)), 0),
-    coalesce(sum(c.lease_until > ?2), 0)
-FROM hw_cursors c JOIN hw_partitions p ON p.id = c.partition_id WHERE c.group_id = ?1;
+-- Of a group, over the partitions it has met: how many there are, records waiting, leases, records under them, and in how
+-- many partitions any wait. What was dropped does not wait, nor what was acked out of order or buried.
+SELECT count(*), coalesce(sum(waiting), 0), coalesce(sum(is_leased), 0), coalesce(sum(leased), 0),
+    coalesce(sum(waiting > 0), 0)
+FROM (
+    SELECT coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = c.partition_id
+                     ORDER BY first_offset DESC LIMIT 1), p.start_offset) - max(c.position, p.start_offset)
+            - (SELECT count(*) FROM json_each(coalesce(c.settled, '[]')) WHERE value >= p.start_offset) AS waiting,
+        c.lease_until > ?2 AS is_leased,
+        iif(c.lease_until > ?2, c.leased_to - c.position - (SELECT count(*) FROM json_each(coalesce(c.settled, '[]'))
+                                                            WHERE value < c.leased_to), 0) AS leased
+    FROM hw_cursors c JOIN hw_partitions p ON p.id = c.partition_id WHERE c.group_id = ?1
+);
 
 -- name: group_undiscovered
 -- Records waiting in partitions that a group has not met yet, and when the oldest of them was written.
-SELECT coalesce(sum(s.count), 0), min(s.written_at) FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id
+SELECT coalesce(sum(s.count), 0), min(s.written_at), count(DISTINCT p.id)
+FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id
 WHERE p.queue_id = ?1 AND p.id > ?2 AND s.lsn > ?3 AND p.reader IN ('', ?4);
 
 -- name: group_oldest_waiting
@@ -56,7 +62,7 @@ ORDER BY p.id LIMIT ?4;
 SELECT q.name, p.name, p.id, c.position, max(c.position, p.start_offset)
         + (SELECT count(*) FROM json_each(coalesce(c.settled, '[]')) WHERE value >= p.start_offset), c.lease_until,
     coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
-             p.start_offset)
+             p.start_offset), c.leased_to, c.settled
 FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
 JOIN hw_cursors c ON c.group_id = g.id JOIN hw_partitions p ON p.id = c.partition_id
 WHERE q.database = ?1 AND g.name = ?2 ORDER BY q.name, p.id LIMIT ?3;
