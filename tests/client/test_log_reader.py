@@ -16,7 +16,7 @@ import headwater
 from headwater.app import open_door
 from headwater.client.access import Access, find_token
 from headwater.client.log_reader import RemoteLogReader
-from headwater.clock import Timestamp
+from headwater.clock import SystemClock, Timestamp
 from headwater.config import load_config
 from headwater.doors.access.settings import load_access
 from headwater.doors.edge.server import Edge
@@ -38,7 +38,7 @@ from headwater.services import log_reading
 from headwater.services.log_reading import LogReading, Part
 from headwater.services.log_requests import Segments, SegmentsDecoder, pack
 from headwater.stores.log_reader import Body, Fingerprint
-from headwater.stores.open import open_reader
+from headwater.stores.open import open_reader, open_store
 from tests.certificates import make_certificate
 from tests.client.proxy import CutAnswers, Proxy, Weather
 from tests.client.server import Server
@@ -388,7 +388,7 @@ def test_a_token_is_shown_nowhere() -> None:
         ("http://example.org", {}, "use https:// for example.org"),
         ("http://10.0.0.1:6632", {}, "use https:// for"),
         ("http://127.0.0.1:6632", {"certificates_file": "ca.pem"}, "https://"),
-        ("https://example.org", {"certificates_file": "/nowhere/ca.pem"}, "certificates"),
+        ("https://example.org", {"certificates_file": "/nowhere/ca.pem"}, "caFile must be a file with certificates"),
         ("https://ada:secret@example.org", {}, "no user or password"),
     ],
 )
@@ -396,6 +396,15 @@ def test_an_address_that_would_show_or_lose_something_is_refused(url: str, acces
     with pytest.raises(ConfigError, match=says) as told:
         open_reader(url, load_config({}), Access(**access))
     assert "secret" not in str(told.value)
+
+
+def test_a_server_is_not_opened_as_a_store() -> None:
+    with pytest.raises(ConfigError, match=r"https://example\.org is a server.*headwater\.connect") as told:
+        open_store("https://ada:secret@example.org/x", load_config({}), SystemClock())
+    assert "secret" not in str(told.value)
+    for unknown in ("s3://bucket/log", "postgresql://host/log"):
+        with pytest.raises(ConfigError, match="has no store for"):
+            open_reader(unknown, load_config({}))
 
 
 def test_what_is_said_about_access_is_for_servers(tmp_path: Path) -> None:

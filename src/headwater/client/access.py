@@ -62,7 +62,8 @@ def read_token(path: str) -> str:
 
 def find_address(url: str, access: Access) -> Address:
     """The server at a URL. Tokens and records go over http:// only within this machine."""
-    address = parse_address(url, trust(access.certificates_file or None) if url.startswith("https:") else None)
+    trusted = trust(access.certificates_file or None, "caFile") if url.startswith("https:") else None
+    address = parse_address(url, trusted)
     if address.tls is None and access.certificates_file:
         raise ConfigError("a file of certificates is for addresses that begin with https://")
     if address.tls is None and not _is_this_machine(address.host):

@@ -50,14 +50,14 @@ def parse_address(url: str, tls: ssl.SSLContext | None = None) -> Address:
     )
 
 
-def trust(tls: ssl.SSLContext | str | None) -> ssl.SSLContext | None:
-    """Whom to trust: as it is, or by the name of a file with certificates."""
+def trust(tls: ssl.SSLContext | str | None, name: str = "tls") -> ssl.SSLContext | None:
+    """Whom to trust: as it is, or by the name of a file with certificates; `name` is what callers call it."""
     if not isinstance(tls, str):
         return tls
     try:
         return ssl.create_default_context(cafile=tls)
     except OSError as error:
-        raise ConfigError(f"tls must be a file with certificates (PEM); {tls!r:.200} is not: {error}") from error
+        raise ConfigError(f"{name} must be a file with certificates (PEM); {tls!r:.200} is not: {error}") from error
 
 
 def check_token(token: object) -> str:

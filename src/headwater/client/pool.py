@@ -91,7 +91,10 @@ class Pool:
         except ssl.SSLCertVerificationError as error:
             # Asking again does not make anybody trust it.
             reason = f"its certificate is not trusted: {error.verify_message}"
-            remedy = "name a file of certificates to trust (tls=... of headwater.connect, SSL_CERT_FILE for commands)"
+            remedy = (
+                "name a file of certificates to trust "
+                "(tls=... of headwater.connect, caFile in Spark, SSL_CERT_FILE for commands)"
+            )
             raise Broken(f"{reason}; {remedy}", garbled=True) from error
         except OSError as error:
             raise Broken(f"no connection: {error}") from error
