@@ -60,6 +60,43 @@ def test_looking_where_nothing_is_yet_shows_nothing_and_makes_nothing(queuectl: 
     assert queuectl.run("show", "job1").code == 3
 
 
+@pytest.mark.parametrize(
+    ("typed", "code"),
+    [
+        ("list --state lost", 2),
+        ("cancel --state lost --yes", 2),
+        ("retry --state lost --yes", 2),
+        ("cleanup --state lost", 2),
+        ("cleanup --older-than soon", 2),
+        ("wait a --timeout soon", 2),
+        ("limit set shell --rate 1 --per soon", 2),
+        ("schedule add x {} --every soon", 2),
+        ("schedule add x {}", 2),
+        ("enqueue --command true --delay soon", 2),
+        ("config set colour red", 2),
+        ("config set max-retries many", 2),
+        ("config get colour", 2),
+        ("completion tcsh", 2),
+        ("cancel", 2),
+        ("dlq retry", 2),
+        ("show nobody", 1),
+        ("cancel nobody", 1),
+        ("schedule run nobody", 1),
+        ("retry --all --yes", 4),
+        ("dlq purge --all --yes", 4),
+        ("limit clear shell", 4),
+        ("wait later --timeout 0.01s", 4),
+        ("wait cancelled", 1),
+        ("list --state dead", 0),
+    ],
+)
+def test_exit_codes_are_the_documented_ones(queuectl: Queuectl, typed: str, code: int) -> None:
+    """2: what was typed makes no sense, and nothing was tried. 1: it was tried and failed. 4: there was nothing."""
+    add(queuectl, {"id": "later", "delay": 3_600}, {"id": "cancelled"})
+    queuectl.expect(0, "cancel", "cancelled")
+    queuectl.expect(code, *typed.split())
+
+
 # ── cancel ──
 
 

@@ -72,7 +72,7 @@ def test_jobs_are_listed_as_tables_and_as_lines_of_json(queuectl: Queuectl) -> N
     table = queuectl.expect(0, "list", "--queue", "default").lines()
     assert table[0].split()[:3] == ["ID", "STATE", "QUEUE"]
     assert table[1].split()[:3] == ["job1", "pending", "default"]
-    assert "no such state" in queuectl.expect(1, "list", "--state", "lost").err
+    assert "no such state" in queuectl.expect(2, "list", "--state", "lost").err
 
 
 def test_a_job_that_is_not_there_is_not_found(queuectl: Queuectl) -> None:
@@ -139,7 +139,7 @@ def test_a_schedule_is_added_listed_paused_and_removed(queuectl: Queuectl) -> No
     queuectl.expect(0, "schedule", "remove", "nightly")
     assert queuectl.expect(0, "schedule", "list", "--json").out == ""
     assert "cron" in queuectl.expect(1, "schedule", "add", "x", '{"command": "a"}', "--cron", "99 * * * *").err
-    assert "either cron or every" in queuectl.expect(1, "schedule", "add", "x", '{"command": "a"}').err
+    assert "either --cron or --every" in queuectl.expect(2, "schedule", "add", "x", '{"command": "a"}').err
 
 
 def test_no_command_shows_the_values_of_an_environment(queuectl: Queuectl) -> None:
@@ -172,7 +172,7 @@ def test_cleanup_without_old_jobs_drops_nothing(queuectl: Queuectl) -> None:
     queuectl.expect(0, "enqueue", GOOD)
     assert queuectl.expect(0, "cleanup").out == "dropped 0 jobs\n"
     assert queuectl.expect(0, "cleanup", "--older-than", "7d", "--json").document() == {"dropped": 0}
-    assert "length of time" in queuectl.expect(1, "cleanup", "--older-than", "soon").err
+    assert "length of time" in queuectl.expect(2, "cleanup", "--older-than", "soon").err
 
 
 def test_a_database_of_its_own_has_jobs_of_its_own(queuectl: Queuectl) -> None:

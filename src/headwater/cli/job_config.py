@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.exits import Misuse
 from headwater.cli.output import print_json, print_line, print_table
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import settings_of
@@ -30,10 +31,8 @@ def set_config(
       queuectl config set max-retries 5
       queuectl config set backoff-base 3 --queue mail
     """
-    from headwater.model.job_settings import check_job_setting
-
     settings = settings_of(ctx)
-    number = check_job_setting(name, value, for_queue=bool(queue))
+    number = _checked(name, value, for_queue=bool(queue))
 
     async def change() -> None:
         async with reached(settings, create=True) as hw:
@@ -72,11 +71,11 @@ def get_config(ctx: typer.Context, name: Name, queue: OfQueue = "") -> None:
     Examples:
       queuectl config get max-retries
     """
-    from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
+    from headwater.model.job_settings import JOB_SETTINGS
 
     settings = settings_of(ctx)
     if name not in JOB_SETTINGS:
-        check_job_setting(name, None)
+        _checked(name, None)
     values = run_async(_read(ctx, queue))
     if settings.json:
         print_json({"name": name, "value": values[name], "queue": queue or None})
@@ -100,6 +99,17 @@ def list_config(ctx: typer.Context, queue: OfQueue = "") -> None:
         return
     rows = [(name, f"{values[name]:g}", f"{known.default:g}", known.purpose) for name, known in JOB_SETTINGS.items()]
     print_table(("NAME", "VALUE", "DEFAULT", ""), rows)
+
+
+def _checked(name: str, value: str | None, *, for_queue: bool = False) -> int | float:
+    """A setting that there is and a value that it takes; anything else is wrong usage: nothing is tried."""
+    from headwater.errors import InvalidOption
+    from headwater.model.job_settings import check_job_setting
+
+    try:
+        return check_job_setting(name, value, for_queue=for_queue)
+    except InvalidOption as error:
+        raise Misuse(str(error)) from error
 
 
 async def _read(ctx: typer.Context, queue: str) -> dict[str, int | float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.exits import Misuse
+from headwater.cli.job_views import duration_of
 from headwater.cli.output import plural, print_json, print_line
 from headwater.cli.pushing import open_input
 from headwater.cli.session import reached, run_async
@@ -90,12 +91,11 @@ def _found(jobs: list[str], file: Path | None, options: dict[str, Any]) -> "list
 
 def _made(options: dict[str, Any]) -> "NewJob":
     """The job that the options describe."""
-    from headwater.model.durations import parse_duration
     from headwater.services.job_options import with_options
 
     for name in ("delay", "timeout", "backoff_max", "result_ttl", "unique_seconds"):
         if name in options:
-            options[name] = parse_duration(options[name])
+            options[name] = duration_of(f"--{name.replace('_', '-')}", options[name])
     for name, kind in (("argv", list[str]), ("args", list[Any]), ("kwargs", dict[str, Any])):
         if name in options:
             options[name] = _json(name, options[name], kind)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.job_views import duration_of
 from headwater.cli.output import note, plural, print_json, print_line, print_table
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import RemoteGroup, settings_of
@@ -47,9 +48,8 @@ def set_limit(
       queuectl limit set tasks:send_email --queue mail --concurrency 4
       queuectl limit set tasks:call --each-key --rate 5 --per 1s
     """
-    from headwater.model.durations import parse_duration
-
     settings = settings_of(ctx)
+    seconds = duration_of("--per", per)
     if rate is None and concurrency is None:
         raise Misuse("say --rate or --concurrency; `queuectl limit clear` lifts a limit")
 
@@ -59,7 +59,7 @@ def set_limit(
                 type_,
                 queue=queue,
                 rate=rate,
-                per=parse_duration(per),
+                per=seconds,
                 burst=burst,
                 concurrency=concurrency,
                 each_key=each_key,

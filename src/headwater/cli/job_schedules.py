@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.exits import Misuse
+from headwater.cli.job_views import duration_of
 from headwater.cli.output import iso_time, note, print_json, print_line, print_table
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import settings_of
@@ -31,12 +33,13 @@ def add_schedule(
       queuectl schedule add nightly '{"command": "backup"}' --cron '0 3 * * *' --timezone Europe/Berlin
       queuectl schedule add poll '{"command": "poll", "unique_key": "poll"}' --every 30s
     """
-    from headwater.model.durations import parse_duration
     from headwater.services.job_documents import decode_job
 
     settings = settings_of(ctx)
+    if bool(cron) == bool(every):
+        raise Misuse("say either --cron or --every")
     template = decode_job(job)
-    seconds = parse_duration(every) if every else 0.0
+    seconds = duration_of("--every", every) if every else 0.0
 
     async def add() -> int:
         async with reached(settings, create=True) as hw:

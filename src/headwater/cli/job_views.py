@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.exits import ExitCode
+from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.output import (
     note,
     plural,
@@ -73,6 +73,7 @@ def list_jobs(
       queuectl list --state dead --json
     """
     settings = settings_of(ctx)
+    check_state(state)
 
     async def show_list(hw: "Database", settings: Settings) -> None:
         jobs = await hw.jobs.list(state=state, queue=queue, type=type_, batch=batch, error=error, limit=limit)
@@ -126,6 +127,24 @@ def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
     print_table(columns, rows)
     if len(jobs) == limit:
         note(f"there may be more: --limit shows more than {limit:,}")
+
+
+def check_state(state: str) -> str:
+    """A state that there is, or none; another one is wrong usage: nothing is tried."""
+    if state and state not in STATES:
+        raise Misuse(f"no such state: {state!r:.40}; there are {', '.join(STATES)}")
+    return state
+
+
+def duration_of(option: str, text: str) -> float:
+    """A length of time that was typed for an option."""
+    from headwater.errors import InvalidOption
+    from headwater.model.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except InvalidOption as error:
+        raise Misuse(f"{option}: {error}") from error
 
 
 def show_state(job: "JobStatus") -> str:
@@ -287,10 +306,8 @@ def wait(
       queuectl wait job1
       queuectl wait job1 job2 --timeout 5m
     """
-    from headwater.model.durations import parse_duration
-
     settings = settings_of(ctx)
-    seconds = parse_duration(timeout) if timeout else None
+    seconds = duration_of("--timeout", timeout) if timeout else None
     states = run_async(_wait(settings, ids, seconds))
     for name, state in states.items():
         if settings.json:

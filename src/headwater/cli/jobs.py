@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.job_choice import Choice, Deed, InState, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
-from headwater.cli.job_views import Queue
+from headwater.cli.job_views import Queue, check_state, duration_of
 from headwater.cli.output import plural, print_json, print_line
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import settings_of
@@ -38,7 +38,7 @@ def cancel(
       queuectl cancel job1
       queuectl cancel --type tasks:send_email --queue mail
     """
-    states = [state] if state else ["pending", "scheduled", "waiting", "failed", "processing"]
+    states = [check_state(state)] if state else ["pending", "scheduled", "waiting", "failed", "processing"]
     choice = Choice(ids or (), states, queue, type_, error)
     deed = Deed("Cancel", "cancelled", lambda hw, names: hw.jobs.cancel(*names, skip_unfit=not ids))
     change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
@@ -62,7 +62,8 @@ def retry(
       queuectl retry job1
       queuectl retry --type tasks:send_email --error 'connection refused'
     """
-    choice = Choice(ids or (), [state] if state else ["failed", "dead"], queue, type_, error)
+    states = [check_state(state)] if state else ["failed", "dead"]
+    choice = Choice(ids or (), states, queue, type_, error)
     deed = Deed("Retry", "armed again", lambda hw, names: hw.jobs.retry(*names, skip_unfit=not ids))
     change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
 
@@ -79,10 +80,9 @@ def cleanup(
       queuectl cleanup
       queuectl cleanup --older-than 1h --state cancelled
     """
-    from headwater.model.durations import parse_duration
-
     settings = settings_of(ctx)
-    seconds = parse_duration(older_than)
+    check_state(state)
+    seconds = duration_of("--older-than", older_than)
 
     async def clean() -> int:
         async with reached(settings) as hw:
