@@ -77,7 +77,7 @@ async def test_no_request_gets_more_of_a_big_store_at_once_than_a_page(tmp_path:
         found: dict[str, tuple[int, int]] = {}
         for path in paths():
             watch = Watch(hw.store)
-            router.site.queues.store = watch  # type: ignore[assignment]
+            router.site.queues.store = watch
             response = await router(Request(method="GET", path=path, headers={"accept": "text/html"}))
             assert response.status < 500, path
             found[path] = (watch.largest, await size_of_pieces(response))

@@ -90,3 +90,11 @@ async def test_who_comes_too_often_is_told_for_how_long_to_stay_away() -> None:
     assert header(responses[2], "retry-after") == "2"
     told = document(responses[2])
     assert (told["code"], told["error"]) == ("rate_exceeded", "too many requests; slow down")
+
+
+async def test_what_watches_over_a_server_may_come_as_often_as_it_likes() -> None:
+    allowed, _ = allowances()
+    door = within_rate(say_who, allowed)
+    for path in ("/health", "/ready"):
+        assert [(await door(visit(path))).status for _ in range(10)] == [200] * 10
+    assert [(await door(visit())).status for _ in range(3)] == [200, 200, 429]
