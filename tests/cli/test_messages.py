@@ -52,6 +52,14 @@ def test_a_push_makes_the_store_and_says_where_the_message_is(program: Program) 
     assert shown_payloads(program) == [{"id": 7}, {"id": 8}, []]
 
 
+def test_a_push_for_later_is_not_popped_before(program: Program) -> None:
+    program.expect(0, "push", "orders", "1", "--delay", "3600")
+    program.expect(4, "pop", "orders")
+    assert program.expect(0, "queues", "show", "orders", "--json").document()["delayed"] == 1
+    program.expect(0, "push", "orders", "2", "--delay", "0.01")
+    assert program.expect(0, "pop", "orders", "--wait", "20", "--json").document()["payload"] == 2
+
+
 def test_a_second_push_with_the_same_id_is_a_duplicate(program: Program) -> None:
     program.expect(0, "push", "orders", "1", "--transaction-id", "a")
     again = program.expect(0, "push", "orders", "1", "--transaction-id", "a", "--json").document()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -101,6 +102,35 @@ async def test_a_message_may_end_by_itself(orders: headwater.Queue) -> None:
     await orders.push(1, ttl_seconds=0.001)
     await asyncio.sleep(0.01)
     assert await orders.pop() == []
+
+
+async def test_a_message_for_later_is_delivered_when_it_is_due(orders: headwater.Queue) -> None:
+    receipt = await orders.push("later", delay=timedelta(milliseconds=300))
+    assert receipt.offset is None
+    assert receipt.due_at is not None
+    assert await orders.pop() == []
+    status = await orders.status()
+    assert status is not None
+    assert (status.delayed, status.records) == (1, 0)
+    (message,) = await orders.pop(wait=30)
+    assert message.payload == "later"
+    assert message.created_at.timestamp() * 1_000_000 >= receipt.due_at
+
+
+async def test_whoever_waits_already_gets_a_message_for_later_in_time(orders: headwater.Queue) -> None:
+    await orders.push(0)
+    await orders.ack(await orders.pop())
+    waiting = asyncio.ensure_future(orders.pop(wait=30, batch=10))
+    await asyncio.sleep(0.05)
+    receipts = await orders.push_many([1, 2], delay=0.2, partition="p")
+    assert [receipt.offset for receipt in receipts] == [None, None]
+    assert [message.payload for message in await asyncio.wait_for(waiting, 30)] == [1, 2]
+
+
+@pytest.mark.parametrize("delay", [-1, "soon", float("nan"), float("inf"), 10**12, True])
+async def test_a_delay_that_makes_no_sense_is_refused(orders: headwater.Queue, delay: Any) -> None:
+    with pytest.raises(InvalidOption):
+        await orders.push(1, delay=delay)
 
 
 async def test_a_full_queue_says_so_at_once(orders: headwater.Queue) -> None:

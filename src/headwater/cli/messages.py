@@ -61,6 +61,7 @@ def push(
     durability: Annotated[
         Literal["synced", "written", "memory"] | None, typer.Option(help="When to answer; synced survives power loss.")
     ] = None,
+    delay: Annotated[float, typer.Option(min=0, help="Deliver them this many seconds later.")] = 0,
 ) -> None:
     """Append messages to a queue, which is made when it is new.
 
@@ -79,7 +80,7 @@ def push(
     if transaction_id and len(payloads or ()) != 1:
         raise Misuse("--transaction-id is the id of one message: give one payload as argument")
     settings = settings_of(ctx)
-    tally = Tally(Aim(queue, partition, type_, transaction_id, durability))
+    tally = Tally(Aim(queue, partition, type_, transaction_id, durability, delay))
     try:
         run_async(_push(settings, tally, payloads or [], file))
     finally:

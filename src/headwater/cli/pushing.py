@@ -23,6 +23,7 @@ class Aim(NamedTuple):
     type: str
     transaction_id: str
     durability: str | None
+    delay: float = 0
 
 
 class Tally:
@@ -77,7 +78,7 @@ async def push_messages(hw: "Headwater | Client", tally: Tally, messages: "Seque
     """Push messages in one commit, and count them."""
     aim = tally.aim
     queue = hw.queue(aim.queue)
-    tally.add(await queue.push_many(messages, partition=aim.partition, durability=aim.durability))
+    tally.add(await queue.push_many(messages, partition=aim.partition, durability=aim.durability, delay=aim.delay))
 
 
 async def push_lines(hw: "Headwater | Client", tally: Tally, lines: Lines, tell: Callable[[float], None]) -> None:

@@ -186,6 +186,7 @@ def queue_document(status: "QueueStatus") -> dict[str, object]:
         "records": status.records,
         "waiting": status.waiting,
         "dead_letters": status.dead_letters,
+        "delayed": status.delayed,
         "created_at": iso_time(status.created_at),
         "options": options_document(status.options),
     }
@@ -237,4 +238,5 @@ def _facts(status: "QueueStatus") -> list[tuple[str, object]]:
         ("records", status.records),
         ("waiting", status.waiting),
         ("dead letters", status.dead_letters),
+        *([("delayed", status.delayed)] if status.delayed else []),
     ]

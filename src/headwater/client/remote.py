@@ -331,7 +331,8 @@ def _pop_fields(operation: Pop) -> dict[str, Any]:
 
 
 def _lane_push(push: Push) -> dict[str, Any]:
-    return {"queue": push.queue, "partition": push.partition, "records": push.records}
+    lane = {"queue": push.queue, "partition": push.partition, "records": push.records}
+    return {**lane, "delay_seconds": push.delay_seconds} if push.delay_seconds else lane
 
 
 def _step(operation: Operation) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headwater.housekeeping.forgetter import Forgetter
 from headwater.housekeeping.job_pruner import JobPruner
 from headwater.housekeeping.job_rescuer import JobRescuer
 from headwater.housekeeping.lease_reaper import LeaseReaper
+from headwater.housekeeping.promoter import Promoter
 from headwater.housekeeping.reserver import Reserver
 from headwater.housekeeping.retainer import Retainer
 from headwater.housekeeping.vacuum import Vacuum
@@ -44,6 +45,7 @@ class Keeper:
         self.chores: list[Chore] = [
             Retainer(committer, config),
             LeaseReaper(store, committer, clock, config),
+            Promoter(store, committer, clock, config),
             Forgetter(committer, clock, config),
             JobRescuer(committer, config),
             JobPruner(committer, config),

@@ -86,14 +86,16 @@ class Push(Operation, frozen=True, kw_only=True):
     records: Sequence[Record]
     ttl_seconds: float | None = None
     lanes: int = LANES_DEFAULT
+    delay_seconds: float = 0.0
     part_of: str = ""
 
 
 class Pushed(msgspec.Struct, frozen=True, gc=False):
     """Where the records are. `duplicates` maps the index of a record that was there before to its first offset.
 
-    A push that was spread over several lanes has `parts`, one for each lane, with the indexes of its records in the
-    push as `members`; what is said outside is then of the first lane, and `count` and `duplicates` are of all.
+    Records that are delivered later have no offset before `due_at`. A push that was spread over several lanes has
+    `parts`, one for each lane, with the indexes of its records in the push as `members`; what is said outside is then
+    of the first lane, and `count` and `duplicates` are of all.
     """
 
     partition_id: PartitionId
@@ -103,6 +105,7 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
     written_at: Timestamp
     duplicates: dict[int, Offset] = {}
     partition: str = ""
+    due_at: Timestamp | None = None
     members: list[int] = []
     parts: list["Pushed"] = []
 
@@ -425,6 +428,16 @@ class Reaped(msgspec.Struct, frozen=True):
     buried: int
 
 
+class Promote(Operation, frozen=True, kw_only=True):
+    """Append messages for later that are due, as every commit does before anything else."""
+
+
+class Promoted(msgspec.Struct, frozen=True):
+    """How many there were."""
+
+    count: int
+
+
 class Forget(Operation, frozen=True, kw_only=True):
     """Drop idempotency keys and traces older than `before`."""
 
@@ -476,4 +489,5 @@ RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     Retain: Retained,
     Reap: Reaped,
     Forget: Deleted,
+    Promote: Promoted,
 }

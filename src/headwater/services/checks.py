@@ -1,7 +1,7 @@
 """Bounds of what callers hand in: each check returns the value, or raises and names what was expected and what came."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeGuard
 
 from headwater.clock import SECOND, Timestamp
@@ -14,6 +14,7 @@ TEXT_LENGTH_MAX = 256
 HEADERS_MAX = 64
 HEADER_LENGTH_MAX = 4_096
 SECONDS_MAX = 7 * 86_400
+DELAY_SECONDS_MAX = 3_650 * 86_400
 LIMIT_MAX = 100_000
 # The last microsecond that a datetime can show.
 TIMESTAMP_MAX = 253_402_300_799_999_999
@@ -115,6 +116,14 @@ def check_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidOption(f"{name} must be true or false; got {value!r:.80}")
     return value
+
+
+def check_delay(value: object) -> float:
+    """How much later something is to come, in seconds, from a number or a timedelta; at most ten years."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= DELAY_SECONDS_MAX:
+        raise InvalidOption(f"delay must be 0 to {DELAY_SECONDS_MAX:,} seconds, or a timedelta; got {value!r:.80}")
+    return float(seconds)
 
 
 def check_list(name: str, value: object) -> list[Any]:

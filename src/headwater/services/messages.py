@@ -36,7 +36,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Where a pushed message is and how safe it is.
 
-    A duplicate has the offset of the first push. A message that is only in memory has no place yet.
+    A duplicate has the offset of the first push. A message that is only in memory has no place yet, nor has one that is
+    delivered later, at `due_at`.
     """
 
     queue: str
@@ -47,6 +48,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     partition_id: PartitionId | None = None
     lsn: Lsn | None = None
     written_at: Timestamp | None = None
+    due_at: Timestamp | None = None
 
 
 class Reporter(Protocol):
@@ -302,8 +304,18 @@ class Receipts(Sequence[Receipt]):
         is_plain = not pushed.duplicates and not pushed.parts
         offset = Offset(pushed.first_offset + place) if is_plain else self._offset(pushed, place)
         part = self._part(pushed, place) if pushed.parts else pushed
+        if part.due_at is not None or offset < 0:
+            return self._to_come(pushed, part, place)
         where = (part.partition_id, part.lsn, part.written_at)
         return Receipt(push.queue, part.partition or push.partition, offset, self._durability, duplicate, *where)
+
+    def _to_come(self, pushed: Pushed, part: Pushed, place: int) -> Receipt:
+        """A message for later has no place yet, unless it is the duplicate of one that has."""
+        offset = pushed.duplicates.get(place)
+        known = None if offset is None or offset < 0 else offset
+        due_at = part.due_at if offset is None else None
+        where = (part.partition_id, None, part.written_at, due_at)
+        return Receipt(self._push.queue, part.partition, known, self._durability, offset is not None, *where)
 
     def _offset(self, pushed: Pushed, place: int) -> Offset:
         if self._offsets is None:

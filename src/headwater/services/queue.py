@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from headwater.model.idempotency import fingerprint, lane_key
 from headwater.model.names import GROUP_DEFAULT
 from headwater.services import signals
 from headwater.services.checks import (
+    check_delay,
     check_durability,
     check_flag,
     check_lane,
@@ -57,12 +58,14 @@ class Queue(QueueUpkeep):
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
+        delay: float | timedelta = 0,
     ) -> Receipt:
         """Append one message; answered when it survives power loss.
 
         Messages of one partition keep their order, and one consumer of a group at a time works on them. Without a
         partition many consumers work at once: the message goes to one of the queue's lanes, and the receipt says which.
-        A second push with the same `transaction_id` is a duplicate of the first.
+        A second push with the same `transaction_id` is a duplicate of the first. With `delay`, in seconds or as a
+        timedelta, it is delivered that much later, and has no offset before.
 
         >>> receipt = await orders.push({"id": 7}, partition="customer-42")
         """
@@ -83,6 +86,7 @@ class Queue(QueueUpkeep):
             partition=check_lane(payload, self.name, partition),
             records=(record,),
             ttl_seconds=ttl_seconds,
+            delay_seconds=check_delay(delay) if delay else 0.0,
         )
         return Receipts(push, await self._queues.push(push, check_durability(durability)))[0]
 
@@ -95,6 +99,7 @@ class Queue(QueueUpkeep):
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
+        delay: float | timedelta = 0,
     ) -> Sequence[Receipt]:
         """Append messages in one commit: to one partition, to those that each `Outgoing` names, or over all lanes."""
         payloads = check_list("payloads", payloads)
@@ -113,6 +118,7 @@ class Queue(QueueUpkeep):
                 partition=lane,
                 records=records if len(lanes) == 1 else [records[index] for index in members],
                 ttl_seconds=ttl_seconds,
+                delay_seconds=check_delay(delay) if delay else 0.0,
             )
             for lane, members in lanes.items()
         ]

@@ -51,19 +51,32 @@ class Queues(Verbs):
     def push(self, push: Push, durability: Durability | None) -> asyncio.Future[Answer]:
         """Append to one partition."""
         self.check_push(push)
-        return self._committer.submit(push, durability or self.config.durability)
+        answer = self._committer.submit(push, durability or self.config.durability)
+        if push.delay_seconds:
+            answer.add_done_callback(lambda _: self._tell_waiters([push]))
+        return answer
 
     async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer]:
         """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)
-        return await self._all(pushes, durability or self.config.durability)
+        answers = await self._all(pushes, durability or self.config.durability)
+        self._tell_waiters(pushes)
+        return answers
 
     async def push_each(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer | HeadwaterError]:
         """Append to several partitions in one commit; a partition that refuses is answered with its error."""
         for push in pushes:
             self.check_push(push)
-        return await _outcomes(self._committer.submit_all(pushes, durability or self.config.durability))
+        outcomes = await _outcomes(self._committer.submit_all(pushes, durability or self.config.durability))
+        self._tell_waiters(pushes)
+        return outcomes
+
+    def _tell_waiters(self, pushes: Sequence[Push]) -> None:
+        """Those who wait here for the queue of a message for later look again, to learn when it is due."""
+        for push in pushes:
+            if push.delay_seconds:
+                self.intentions.released(push.database, push.queue)
 
     # ── popping and reporting ──
 

@@ -41,6 +41,7 @@ class LanePush(Struct, frozen=True, forbid_unknown_fields=True):
     queue: str
     records: Annotated[list[Record], Meta(min_length=1)]
     partition: str = ""
+    delay_seconds: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class PushRequest(Asked, frozen=True, kw_only=True):

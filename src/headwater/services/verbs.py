@@ -19,7 +19,14 @@ from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popp
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, PartitionId, check_name
 from headwater.model.record import Record, encode_payload, encode_payloads
-from headwater.services.checks import check_headers, check_optional_name, check_seconds, check_text, check_timestamp
+from headwater.services.checks import (
+    check_delay,
+    check_headers,
+    check_optional_name,
+    check_seconds,
+    check_text,
+    check_timestamp,
+)
 from headwater.services.holdings import Holdings
 from headwater.services.life import Life
 from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
@@ -132,6 +139,8 @@ class Verbs(ABC):
             raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")
         if count > 1 and sum(map(len, map(_data, push.records))) > self.config.batch_bytes_max:
             raise TooLarge(f"a push may have {self.config.batch_bytes_max:,} bytes; split it")
+        if push.delay_seconds:
+            check_delay(push.delay_seconds)
         if push.ttl_seconds is not None:
             check_seconds("ttl_seconds", push.ttl_seconds)
 

@@ -53,7 +53,8 @@ WHOLE = Part()
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
-    """A queue with its size: `records` are kept, `waiting` are not yet passed by the slowest group."""
+    """A queue with its size: `records` are kept, `waiting` are not yet passed by the slowest group; `delayed` are still
+    to come, and neither."""
 
     database: str
     queue: str
@@ -65,6 +66,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     waiting: int
     dead_letters: int
     created_at: Timestamp
+    delayed: int = 0
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
@@ -287,6 +289,10 @@ class Store(JobQuestions, Protocol):
 
     async def groups(self, database: str, queue: str = "", part: Part = WHOLE) -> list[GroupStatus]:
         """The consumer groups of a database, or of one queue, by the names of queue and group."""
+        ...
+
+    async def next_due(self) -> Timestamp | None:
+        """When the next message for later is due, None when there is none."""
         ...
 
     async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:

@@ -57,6 +57,7 @@ def push_of(site: Site, request: Request, asked: LanePush, ttl_seconds: float | 
         partition=asked.partition,
         records=[record_of(site, request, record) for record in asked.records],
         ttl_seconds=ttl_seconds,
+        delay_seconds=asked.delay_seconds,
     )
     site.queues.check_push(push)
     return push

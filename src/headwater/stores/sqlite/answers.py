@@ -166,6 +166,7 @@ class Answers:
         number: int,
     ) -> QueueStatus:
         (waiting,) = self._connection.execute(sql.queue_waiting, (number,)).fetchone()
+        (delayed,) = self._connection.execute(sql.queue_delayed, (number,)).fetchone()
         return QueueStatus(
             database=database,
             queue=name,
@@ -177,6 +178,7 @@ class Answers:
             waiting=waiting,
             dead_letters=dead_letters,
             created_at=Timestamp(created_at),
+            delayed=delayed,
         )
 
     def groups(self, database: str, queue: str, part: Part, now: Timestamp) -> list[GroupStatus]:
@@ -219,6 +221,11 @@ class Answers:
             working=working,
             partitions_lagging=lagging + unmet_partitions,
         )
+
+    def next_due(self) -> Timestamp | None:
+        """When the next message for later is due."""
+        due, _ = self._connection.execute(sql.next_delayed).fetchone()
+        return None if due is None else Timestamp(due)
 
     def leases(self, database: str, queue: str, group: str, limit: int, now: Timestamp) -> list[LeaseStatus]:
         """Live leases."""

@@ -166,6 +166,8 @@ class Catalog:
             sql.drop_queue_dead_letters,
             sql.drop_queue_traces,
             sql.drop_queue_drops,
+            sql.drop_queue_delayed_ids,
+            sql.drop_queue_delayed,
             sql.drop_queue_loaded,
             sql.drop_queue_archived,
             sql.drop_queue_partitions,

@@ -20,6 +20,7 @@ from headwater.model.record import Record, encode_payload
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import has_moved, open_files
+from headwater.stores.sqlite.delayed import Delayed
 from headwater.stores.sqlite.jobs import Jobs
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.pushes import Pushes
@@ -66,7 +67,9 @@ def push(
     if partition:
         lane = catalog.make_partition(place, partition, now)
     else:
-        lane = Pushes(connection, catalog, segments).choose_lane(place, transaction_id, now)
+        lane = Pushes(connection, catalog, segments, Delayed(connection, codec, catalog, segments)).choose_lane(
+            place, transaction_id, now
+        )
     return segments.append(lane, [record], now)
 
 

@@ -22,6 +22,7 @@ from headwater.model.spreading import share_of
 from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
+from headwater.stores.sqlite.delayed import Delayed
 from headwater.stores.sqlite.segments import Segments, Stretch, read_lsn_at
 from headwater.stores.statements import load_statements
 
@@ -55,7 +56,10 @@ class Found(msgspec.Struct, gc=False):
 class Pops:
     """Pops of all groups, under the write lock."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors) -> None:
+    def __init__(
+        self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors, delayed: Delayed
+    ) -> None:
+        self._delayed = delayed
         self._connection = connection
         self._catalog = catalog
         self._segments = segments
@@ -111,6 +115,9 @@ class Pops:
             ready_at.extend(self._next_ready(operation, group))
         if locked is not None and not batches:
             raise locked
+        due = None if batches else self._delayed.next_due()
+        if due is not None:
+            ready_at.append(due)
         return Popped(batches, Timestamp(min(ready_at)) if ready_at and not batches else None)
 
     def discover_all(self, group: Group, now: Timestamp) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headwater.clock import Timestamp
+from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError, QueueFull
 from headwater.log.flow_operations import Load
 from headwater.log.operations import Push, Pushed
@@ -19,6 +19,7 @@ from headwater.model.record import Record
 from headwater.model.spreading import deal, lane_name, lane_of_id
 from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
 from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.delayed import NO_OFFSET, Delayed
 from headwater.stores.sqlite.segments import Segments
 from headwater.stores.statements import load_statements
 
@@ -53,7 +54,8 @@ Stacks = dict[tuple[int, float | None, bool], Stack]
 class Pushes:
     """Pushes to all queues, under the write lock."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, delayed: Delayed) -> None:
+        self._delayed = delayed
         self._connection = connection
         self._catalog = catalog
         self._segments = segments
@@ -72,10 +74,14 @@ class Pushes:
         self._placed.clear()
         stacks: Stacks = {}
         loose: dict[tuple[int, float | None], tuple[Queue, list[int]]] = {}
+        later: list[tuple[Queue, int]] = []
         for index, push in enumerate(pushes):
             try:
                 queue = self._catalog.make_queue(push.database, push.queue, now, push.lanes)
                 self.need_room(queue, len(push.records))
+                if push.delay_seconds:
+                    later.append((queue, index))
+                    continue
                 if not push.partition:
                     loose.setdefault((queue.id, push.ttl_seconds), (queue, []))[1].append(index)
                     continue
@@ -92,6 +98,8 @@ class Pushes:
             self._spread(queue, pushes, indexes, stacks, results, now)
         for stack in stacks.values():
             self._append(stack, results, now)
+        for queue, index in later:
+            self._delay(queue, pushes, index, results, now)
         return results
 
     def place(self, load: Load, now: Timestamp) -> Partition:
@@ -119,7 +127,8 @@ class Pushes:
         waiting = self._waiting.get(queue.id)
         if waiting is None or waiting + count > limit:
             (kept,) = self._connection.execute(sql.queue_waiting, (queue.id,)).fetchone()
-            waiting = int(kept) + placed
+            (delayed,) = self._connection.execute(sql.queue_delayed, (queue.id,)).fetchone()
+            waiting = int(kept) + int(delayed) + placed
         if waiting + count > limit:
             self._waiting.pop(queue.id, None)
             raise QueueFull(f"queue {queue.name!r} holds {waiting:,} waiting records of at most {limit:,}")
@@ -205,6 +214,43 @@ class Pushes:
         self._turns[queue.id] = turn + used
         return turn
 
+    # ── later ──
+
+    def _delay(self, queue: Queue, pushes: Sequence[Push], index: int, results: list[Any], now: Timestamp) -> None:
+        """Keep the records of one push until they are due. Where they belong, and which are duplicates, is told now."""
+        push = pushes[index]
+        stacks: Stacks = {}
+        if push.partition:
+            partition = self._catalog.make_partition(queue, push.partition, now)
+            _stack(stacks, partition, push.ttl_seconds, Share(index, push.records))
+        else:
+            self._spread(queue, pushes, [index], stacks, results, now)
+        due_at = Timestamp(now + int(push.delay_seconds * SECOND))
+        for partition, ttl_seconds, shares in stacks.values():
+            for share in shares:
+                try:
+                    found = self._duplicates(partition, share.records, now)
+                    fresh = [record for place, record in enumerate(share.records) if place not in found]
+                    if fresh:
+                        self._delayed.add(partition, fresh, due_at, now, ttl_seconds)
+                except HeadwaterError as error:
+                    results[index] = error
+                    return
+                # A message that is to come, also one of this very push, has no offset yet.
+                end = self._segments.end(partition.id)
+                own = {place: offset if offset < end else NO_OFFSET for place, offset in found.items()}
+                lsn = self._segments.last_lsn
+                pushed = Pushed(partition.id, NO_OFFSET, len(fresh), lsn, now, own, partition.name, due_at)
+                members = share.members
+                results[index] = pushed if members is None else _joined(results[index], pushed, members)
+
+    def _duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> dict[int, Offset]:
+        """Which of the records (by index) are in the log, or are still to come."""
+        found = self._segments.duplicates(partition, records, now)
+        for place in self._delayed.duplicates(partition, records):
+            found.setdefault(place, NO_OFFSET)
+        return found
+
     # ── one segment for each partition ──
 
     def _append(self, stack: Stack, results: list[Any], now: Timestamp) -> None:
@@ -214,7 +260,7 @@ class Pushes:
             return
         records = shares[0].records if len(shares) == 1 else [record for share in shares for record in share.records]
         try:
-            found = self._segments.duplicates(partition, records, now)
+            found = self._duplicates(partition, records, now)
             fresh = [record for place, record in enumerate(records) if place not in found] if found else records
             end = self._segments.end(partition.id)
             offset = self._segments.append(partition, fresh, now, ttl_seconds) if fresh else end

@@ -84,6 +84,10 @@ class Questions:
         """The consumer groups of a database, or of one queue."""
         return await self._answers.ask(self._answers.groups, database, queue, part, self._clock.now())
 
+    async def next_due(self) -> Timestamp | None:
+        """When the next message for later is due."""
+        return await self._answers.ask(self._answers.next_due)
+
     async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
         """Live leases of a database, or of one queue or group."""
         return await self._answers.ask(self._answers.leases, database, queue, group, limit, self._clock.now())

@@ -13,6 +13,7 @@ from headwater.stores.sqlite.catalog import Catalog, Group, Partition
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors, cursor_of
 from headwater.stores.sqlite.dead_letters import Burial
+from headwater.stores.sqlite.delayed import Delayed
 from headwater.stores.sqlite.pops import Pops
 from headwater.stores.sqlite.segments import Segments, read_lsn_at
 from headwater.stores.statements import load_statements
@@ -24,8 +25,15 @@ class Reports:
     """Reports on leases, and moves of whole groups, under the write lock."""
 
     def __init__(
-        self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors, pops: Pops
+        self,
+        connection: Connection,
+        catalog: Catalog,
+        segments: Segments,
+        cursors: Cursors,
+        pops: Pops,
+        delayed: Delayed,
     ) -> None:
+        self._delayed = delayed
         self._connection = connection
         self._catalog = catalog
         self._segments = segments
@@ -159,7 +167,7 @@ class Reports:
         (count,) = self._connection.execute(sql.count_records, (partition_id,)).fetchone()
         if count:
             self._segments.drop_before(partition_id, end)
-        return int(count)
+        return int(count) + self._delayed.clear(partition_id)
 
     def pass_over(self, operation: PassOver, now: Timestamp) -> Deleted:
         """Have every group of the queue pass one record; how many had it before them."""

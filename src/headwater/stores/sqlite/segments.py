@@ -200,6 +200,12 @@ class Segments:
             self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
         return found
 
+    def remember(self, partition: Partition, records: Sequence[Record]) -> None:
+        """Recognise these from now on, because they were appended without being compared."""
+        ids = [record.transaction_id for record in records if record.transaction_id]
+        if ids:
+            self._recent.add(RecentIds.keys(partition.id, ids))
+
     @staticmethod
     def _mark_repeats(ids: list[str], found: dict[int, Offset], end: Offset) -> None:
         first_place: dict[str, Offset] = {}

@@ -31,6 +31,8 @@ from headwater.log.operations import (
     Operation,
     PassOver,
     Pop,
+    Promote,
+    Promoted,
     Purge,
     Push,
     Pushed,
@@ -61,6 +63,7 @@ from headwater.stores.sqlite.connection import Connection
 from headwater.stores.sqlite.cursors import Cursors
 from headwater.stores.sqlite.damage import Damage
 from headwater.stores.sqlite.dead_letters import DeadLetters
+from headwater.stores.sqlite.delayed import Delayed
 from headwater.stores.sqlite.flows import Flows
 from headwater.stores.sqlite.identity import Identity
 from headwater.stores.sqlite.jobs import Jobs
@@ -99,11 +102,12 @@ class Writer:
         self._version = -1
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
-        pushes = self._pushes = Pushes(connection, self.catalog, self.segments)
+        delayed = self._delayed = Delayed(connection, codec, self.catalog, self.segments)
+        pushes = self._pushes = Pushes(connection, self.catalog, self.segments, delayed)
         letters = DeadLetters(connection, codec, self.catalog, self.segments, pushes)
         cursors = self._cursors = Cursors(connection, self.catalog, self.segments, letters)
-        pops = Pops(connection, self.catalog, self.segments, cursors)
-        reports = Reports(connection, self.catalog, self.segments, cursors, pops)
+        pops = self._pops = Pops(connection, self.catalog, self.segments, cursors, delayed)
+        reports = Reports(connection, self.catalog, self.segments, cursors, pops, delayed)
         retention = Retention(connection, self.catalog, self.segments)
         flows = Flows(connection, self.catalog, self.segments, pushes.place)
         staging = Staging(connection, config.staged_bytes_max)
@@ -113,7 +117,6 @@ class Writer:
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         self._applied = Applied(connection)
         self._check_lease = reports.check_lease
-        self._pops = pops
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
             DeleteQueue: self._delete_queue,
@@ -141,6 +144,7 @@ class Writer:
             Transaction: self._transaction,
             Retain: retention.retain,
             Reap: cursors.reap,
+            Promote: lambda operation, now: Promoted(self._promoted),
             Forget: lambda operation, _: retention.forget(operation),
             Load: flows.load,
             MarkArchived: flows.mark_archived,
@@ -158,6 +162,7 @@ class Writer:
         self._clock.check(now)
         self.segments.touched = []
         self.jobs.books.clear()
+        self._promoted = self._delayed.promote(now)
         if len(operations) == 1 and not operations[0].key:
             results = [self._try(operations[0], now)]
             repeated = False
@@ -228,6 +233,7 @@ class Writer:
         self.identity.catch_up(identity)
         self._version = version
         self._pushes.forget()
+        self._delayed.forget()
         self._cursors.forget()
         self.catalog.catch_up(names, partition)
         self._clock.catch_up(jump, written_at)
@@ -266,6 +272,7 @@ class Writer:
         self._version = -1
         self.catalog.forget()
         self.segments.forget()
+        self._delayed.forget()
         self._cursors.forget()
         self._clock.forget()
         self.jobs.forget()
@@ -294,6 +301,7 @@ class Writer:
         return self.catalog.delete_group(operation)
 
     def _clock_set_back(self, now: Timestamp, by: int) -> None:
+        self._delayed.clock_set_back(now, by)
         self._cursors.forget()
         self.jobs.clock_set_back(now, by)
 

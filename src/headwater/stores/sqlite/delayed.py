@@ -1,0 +1,127 @@
+"""Messages for later: kept beside the log until they are due, then appended to it.
+
+Every commit appends what is due before it does anything else, so nothing depends on who is awake: a pop that waits is
+told when the next message is due, and a chore looks for those that nobody waits for. Messages that are due together are
+appended in the order of their times, then of their pushes. Duplicates are recognised when a message is pushed.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import HeadwaterError, StoreDamaged
+from headwater.model.names import Offset, PartitionId
+from headwater.model.record import Record, encode_records, split_records
+from headwater.stores.codec import Codec
+from headwater.stores.sqlite.catalog import Catalog, Partition
+from headwater.stores.sqlite.connection import Connection
+from headwater.stores.sqlite.segments import Segments
+from headwater.stores.statements import load_statements
+
+log = logging.getLogger(__name__)
+sql = load_statements(__package__)
+
+PROMOTED_AT_ONCE = 500
+POSTPONE_SECONDS = 60
+# A duplicate of a message that is still to come has no offset yet.
+NO_OFFSET = Offset(-1)
+_PLACE = b"delayed"
+
+
+class Delayed:
+    """Messages for later of all queues, under the write lock."""
+
+    def __init__(self, connection: Connection, codec: Codec, catalog: Catalog, segments: Segments) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._catalog = catalog
+        self._segments = segments
+        self._is_known = False
+        self._next_due: int | None = None
+        self._any_ids = False
+
+    def forget(self) -> None:
+        """Others may have added some, or what was added may never have been."""
+        self._is_known = False
+
+    def next_due(self) -> int | None:
+        """When the next message is due."""
+        if not self._is_known:
+            due, ids = self._connection.execute(sql.next_delayed).fetchone()
+            self._next_due, self._any_ids, self._is_known = due, bool(ids), True
+        return self._next_due
+
+    def add(
+        self,
+        partition: Partition,
+        records: Sequence[Record],
+        due_at: Timestamp,
+        now: Timestamp,
+        ttl_seconds: float | None,
+    ) -> None:
+        """Keep messages of one partition until they are due."""
+        codec, body = self._codec.pack(encode_records(records), partition.queue.options, _PLACE)
+        row = (partition.id, due_at, now, ttl_seconds, len(records), codec, crc32(body), body)
+        (number,) = self._connection.execute(sql.add_delayed, row).fetchone()
+        for record in records:
+            if record.transaction_id:
+                self._connection.execute(sql.add_delayed_id, (partition.id, record.transaction_id, number))
+        self.forget()
+
+    def duplicates(self, partition: Partition, records: Sequence[Record]) -> set[int]:
+        """Which of the records (by index) are among those that are still to come."""
+        self.next_due()
+        if not self._any_ids:
+            return set()
+        return {
+            index
+            for index, record in enumerate(records)
+            if record.transaction_id
+            and self._connection.execute(sql.find_delayed_id, (partition.id, record.transaction_id)).fetchone()
+        }
+
+    def promote(self, now: Timestamp) -> int:
+        """Append what is due, at most some at a time; how many messages there were."""
+        due = self.next_due()
+        if due is None or due > now:
+            return 0
+        promoted = 0
+        for row in self._connection.execute(sql.due_delayed, (now, PROMOTED_AT_ONCE)).fetchall():
+            promoted += self._promote(row, now)
+        self.forget()
+        return promoted
+
+    def _promote(self, row: tuple[int, int, float | None, int, int, int, Any], now: Timestamp) -> int:
+        number, partition_id, ttl_seconds, count, codec, checksum, body = row
+        partition = self._catalog.partition_by_id(PartitionId(partition_id))
+        if partition is not None:
+            try:
+                if not isinstance(body, bytes) or crc32(body) != checksum:
+                    raise StoreDamaged(f"delayed message {number} is damaged: its checksum does not match")
+                records = split_records(self._codec.unpack(codec, body, _PLACE))
+                self._segments.append(partition, records, now, ttl_seconds)
+            except HeadwaterError as error:
+                # Kept and told again and again: others behind it must not wait for it.
+                log.error("messages that are due cannot be delivered, and are tried again in a minute: %s", error)
+                self._connection.execute(sql.put_off_delayed, (now + POSTPONE_SECONDS * SECOND, number))
+                return 0
+            self._segments.remember(partition, records)
+        self._connection.execute(sql.drop_delayed_ids, (number,))
+        self._connection.execute(sql.drop_delayed, (number,))
+        return count
+
+    def clear(self, partition_id: PartitionId) -> int:
+        """Drop what is still to come for a partition; how many messages that were."""
+        (count,) = self._connection.execute(sql.count_delayed, (partition_id,)).fetchone()
+        if count:
+            self._connection.execute(sql.clear_delayed_ids, (partition_id,))
+            self._connection.execute(sql.clear_delayed, (partition_id,))
+            self.forget()
+        return int(count)
+
+    def clock_set_back(self, now: Timestamp, by: int) -> None:
+        """What was pushed while the clock was ahead comes as much earlier; the rest keeps its time."""
+        self._connection.execute(sql.take_delayed_back, (now, by))
+        self.forget()
