@@ -70,6 +70,8 @@ class Pushes:
 
     def push(self, pushes: Sequence[Push], now: Timestamp) -> list[Pushed | HeadwaterError]:
         """Where the records of each push are, or why it failed; one that fails leaves no trace."""
+        if not pushes:
+            return []
         results: list[Any] = [None] * len(pushes)
         self._placed.clear()
         stacks: Stacks = {}
