@@ -780,12 +780,6 @@ BUGS = [
         ("tests/faults/test_jobs.py::test_a_clock_that_is_set_takes_no_job_from_a_worker_that_is_well",),
     ),
     Bug(
-        "helper-of-a-neighbour-killed",
-        "a command that ends kills what its neighbours have started",
-        (Edit("headwater/worker/commands.py", "None if alone else mark or NO_MARK", "None"),),
-        ("tests/worker/test_neighbours.py",),
-    ),
-    Bug(
         "type-looked-up",
         "a job's type that no function is registered under is looked up in the modules that the worker imported",
         (
