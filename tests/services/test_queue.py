@@ -1,7 +1,7 @@
 """The verbs of a queue, as people use them."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,18 @@ async def test_a_message_keeps_an_older_time(orders: headwater.Queue) -> None:
     await orders.push(1, timestamp=1_000_000)
     (message,) = await orders.pop()
     assert message.created_at == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+async def test_the_time_of_a_message_may_be_a_datetime_with_its_zone(orders: headwater.Queue) -> None:
+    at = datetime(2013, 1, 1, 5, 15, 0, 123_457, tzinfo=timezone(timedelta(hours=-5)))
+    await orders.push(1, timestamp=at)
+    await orders.push_many([headwater.Outgoing(payload=2, timestamp=at)])
+    assert [message.created_at for message in await orders.pop(batch=2)] == [at, at]
+    for wrong in (at.replace(tzinfo=None), datetime(1969, 1, 1, tzinfo=UTC), "2013-01-01"):
+        with pytest.raises(headwater.errors.InvalidInput):
+            await orders.push_many([headwater.Outgoing(payload=2, timestamp=wrong)])  # type: ignore[arg-type]
+        with pytest.raises(headwater.errors.InvalidInput):
+            await orders.push(2, timestamp=wrong)  # type: ignore[arg-type]
 
 
 async def test_a_second_push_of_an_id_is_a_duplicate(orders: headwater.Queue) -> None:

@@ -1,10 +1,10 @@
 """Bounds of what callers hand in: each check returns the value, or raises and names what was expected and what came."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeGuard
 
-from headwater.clock import SECOND, Timestamp
+from headwater.clock import Timestamp
 from headwater.config import Durability
 from headwater.errors import InvalidInput, InvalidOption
 from headwater.model.names import check_name
@@ -18,6 +18,7 @@ DELAY_SECONDS_MAX = 3_650 * 86_400
 LIMIT_MAX = 100_000
 # The last microsecond that a datetime can show.
 TIMESTAMP_MAX = 253_402_300_799_999_999
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_time(value: datetime | int) -> Timestamp:
@@ -25,7 +26,7 @@ def check_time(value: datetime | int) -> Timestamp:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidOption("a time needs a time zone: datetime.now(UTC), or one with an offset")
-        return Timestamp(int(value.timestamp() * SECOND))
+        return Timestamp((value - EPOCH) // timedelta(microseconds=1))
     return check_timestamp(value)
 
 
@@ -44,7 +45,7 @@ def check_outgoing(
     trace_id: str,
     type: str,
     headers: dict[str, str] | None,
-    timestamp: int | None,
+    timestamp: datetime | int | None,
 ) -> Any:
     """The payload with what is said about it; an `Outgoing` says it itself."""
     if (transaction_id, trace_id, type, headers, timestamp) == ("", "", "", None, None):
@@ -60,7 +61,7 @@ def check_outgoing(
         trace_id=trace_id,
         type=type,
         headers=headers,
-        timestamp=None if timestamp is None else check_timestamp(timestamp),
+        timestamp=None if timestamp is None else check_timestamp(check_time(timestamp)),
     )
 
 

@@ -21,7 +21,10 @@ ERROR_LENGTH_MAX = 4_096
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to push, with more than its payload to say. Empty names take those of the call."""
+    """A message to push, with more than its payload to say. Empty names take those of the call.
+
+    `timestamp` is when it was made, if that is not now: a datetime with its zone, or microseconds since 1970.
+    """
 
     payload: Any
     queue: str = ""
@@ -30,7 +33,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str = ""
     type: str = ""
     headers: dict[str, str] | None = None
-    timestamp: Timestamp | None = None
+    timestamp: Timestamp | datetime | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):

@@ -54,7 +54,7 @@ class Queue(QueueUpkeep):
         trace_id: str = "",
         type: str = "",
         headers: dict[str, str] | None = None,
-        timestamp: int | None = None,
+        timestamp: "datetime | int | None" = None,
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -51,7 +52,7 @@ class Together:
         trace_id: str = "",
         type: str = "",
         headers: dict[str, str] | None = None,
-        timestamp: int | None = None,
+        timestamp: "datetime | int | None" = None,
     ) -> None:
         """Append a message when the block ends."""
         record = self._queues.record(

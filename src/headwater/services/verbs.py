@@ -25,6 +25,7 @@ from headwater.services.checks import (
     check_optional_name,
     check_seconds,
     check_text,
+    check_time,
     check_timestamp,
 )
 from headwater.services.holdings import Holdings
@@ -120,7 +121,7 @@ class Verbs(ABC):
             trace_id=check_text("trace_id", outgoing.trace_id),
             type=check_text("type", outgoing.type),
             headers=check_headers(outgoing.headers),
-            timestamp=check_timestamp(outgoing.timestamp or 0),
+            timestamp=check_timestamp(check_time(outgoing.timestamp or 0)),
         )
 
     def records(self, messages: Sequence[Any]) -> list[Record]:
