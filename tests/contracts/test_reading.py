@@ -95,6 +95,21 @@ async def test_the_outline_tells_sizes_without_records(log: Log, reader: LogRead
     assert await reader.newest(outline[-1].lsn, LSN_MAX, "main", ["orders"]) is None
 
 
+async def test_partitions_are_told_with_where_they_begin_and_end(log: Log, reader: LogReader) -> None:
+    for partition in ("a", "b", "c"):
+        await log.push(1, 2, partition=partition)
+    await log.push(3, partition="b")
+    await log.push(4, queue="other")
+    found = await reader.partitions("main", "orders", 2, 0)
+    assert [(one.queue, one.partition, one.start, one.end) for one in found] == [
+        ("orders", "a", 0, 2),
+        ("orders", "b", 0, 3),
+    ]
+    (rest,) = await reader.partitions("main", "orders", 2, found[-1].partition_id)
+    assert rest.partition == "c"
+    assert await reader.partitions("main", "none", 2, 0) == []
+
+
 async def test_a_time_is_found_as_an_lsn(log: Log, reader: LogReader, clock: FakeClock) -> None:
     await log.push(1)
     clock.advance(10)

@@ -15,6 +15,7 @@ from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, StoreReplaced, Unauthenticated
 from headwater.model.names import DATABASE_DEFAULT, Lsn
 from headwater.services.log_requests import (
+    PARTITIONS_MAX,
     STRETCHES_MAX,
     DropsRequest,
     LogAbout,
@@ -22,6 +23,8 @@ from headwater.services.log_requests import (
     Newest,
     Outline,
     OutlineRequest,
+    Partitions,
+    PartitionsRequest,
     Range,
     Remembered,
     Seen,
@@ -30,7 +33,7 @@ from headwater.services.log_requests import (
     SegmentsDecoder,
     SegmentsRequest,
 )
-from headwater.stores.contract import Traits
+from headwater.stores.contract import PartitionStatus, Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
 
 ANSWER_SECONDS = 60.0
@@ -101,6 +104,11 @@ class RemoteLogReader:
                 "on a server the database is that of the token; leave the option database out"
             )
         return about.queues
+
+    async def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+        """Partitions of a queue, with where their records begin and end."""
+        request = PartitionsRequest(queue=queue, after=after, limit=min(limit, PARTITIONS_MAX))
+        return (await self._post("/v1/log/partitions", request, Partitions)).partitions
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
         """The newest segment of these queues in a stretch of the log, None when it has none."""

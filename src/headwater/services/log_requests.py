@@ -15,11 +15,13 @@ from headwater.model.compression import BadCompression, compress_all, expand
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.services.requests import SEVERAL_MAX, Asked, LanePush, Number
+from headwater.stores.contract import PartitionStatus
 from headwater.stores.log_reader import Body, Fingerprint, Stretch
 
 CONTENT_TYPE = "application/vnd.headwater.segments"
 QUEUES_MAX = 10_000
 STRETCHES_MAX = 10_000
+PARTITIONS_MAX = 10_000
 # Of an answer, made whole again: what one look may hold, and a segment more.
 ANSWER_BYTES_MAX = 512 * 1_048_576
 
@@ -44,6 +46,14 @@ class SegmentsRequest(Range, frozen=True, kw_only=True):
     """When a look has enough: at so many bytes of records, or at the server's own bound."""
 
     bytes_max: Annotated[int, Meta(ge=1, lt=2**62)] = 4 * 1_048_576
+
+
+class PartitionsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first `limit` partitions of a queue after the number `after`."""
+
+    queue: Annotated[str, Meta(max_length=256)]
+    after: Number = 0
+    limit: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] = PARTITIONS_MAX
 
 
 class DropsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +107,12 @@ class Newest(Struct, frozen=True):
 
     lsn: Lsn | None
     reached: Lsn
+
+
+class Partitions(Struct, frozen=True):
+    """Partitions, each with where its records begin and end."""
+
+    partitions: list[PartitionStatus]
 
 
 class Seen(Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.stores.contract import Traits
+from headwater.stores.contract import PartitionStatus, Traits
 
 
 class Stretch(msgspec.Struct, frozen=True, gc=False):
@@ -98,6 +98,10 @@ class LogReader(Protocol):
 
     async def queue_numbers(self, database: str) -> dict[str, int]:
         """The queues of a database by name, each with its number: one that is deleted and made again has another."""
+        ...
+
+    async def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+        """The first `limit` partitions of a queue after the number `after`, in the order they were made."""
         ...
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:

@@ -18,6 +18,8 @@ from headwater.services.log_requests import (
     LogAbout,
     LogPlace,
     OutlineRequest,
+    Partitions,
+    PartitionsRequest,
     PlaceQuery,
     Range,
     Remembered,
@@ -108,6 +110,18 @@ async def outline(site: Site, request: Request, body: OutlineRequest) -> Respons
             ),
         )
     )
+
+
+async def partitions(site: Site, request: Request, body: PartitionsRequest) -> Response:
+    """The partitions of a queue, with where their records begin and end; none of one that they may not use."""
+    database = request.principal.database
+    if not request.principal.may_use(body.queue):
+        return json_response(Partitions([]))
+
+    async def look(reader: LogReader) -> Partitions:
+        return Partitions(await reader.partitions(database, body.queue, body.limit, body.after))
+
+    return json_response(await _ask(site, look))
 
 
 async def drops(site: Site, request: Request, body: DropsRequest) -> Response:

@@ -70,6 +70,16 @@ ROUTES = (
     ),
     Route(
         method="POST",
+        path="/v1/log/partitions",
+        handler=log.partitions,
+        summary="The partitions of a queue, with where their records begin and end",
+        scope=Scope.SUBSCRIBE,
+        or_scope=Scope.CONSUME,
+        takes=log_requests.PartitionsRequest,
+        gives=log_requests.Partitions,
+    ),
+    Route(
+        method="POST",
         path="/v1/log/drops",
         handler=log.drops,
         summary="What some queues lost to retention after an LSN",

@@ -17,7 +17,7 @@ from headwater.errors import QueueMissing, StoreDamaged, StoreOlder
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
-from headwater.stores.contract import Traits
+from headwater.stores.contract import PartitionStatus, Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
 from headwater.stores.sqlite.connection import Connection, connect_to_read, note_open, translated
 from headwater.stores.sqlite.identity import read_fingerprint, read_identity, remembers
@@ -119,6 +119,12 @@ class SqliteLogReader:
         """The queues of a database by name, each with its number."""
         with self._looking():
             return dict(self._connection.execute(sql.queue_numbers, (database,)).fetchall())
+
+    async def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+        """Partitions of a queue, with where their records begin and end."""
+        with translated("reading"):
+            rows = self._connection.execute(sql.partition_list, (database, queue, after, limit)).fetchall()
+        return [PartitionStatus(*row) for row in rows]
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
         """The newest segment of these queues in a stretch of the log, None when it has none."""
