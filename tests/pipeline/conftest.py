@@ -14,6 +14,11 @@ FOLDER = Path(__file__).parent
 KEY = "5a" * 32
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Without pytest-xdist nobody else knows the mark below."""
+    config.addinivalue_line("markers", "xdist_group(name): tests that share a process")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of this folder in one process. First of all, because pytest-xdist reads the marks next."""
     for item in items:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.pipeline import read
+from headwater.pipeline import read, read_stream
 from tests.pipeline.store import QUERY_ERRORS, Store, collect
 
 SCHEMA = "id BIGINT, name STRING, price DOUBLE, at TIMESTAMP, day DATE, tags ARRAY<STRING>, place STRUCT<city: STRING>"
@@ -22,7 +22,8 @@ PAYLOADS = [
 
 
 def test_every_record_is_a_row_with_all_its_columns(spark: SparkSession, store: Store) -> None:
-    store.push({"id": 1}, partition="eu", transaction_id="t-1", type="order", headers={"a": "b"}, timestamp=1_000_000)
+    about: dict[str, Any] = {"transaction_id": "t-1", "trace_id": "5f0c", "type": "order", "headers": {"a": "b"}}
+    store.push({"id": 1}, partition="eu", timestamp=1_000_000, **about)
     store.push("text", 7, None, [1, 2])
     first, *others = store.table(spark).orderBy("lsn", "offset").collect()
     assert first.asDict() == {
@@ -31,6 +32,7 @@ def test_every_record_is_a_row_with_all_its_columns(spark: SparkSession, store: 
         "offset": 0,
         "lsn": 1,
         "transaction_id": "t-1",
+        "trace_id": "5f0c",
         "type": "order",
         "timestamp": datetime(1970, 1, 1, 0, 0, 1),
         "headers": {"a": "b"},
@@ -121,9 +123,9 @@ def typed(spark: SparkSession, store: Store, way: str, schema: str, **options: s
 
 @pytest.mark.parametrize("way", ["format", "helper"])
 def test_the_other_columns_are_the_same_with_a_schema(spark: SparkSession, store: Store, way: str) -> None:
-    store.push({"id": 1}, transaction_id="t", type="a", headers={"h": "1"}, timestamp=5_000_000)
+    store.push({"id": 1}, transaction_id="t", trace_id="5f0c", type="a", headers={"h": "1"}, timestamp=5_000_000)
     store.push({"id": 2}, {"id": 3}, partition="p")
-    log = ("queue", "partition", "offset", "lsn", "transaction_id", "type", "timestamp")
+    log = ("queue", "partition", "offset", "lsn", "transaction_id", "trace_id", "type", "timestamp")
     assert typed(spark, store, way, "id BIGINT").columns == store.table(spark).columns
     assert (
         typed(spark, store, way, "id BIGINT").orderBy("lsn", "offset").select(*log, "headers").collect()
@@ -135,14 +137,70 @@ def test_the_other_columns_are_the_same_with_a_schema(spark: SparkSession, store
 def test_a_payload_that_does_not_fit_stops_the_query_unless_it_may_be_null(
     spark: SparkSession, store: Store, way: str
 ) -> None:
-    for poison in ("text", 7, [1], {"id": "abc"}):
+    for poison in POISON:
         store.push({"id": 1}, poison, {"id": 3})
     for lsn in range(1, 5):
         one = {"startingOffsets": str(lsn), "endingOffsets": str(lsn + 1)}
-        with pytest.raises(QUERY_ERRORS, match=r"does not fit the schema|MALFORMED_RECORD_IN_PARSING"):
+        with pytest.raises(QUERY_ERRORS, match=rf"record {3 * lsn - 2} of orders/Default does not fit the schema"):
             typed(spark, store, way, "id BIGINT", **one).collect()
     rows = typed(spark, store, way, "id BIGINT", mode="PERMISSIVE").orderBy("offset").select("offset", "value.id")
     assert [tuple(row) for row in rows.collect()] == list(enumerate([1, None, 3] * 4))
+
+
+WAYS = ("format", "helper", "other types", "stream")
+POISON = ("text", 7, [1], {"id": "abc"})
+
+
+def typed_by(spark: SparkSession, store: Store, way: str, schema: str, **options: str) -> list[Any]:
+    """The rows of a read in one of the ways that payloads become typed; `other types` are those that Spark reads."""
+    if way != "stream":
+        more = ", at TIMESTAMP" if way == "other types" else ""
+        rows = typed(spark, store, "helper" if more else way, schema + more, **options)
+        return rows.orderBy("lsn", "offset").collect()
+    rows = read_stream(spark, store=store.address, queue="orders", schema=schema, **options)
+    query = rows.writeStream.format("memory").queryName("typed_by").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return spark.table("typed_by").orderBy("lsn", "offset").collect()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_payload_that_does_not_fit_is_named_by_queue_partition_and_offset(
+    spark: SparkSession, store: Store, way: str
+) -> None:
+    store.push({"id": 1}, partition="eu")
+    store.push({"id": 2}, {"id": "abc"}, partition="eu")
+    with pytest.raises(
+        QUERY_ERRORS, match=r'record 2 of orders/eu does not fit the schema.*\{\\?"id\\?":\\?"abc\\?"\}'
+    ):
+        typed_by(spark, store, way, "id BIGINT")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["", "broken"])
+def test_the_text_of_a_payload_that_does_not_fit_is_in_the_column_for_it(
+    spark: SparkSession, store: Store, way: str, name: str
+) -> None:
+    for poison in POISON:
+        store.push({"id": 1}, poison)
+    column = name or "_corrupt_record"
+    options = {"mode": "PERMISSIVE", **({"columnNameOfCorruptRecord": name} if name else {})}
+    found = typed_by(spark, store, way, f"id BIGINT, {column} STRING", **options)
+    assert [(row.value.id, row.value[column]) for row in found] == [
+        one for text in ('"text"', "7", "[1]", '{"id":"abc"}') for one in ((1, None), (None, text))
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_field_that_must_be_there_is_missed(spark: SparkSession, store: Store, way: str) -> None:
+    schema = "id BIGINT NOT NULL, place STRUCT<city: STRING NOT NULL>"
+    store.push({"id": 1}, None, {"id": 2, "place": {"city": "Graz"}})
+    found = typed_by(spark, store, way, schema)
+    assert [None if row.value is None else row.value.id for row in found] == [1, None, 2]
+    for number, unfit in enumerate([{"place": None}, {"id": None}, {"id": 3, "place": {}}]):
+        store.push({"id": 1}, unfit)
+        one = {"startingOffsets": str(2 + number)}
+        with pytest.raises(QUERY_ERRORS, match="does not fit the schema"):
+            typed_by(spark, store, way, schema, **one)
 
 
 @pytest.mark.parametrize("way", ["format", "helper"])

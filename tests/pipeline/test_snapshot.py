@@ -129,6 +129,18 @@ def test_any_sequence_of_queries_over_shared_tables_equals_the_same_over_a_copy(
         spark.conf.set(PUSHDOWN, str(before))
 
 
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_a_condition_of_one_query_stays_with_it(spark: SparkSession, store: Store, pushdown: str) -> None:
+    store.push(*range(10), partition="A")
+    store.push(*range(5), partition="B")
+    spark.conf.set(PUSHDOWN, pushdown)
+    try:
+        table = store.table(spark)
+        assert [table.count(), table.where("partition = 'A'").count(), table.count()] == [15, 10, 15]
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_table_is_what_there_was_when_it_was_loaded(spark: SparkSession, store: Store, way: str) -> None:
     store.push({"id": 1})

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.pipeline import read_stream
-from headwater.pipeline.planning import Offset, Range, admit, offset_of, split
-from headwater.stores.log_reader import Stretch
+from headwater.pipeline.planning import Offset, Range, offset_of, split
 from tests.pipeline.store import QUERY_ERRORS, Store
 
 
@@ -55,14 +54,14 @@ def test_a_query_reads_what_there_is_and_goes_on_where_it_was(
     assert [offset["lsn"] for offset in batches.offsets()] == [3, 4]
 
 
-def test_micro_batches_take_whole_segments_up_to_their_limit(
+def test_micro_batches_take_as_many_messages_as_their_limit_says(
     spark: SparkSession, store: Store, batches: Batches
 ) -> None:
     for size in (2, 2, 2, 7, 1):
         store.push(*[size] * size)
         store.push("other", queue="other")
     batches.follow(store.stream(spark, maxOffsetsPerTrigger=4))
-    assert [len(batch) for batch in batches.seen] == [4, 2, 7, 1]
+    assert [len(batch) for batch in batches.seen] == [4, 4, 4, 2]
 
 
 def test_a_stream_begins_where_it_is_told(spark: SparkSession, store: Store, batches: Batches) -> None:
@@ -87,14 +86,35 @@ def test_a_group_shows_how_far_the_stream_is_behind(spark: SparkSession, store: 
     store.push(3, partition="p")
     stream = store.stream(spark, group="spark", maxOffsetsPerTrigger=2)
     batches.follow(stream)
+    assert lag(store) == 0
     store.push(4, 5, 6)
-    # Spark tells a source that a batch is done when the next one begins.
-    assert lag(store) == 4
+    assert lag(store) == 3
     batches.follow(stream)
-    batches.follow(stream)
-    store.push(7)
-    batches.follow(stream)
-    assert lag(store) == 1
+    assert lag(store) == 0
+
+
+def test_progress_tells_messages_and_the_lag_of_the_queues_that_are_read(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.push({"id": 1}, {"id": 2}, partition="a")
+    store.push({"id": 3}, queue="bills")
+    store.push("other", queue="other")
+    rows = read_stream(
+        spark, store=store.address, queues="orders,bills", schema="id BIGINT", maxOffsetsPerTrigger=2
+    ).select("value.id")
+    writer = rows.writeStream.format("memory").queryName("progress").option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    told = [json.loads(str(progress.json)) for progress in query.recentProgress]
+    assert [progress["numInputRows"] for progress in told] == [2, 1]
+    latest = [progress["sources"][0]["latestOffset"] for progress in told]
+    # The third segment is of a queue that nobody reads here.
+    assert [offset["lsn"] for offset in latest] == [2, 2]
+    assert [{queue: lag["messages"] for queue, lag in offset["lag"].items()} for offset in latest] == [
+        {"orders": 0, "bills": 1},
+        {"orders": 0, "bills": 0},
+    ]
+    assert latest[0]["lag"]["bills"]["seconds"] > 0 == latest[1]["lag"]["bills"]["seconds"]
 
 
 def lag(store: Store) -> int:
@@ -132,16 +152,6 @@ def test_a_stream_that_cannot_be_is_told(
     store.push(1)
     with pytest.raises(QUERY_ERRORS, match=told):
         batches.follow(spark.readStream.format("headwater").options(store=store.address, **options).load())
-
-
-def stretch(lsn: int, count: int) -> Stretch:
-    return Stretch(lsn, 1, 0, count, 0)  # type: ignore[arg-type]
-
-
-def test_a_limit_admits_whole_segments_and_one_at_least() -> None:
-    log = [stretch(3, 5), stretch(4, 5), stretch(9, 5)]
-    assert [admit(log, most) for most in (1, 5, 9, 10, 15, 99)] == [3, 3, 3, 4, 9, 9]
-    assert admit([], 5) is None
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,16 @@ def test_a_type_with_several_spellings_is_left_to_spark() -> None:
     for kind in (pa.timestamp("us", "UTC"), pa.date32(), pa.decimal128(10, 2), pa.float32(), pa.binary()):
         assert typer_for(pa.struct([("a", kind)])) is None
         assert typer_for(pa.struct([("a", pa.list_(pa.struct([("b", kind)])))])) is None
-    assert typer_for(pa.struct([pa.field("a", pa.string(), nullable=False)])) is None
     assert typer_for(pa.struct([])) is None
     assert typer_for(pa.string()) is None
+
+
+def test_a_field_that_must_be_there_is_asked_for() -> None:
+    typer = typer_for(pa.struct([pa.field("a", pa.string(), nullable=False), pa.field("b", pa.int64())]))
+    assert typer is not None
+    assert typer.decode(b'[{"data":{"b":1,"a":"x"}},{"data":null}]') is not None
+    assert typer.decode(b'[{"data":{"b":1}}]') is None
+    assert typer.decode(b'[{"data":{"a":null}}]') is None
 
 
 def test_columns_are_made_of_decoded_payloads() -> None:

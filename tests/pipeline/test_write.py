@@ -4,11 +4,15 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
 
 from headwater.pipeline import payload
+from headwater.pipeline.encoding import Encoder
+from headwater.pipeline.options import WriteOptions
 from tests.pipeline.store import QUERY_ERRORS, Store
 
 
@@ -21,12 +25,12 @@ def test_a_table_is_pushed_with_all_that_its_columns_say(spark: SparkSession, st
         "queue STRING, partition STRING, transaction_id STRING, type STRING, timestamp TIMESTAMP, "
         "headers MAP<STRING, STRING>, value STRING",
     )
-    rows.write.format("headwater").mode("append").options(store=store.address, partition="rest").save()
+    rows.write.format("headwater").mode("append").options(store=store.address).save()
     (first,) = store.opened.queue("a").pop()
     assert (first.partition, first.transaction_id, first.type, first.headers) == ("eu", "t-1", "order", {"k": "v"})
     assert first.created_at.isoformat() == "2026-11-15T08:00:00+00:00"
     assert first.payload == {"id": 1}
-    assert store.records("b") == [("rest", 0, [1, 2])]
+    assert store.records("b") == [("Default", 0, [1, 2])]
 
 
 def test_rows_become_payloads_in_spark(spark: SparkSession, store: Store) -> None:
@@ -38,7 +42,7 @@ def test_rows_become_payloads_in_spark(spark: SparkSession, store: Store) -> Non
 
 def test_what_was_read_can_be_written_as_it_is(spark: SparkSession, store: Store) -> None:
     store.push({"id": 1}, "text", partition="p", type="t")
-    table = store.table(spark).drop("queue")
+    table = store.table(spark)
     table.write.format("headwater").mode("append").options(store=store.address, queue="copy").save()
     variants = store.table(spark, valueType="variant").select("value")
     variants.write.format("headwater").mode("append").options(store=store.address, queue="variants").save()
@@ -55,17 +59,73 @@ def test_the_order_within_a_partition_is_the_order_of_the_rows(spark: SparkSessi
 def test_rows_of_many_partitions_keep_their_order_within_each(spark: SparkSession, store: Store) -> None:
     lanes = ["a", "b", None, ""]
     rows = spark.createDataFrame(
-        [(str(number), lanes[number % 4], "one" if number % 3 else None) for number in range(200)],
+        [(str(number), lanes[number % 4], "one" if number % 3 else "two") for number in range(200)],
         "value STRING, partition STRING, queue STRING",
     ).coalesce(1)
-    rows.write.format("headwater").mode("append").options(store=store.address, queue="rest", partition="b").save()
-    for queue, kept in (("one", range(200)), ("rest", range(0, 200, 3))):
-        mine = [number for number in kept if (number % 3 > 0) == (queue == "one")]
-        found: dict[str, list[int]] = {"a": [], "b": []}
+    rows.write.format("headwater").mode("append").options(store=store.address).save()
+    for queue in ("one", "two"):
+        mine = [number for number in range(200) if (number % 3 > 0) == (queue == "one")]
+        found: dict[str, list[int]] = {"a": [], "b": [], "Default": []}
         for partition, _, value in store.records(queue):
             found[partition].append(value)
         assert found["a"] == [number for number in mine if number % 4 == 0]
-        assert found["b"] == [number for number in mine if number % 4 != 0]
+        assert found["b"] == [number for number in mine if number % 4 == 1]
+        assert found["Default"] == [number for number in mine if number % 4 > 1]
+
+
+@pytest.mark.parametrize("option", ["queue", "partition"])
+def test_the_option_wins_over_the_column(spark: SparkSession, store: Store, option: str) -> None:
+    """Rows that were read say where they were; where they go is what the write says."""
+    store.push(1, partition="eu")
+    store.push(2, partition="us")
+    options = {"queue": "copies", **({"partition": "all"} if option == "partition" else {})}
+    store.table(spark).write.format("headwater").mode("append").options(store=store.address, **options).save()
+    copied = [(partition, value) for partition, _, value in store.records("copies")]
+    assert copied == ([("all", 1), ("all", 2)] if option == "partition" else [("eu", 1), ("us", 2)])
+    assert len(store.records("orders")) == 2
+
+
+def test_a_batch_of_rows_goes_where_the_options_say() -> None:
+    rows = {"queue": ["a", "b", "a"], "partition": ["p", None, "q"], "value": ["1", "2", "3"]}
+    schema = StructType().add("queue", StringType()).add("partition", StringType()).add("value", StringType())
+
+    def lanes(queue: str = "", partition: str = "") -> list[tuple[str, str, bytes]]:
+        encoder = Encoder(WriteOptions(store="log.db", queue=queue, partition=partition), schema)
+        encoder.add(pa.RecordBatch.from_pydict(rows))
+        return [(chunk.queue, chunk.partition, chunk.records) for chunk in encoder.chunks()]
+
+    assert {lane[:2] for lane in lanes()} == {("a", "p"), ("a", "q"), ("b", "Default")}
+    assert {lane[:2] for lane in lanes(queue="c")} == {("c", "p"), ("c", "q"), ("c", "Default")}
+    assert lanes(queue="c", partition="all") == [("c", "all", b'[{"data":1},{"data":2},{"data":3}]')]
+
+
+def test_a_stream_from_one_queue_to_another_pushes_to_the_other(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.push({"id": 1}, partition="eu")
+    for _ in range(2):
+        store.sink(store.stream(spark), tmp_path / "checkpoint")
+    assert store.records("copies") == store.records("orders") == [("eu", 0, {"id": 1})]
+
+
+def test_a_stream_into_the_queue_it_reads_is_refused_unless_it_says_so(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    store.push({"id": 1})
+    changed = store.stream(spark).selectExpr("to_json(struct(value)) AS value")
+    with pytest.raises(QUERY_ERRORS, match=r"reads orders and pushes to it.*Nothing was pushed.*allowSameQueue"):
+        store.sink(changed, tmp_path / "refused", queue="orders")
+    with pytest.raises(QUERY_ERRORS, match="reads orders and pushes to it"):
+        store.sink(store.stream(spark).drop("queue"), tmp_path / "refused", queue="orders")
+    # Where the rows say it themselves.
+    named = store.stream(spark).select("queue", "value").writeStream.format("headwater").option("store", store.address)
+    with pytest.raises(QUERY_ERRORS, match="reads orders and pushes to it"):
+        named.option("checkpointLocation", f"file://{tmp_path}/named").trigger(
+            availableNow=True
+        ).start().awaitTermination()
+    assert len(store.records("orders")) == 1
+    store.sink(changed, tmp_path / "meant", queue="orders", allowSameQueue=True)
+    assert len(store.records("orders")) == 2
 
 
 def test_a_table_with_an_idempotency_key_is_pushed_once(spark: SparkSession, store: Store) -> None:
@@ -118,6 +178,7 @@ def test_the_same_batch_of_another_query_is_another_one(spark: SparkSession, sto
     ("rows", "options", "told"),
     [
         ("string(id) AS value", {}, "a write needs a queue"),
+        ("string(id) AS value, string(NULL) AS queue", {}, "a row has no queue: name one by the option queue"),
         ("id AS number", {"queue": "q"}, "a write takes the columns value, .*to_json"),
         ("id AS value", {"queue": "q"}, "column value must be string; got bigint"),
         ("string(id) AS value, id AS type", {"queue": "q"}, "column type must be string"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, VariantVal
@@ -30,7 +31,7 @@ from headwater.pipeline.typed import (
 from headwater.stores.log_reader import Body
 
 LOG_COLUMNS = (
-    "queue STRING, partition STRING, offset BIGINT, lsn BIGINT, transaction_id STRING, type STRING, "
+    "queue STRING, partition STRING, offset BIGINT, lsn BIGINT, transaction_id STRING, trace_id STRING, type STRING, "
     "timestamp TIMESTAMP, headers MAP<STRING, STRING>"
 )
 SEGMENT_COLUMNS = (
@@ -40,28 +41,41 @@ SEGMENT_COLUMNS = (
 # With a schema: typed payloads where all of a segment fit, else the text of its records; and what records say of
 # themselves, if any does.
 TYPED_COLUMNS = (
-    "envelopes ARRAY<STRUCT<transaction_id STRING, type STRING, timestamp BIGINT, headers MAP<STRING, STRING>>>, "
-    "payloads ARRAY<STRUCT<{schema}>>"
+    "envelopes ARRAY<STRUCT<transaction_id STRING, trace_id STRING, type STRING, timestamp BIGINT, "
+    "headers MAP<STRING, STRING>>>, "
+    "payloads ARRAY<STRUCT<{schema}>>, texts ARRAY<STRING>"
 )
 SHOWN_BYTES_MAX = 80
+LOG_COLUMN_COUNT = 9
 
 
-def columns(options: ReadOptions) -> str:
-    """The columns of a read, as Spark writes a schema."""
+def columns(options: ReadOptions, kept: str = "") -> str:
+    """The columns of a read, as Spark writes a schema; `kept` is what the first one's comment is to keep."""
+    found = _columns(options)
+    return found.replace("queue STRING", f"queue STRING COMMENT '{kept}'", 1) if kept else found
+
+
+def comment_of(schema: StructType) -> str:
+    """What the comment of the first column has kept."""
+    return str(schema.fields[0].metadata.get("comment", "")) if schema.fields else ""
+
+
+def _columns(options: ReadOptions) -> str:
     if options.shape == "segments":
         typed = f", {TYPED_COLUMNS.format(schema=options.schema)}" if options.schema else ""
         return SEGMENT_COLUMNS + typed
     value = f"STRUCT<{options.schema}>" if options.schema else options.value_type.upper()
-    return f"{LOG_COLUMNS}, value {value}"
+    return f"{LOG_COLUMNS}, value {value}{', unfit STRING' if options.shape == 'typed' else ''}"
 
 
 def check_schema(options: ReadOptions, schema: StructType) -> None:
     """Raises when `.schema(…)` asked for other columns than there are."""
     if options.shape == "segments":
         expected = [part.split()[0] for part in SEGMENT_COLUMNS.split(", ")]
-        expected += ["envelopes", "payloads"] if options.schema else []
+        expected += ["envelopes", "payloads", "texts"] if options.schema else []
     else:
-        expected = ["queue", "partition", "offset", "lsn", "transaction_id", "type", "timestamp", "headers", "value"]
+        expected = [*(part.split()[0] for part in LOG_COLUMNS.replace("STRING, STRING", "").split(", ")), "value"]
+        expected += ["unfit"] if options.shape == "typed" else []
     if schema.fieldNames() != expected:
         raise InvalidOption(
             f"the columns are {', '.join(expected)}; to type the payload use .option('schema', …), not .schema(…)"
@@ -107,10 +121,12 @@ class Rows:
             for body, fit in zip(bodies, fits, strict=True)
         ]
         payloads = [None if fit is None else [record.data for record in fit.records] for fit in fits]
+        each = [_payloads(_split(body)) if fit is None else None for body, fit in zip(bodies, fits, strict=True)]
         return [
             _texts(texts),
             list_column(said, self._schema.field("envelopes").type, envelope_column),
             list_column(payloads, self._schema.field("payloads").type, payload_column),
+            list_column(each, self._schema.field("texts").type, lambda found, _: _texts(found)),
         ]
 
     def _fit(self, body: Body) -> Fitting | None:
@@ -123,7 +139,10 @@ class Rows:
         fits = [self._fit(body) for body in bodies]
         fitting = [fit for fit in fits if fit is not None]
         whole = len(fitting) == len(bodies)
-        split = [fit.records for fit in fitting] if whole else list(map(_split, bodies))
+        if whole or self._options.shape == "typed":
+            split = [_split(body) if fit is None else fit.records for body, fit in zip(bodies, fits, strict=True)]
+        else:
+            split = list(map(_split, bodies))
         records = list(chain.from_iterable(split))
         bare = whole and all(fit.bare for fit in fitting)
         segment = np.repeat(np.arange(len(bodies)), [body.count for body in bodies])
@@ -135,7 +154,7 @@ class Rows:
                 np.concatenate([np.arange(body.first_offset, body.first_offset + body.count) for body in bodies]),
                 self._each("lsn", [body.lsn for body in bodies], segment),
                 *self._said(records, written_at, bare),
-                self._typed_here(records) if whole else self._values(bodies, records),
+                *self._payload_columns(bodies, fits, split),
             ]
         )
 
@@ -144,23 +163,40 @@ class Rows:
         return pa.array(values, self._schema.field(name).type).take(pa.array(segment))
 
     def _said(self, records: list[Any], written_at: pa.Array, bare: bool) -> list[Any]:
-        """What records say of themselves: transaction ids, types, times and headers."""
+        """What records say of themselves: transaction and trace ids, types, times and headers."""
         if bare:
             nothing = {name: pa.nulls(len(records), self._schema.field(name).type) for name in ENVELOPE}
-            return [nothing["transaction_id"], nothing["type"], written_at, nothing["headers"]]
+            return [nothing["transaction_id"], nothing["trace_id"], nothing["type"], written_at, nothing["headers"]]
         own = pa.array([record.timestamp or None for record in records], written_at.type)
         return [
             [record.transaction_id or None for record in records],
+            [record.trace_id or None for record in records],
             [record.type or None for record in records],
             own.fill_null(written_at),
             [None if record.headers is None else list(record.headers.items()) for record in records],
         ]
 
-    def _typed_here(self, records: list[Any]) -> pa.Array:
-        return payload_column([record.data for record in records], self._schema.field("value").type)
+    def _payload_columns(
+        self, bodies: list[Body], fits: "list[Fitting | None]", split: list[list[Any]]
+    ) -> list[pa.Array]:
+        """The payloads: typed here, or of those that do not fit the texts, for whoever types them."""
+        kind = self._schema.field("value").type
+        records = list(chain.from_iterable(split))
+        if None not in fits:
+            value = payload_column([record.data for record in records], kind)
+            return [value, pa.nulls(len(records), pa.string())][: len(self._schema) - LOG_COLUMN_COUNT]
+        if self._options.shape != "typed":
+            return [self._values(bodies, records)]
+        typed_parts: list[pa.Array] = []
+        texts: list[bytes | None] = []
+        for fit, found in zip(fits, split, strict=True):
+            nulls = pa.nulls(len(found), kind)
+            typed_parts.append(nulls if fit is None else payload_column([record.data for record in found], kind))
+            texts += _payloads(found) if fit is None else [None] * len(found)
+        return [pa.concat_arrays(typed_parts), _texts(texts)]
 
     def _values(self, bodies: list[Body], records: list[Any]) -> pa.Array:
-        payloads = [bytes(record.data) for record in records]
+        payloads = _payloads(records)
         if self._options.schema:
             return self._typed(payloads, [(body, index) for body in bodies for index in range(body.count)])
         if self._options.value_type == "variant":
@@ -183,7 +219,14 @@ class Rows:
                     f"record {body.first_offset + index} of {body.lane.queue}/{body.lane.partition} does not fit the "
                     f"schema ({error}): {payloads[0][:SHOWN_BYTES_MAX]!r}; mode=PERMISSIVE gives a null for it"
                 ) from error
+            return self._unfit(payloads[0], kind)
+
+    def _unfit(self, payload: bytes, kind: pa.DataType) -> pa.Array:
+        """What stands for a payload that does not fit: nothing, or its text in the field that the schema has for it."""
+        name = self._options.corrupt_column
+        if kind.get_field_index(name) < 0 or kind.field(name).type != pa.string():
             return pa.nulls(1, kind)
+        return pa.array([{name: payload.decode()}], kind)
 
     def _arrow(self, values: list[Any]) -> pa.RecordBatch:
         arrays = [
@@ -209,7 +252,20 @@ def typed(payloads: list[bytes], kind: pa.DataType) -> pa.Array:
         raise InvalidOption(
             f"the format cannot read this type from JSON ({error}); headwater.pipeline.read(spark, …) can"
         ) from error
-    return table.column("value").combine_chunks().cast(kind)
+    values = table.column("value").combine_chunks()
+    _check_present(values, kind)
+    return values.cast(kind)
+
+
+def _check_present(values: pa.Array, kind: pa.DataType) -> None:
+    """Raises ArrowInvalid when a field is absent that must be there: Arrow itself does not look."""
+    if not pa.types.is_struct(kind):
+        return
+    for index, field in enumerate(kind):
+        child = values.field(index)
+        if not field.nullable and pc.any(pc.and_(pc.is_valid(values), pc.is_null(child))).as_py():
+            raise pa.ArrowInvalid(f"the field {field.name} is missing or null")
+        _check_present(child.filter(pc.is_valid(values)), field.type)
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
@@ -217,10 +273,15 @@ def _readable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_date(kind):
         return pa.timestamp("s")
     if pa.types.is_struct(kind):
+        # Arrow reads what is absent as null; that it must not be is looked at afterwards.
         return pa.struct([pa.field(field.name, _readable(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(_readable(kind.value_type))
     return kind
+
+
+def _payloads(records: list[Any]) -> list[bytes]:
+    return [bytes(record.data) for record in records]
 
 
 def _split(body: Body) -> list[Record]:

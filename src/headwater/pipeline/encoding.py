@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructType, VariantVal
 
 from headwater.config import load_config
 from headwater.errors import InvalidInput
-from headwater.model.names import SYSTEM_PREFIX, check_name
+from headwater.model.names import PARTITION_DEFAULT, SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, check_texts, encode_bare, encode_records
 from headwater.pipeline.options import WriteOptions
 from headwater.services.checks import check_headers, check_text, check_timestamp
@@ -73,8 +73,8 @@ class Encoder:
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[Lane, Any]]:
         """The rows of each partition, in their order."""
-        queue, queues = _codes(_column(batch, "queue"), self._options.queue, batch.num_rows)
-        partition, partitions = _codes(_column(batch, "partition"), self._options.partition, batch.num_rows)
+        queue, queues = _codes(batch, "queue", self._options.queue, "")
+        partition, partitions = _codes(batch, "partition", self._options.partition, PARTITION_DEFAULT)
         lane = queue * len(partitions) + partition
         order = np.argsort(lane, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(lane[order])) + 1):
@@ -83,6 +83,8 @@ class Encoder:
 
     def _lane(self, lane: Lane) -> list[bytes]:
         if lane not in self._lanes:
+            if not lane[0]:
+                raise InvalidInput("a row has no queue: name one by the option queue, or in its column queue")
             check_name("queue", lane[0])
             check_name("partition", lane[1])
             if lane[0].startswith(SYSTEM_PREFIX):
@@ -98,10 +100,14 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return None if column is None or column.null_count == len(column) else column
 
 
-def _codes(column: pa.Array | None, default: str, count: int) -> "tuple[np.ndarray[Any, Any], list[str]]":
-    """A number for each row, and the name that each number stands for."""
-    if column is None:
-        return np.zeros(count, np.int64), [default]
+def _codes(batch: pa.RecordBatch, name: str, option: str, default: str) -> "tuple[np.ndarray[Any, Any], list[str]]":
+    """A number for each row, and the name that each number stands for: the option's, else the row's, else the default.
+
+    The option wins, as with other sinks of Spark: rows that were read say where they were, not where they go.
+    """
+    column = _column(batch, name)
+    if option or column is None:
+        return np.zeros(batch.num_rows, np.int64), [option or default]
     encoded = column.dictionary_encode(null_encoding="encode")
     names = [name or default for name in encoded.dictionary.to_pylist()]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}

@@ -1,18 +1,27 @@
-"""The log as the workers of Spark see it: read by address, without async, and with what retention took from it told."""
+"""The log as the workers of Spark see it: read by address, without async, and with every loss told.
+
+What is gone is told as an error, or where the options allow it as a warning: records that retention took, a queue that
+was deleted, a store that was replaced.
+"""
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from headwater.config import load_config
-from headwater.errors import DataLost
+from headwater.errors import DataLost, HeadwaterError, InvalidOption, QueueMissing
 from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
-from headwater.pipeline.options import LATEST, Place, ReadOptions
-from headwater.pipeline.planning import Offset, Snapshot
+from headwater.pipeline.options import LATEST, OF_EARLIEST, OF_LATEST, Place, ReadOptions
+from headwater.pipeline.planning import Cut, Offset, Range, Share, Snapshot, cut_body, is_whole, share_out, split
 from headwater.pipeline.seeing import open_seen
+from headwater.pipeline.standing import Here, begin_anew, find_change
+from headwater.stores.contract import PartitionStatus
 from headwater.stores.log_reader import Body, Stretch
 from headwater.stores.open import open_reader
 
@@ -20,6 +29,10 @@ log = logging.getLogger(__name__)
 
 LOOK_BYTES = 4 * 1_048_576
 LOOK_SEGMENTS = 10_000
+LOOK_PARTITIONS = 10_000
+WAITING_SEGMENTS = 100_000
+NAMED_MAX = 10
+REMEDY = "load the table again, or begin a new checkpoint; to go on without what is gone, set failOnDataLoss to false"
 
 
 class Look:
@@ -44,72 +57,168 @@ class Look:
         ask(self._runner, self._reader.close())
         self._runner.close()
 
-    def queues(self) -> tuple[str, ...]:
-        """The queues to read."""
-        return self._options.choose(ask(self._runner, self._reader.queue_names(self._options.database)))
+    # ── what is there ──
 
-    def find(self, place: Place) -> Offset:
-        """The offset before the first segment from this place on; what was dropped before is no loss to who begins."""
-        oldest, last = ask(self._runner, self._reader.span())
-        number = ask(self._runner, self._reader.drops(Lsn(0), 0, self._options.database, ())).number
-        if place.lsn is not None:
-            return Offset(Lsn(max(place.lsn - 1, 0)), 0)
-        if place.time is not None:
-            return Offset(ask(self._runner, self._reader.lsn_at(place.time)), number)
-        return Offset(last if place.name == "latest" else oldest, number)
-
-    def snapshot(self) -> Snapshot:
-        """The table that the options describe, as it is now."""
-        queues = self.queues()
-        start = self.find(self._options.starting)
-        end = self._end(self._options.ending)
-        return Snapshot(queues, start, end, self.drops())
-
-    def _end(self, place: Place) -> Lsn:
-        last = self.last_lsn()
-        return last if place == LATEST else min(self.find(place).lsn, last)
+    def here(self) -> Here:
+        """Which store this is, and the queues to read."""
+        numbers = ask(self._runner, self._reader.queue_numbers(self._options.database))
+        chosen = {name: numbers[name] for name in self._options.choose(sorted(numbers))}
+        return Here(self._options.store, ask(self._runner, self._reader.identity()), chosen, self.last_lsn())
 
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
         return ask(self._runner, self._reader.span())[1]
 
-    def newest(self, after: Lsn, through: Lsn, queues: tuple[str, ...]) -> Lsn | None:
-        """The newest segment of the queues in a stretch of the log."""
-        return ask(self._runner, self._reader.newest(after, through, self._options.database, queues))
+    def drops(self) -> int:
+        """How often anything was dropped from the store."""
+        return ask(self._runner, self._reader.drops(Lsn(0), 0, self._options.database, ())).number
 
-    def outline(self, after: Lsn, through: Lsn, queues: tuple[str, ...]) -> Iterator[Stretch]:
+    def newest(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Lsn | None:
+        """The newest segment of the queues in a stretch of the log."""
+        return ask(self._runner, self._reader.newest(after, through, self._options.database, tuple(queues)))
+
+    def outline(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Iterator[Stretch]:
         """The segments of the queues in a stretch of the log, a bounded number a look."""
+        names = tuple(queues)
         while True:
             found = ask(
-                self._runner, self._reader.outline(after, through, LOOK_SEGMENTS, self._options.database, queues)
+                self._runner, self._reader.outline(after, through, LOOK_SEGMENTS, self._options.database, names)
             )
             yield from found
             if len(found) < LOOK_SEGMENTS:
                 return
             after = found[-1].lsn
 
-    def bodies(self, after: Lsn, through: Lsn, queues: tuple[str, ...]) -> Iterator[list[Body]]:
+    def waiting(self, begin: Offset, newest: Lsn, queue: str) -> Iterator[Stretch]:
+        """The segments of a queue behind an offset, as many as are worth counting."""
+        return islice(self.outline(begin.lsn, newest, (queue,)), WAITING_SEGMENTS)
+
+    def bodies(self, span: Range, queues: Iterable[str], cut: Cut | None = None) -> Iterator[list[Body]]:
         """The segments that are wanted of the queues with their records, some megabytes a look."""
+        names, after = tuple(queues), span.after
         while found := ask(
-            self._runner, self._reader.bodies(after, through, LOOK_BYTES, self._options.database, queues)
+            self._runner, self._reader.bodies(after, span.through, LOOK_BYTES, self._options.database, names)
         ):
             if wanted := [body for body in found if self._options.wants(body.lane.partition)]:
-                yield wanted
+                bodies = wanted if cut is None else [part for body in wanted if (part := cut_body(body, cut))]
+                if bodies:
+                    yield bodies
             after = found[-1].lsn
 
-    def drops(self) -> int:
-        """How often anything was dropped from the store."""
-        return ask(self._runner, self._reader.drops(Lsn(0), 0, self._options.database, ())).number
+    # ── where to begin and to end ──
 
-    def check_loss(self, start: Offset, queues: tuple[str, ...]) -> None:
-        """Raises, or says in the log, when retention took records behind `start` since that offset was made."""
-        drops = ask(self._runner, self._reader.drops(start.lsn, start.drops, self._options.database, queues))
-        if not drops.lost:
-            return
-        message = (
-            f"retention dropped records after LSN {start.lsn} that were not read, in {drops.lost:,} partitions "
-            f"({', '.join(drops.partitions)})"
-        )
+    def mark(self, offset: Offset, here: Here) -> Offset:
+        """An offset with all by which it is known again."""
+        seen = ask(self._runner, self._reader.fingerprint(offset.last))
+        return msgspec.structs.replace(offset, store=here.store, queues=here.queues, seen=seen)
+
+    def begin(self, here: Here) -> Offset:
+        """Where the options say that a read begins; what was dropped before is no loss, unless an LSN was named."""
+        place = self._options.starting
+        if place.offsets is None:
+            return self.mark(self._find(place), here)
+        named = list(self._named(here, place.offsets))
+        for status, first in named:
+            if first < status.start:
+                where = f"{status.queue}/{status.partition} begins at offset {status.start}, behind offset {first}"
+                self._tell(DataLost(f"retention dropped records that were asked for: {where}"), "going on without them")
+        oldest, _ = ask(self._runner, self._reader.span())
+        positions = {status.partition_id: first for status, first in named if first}
+        return self.mark(Offset(oldest, self.drops(), positions=positions), here)
+
+    def snapshot(self) -> Snapshot:
+        """The table that the options describe, as it is now."""
+        here = self.here()
+        return Snapshot(self.begin(here), self.mark(self._end(here), here))
+
+    def _end(self, here: Here) -> Offset:
+        place = self._options.ending
+        if place.offsets is not None:
+            ends = {status.partition_id: status.end for queue in here.queues for status in self._partitions(queue)}
+            named = {status.partition_id: end for status, end in self._named(here, place.offsets)}
+            return Offset(Lsn(0), self.drops(), positions={**ends, **named}, through=here.last)
+        if place == LATEST:
+            return Offset(here.last, self.drops())
+        return Offset(min(self._find(place).lsn, here.last), self.drops())
+
+    def _find(self, place: Place) -> Offset:
+        """The offset before the first segment from this place on."""
+        oldest, last = ask(self._runner, self._reader.span())
+        if place.lsn is not None:
+            return Offset(Lsn(max(place.lsn - 1, 0)), 0)
+        if place.time is not None:
+            return Offset(ask(self._runner, self._reader.lsn_at(place.time)), self.drops())
+        return Offset(last if place.name == "latest" else oldest, self.drops())
+
+    def _named(self, here: Here, offsets: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[PartitionStatus, int]]:
+        """The partitions that are named, each with the offset that is meant."""
+        for queue, wanted in offsets.items():
+            if queue not in here.queues:
+                raise QueueMissing(f"an offset is given for the queue {queue!r}, which is not read here")
+            known = {status.partition: status for status in self._partitions(queue)}
+            for partition, offset in wanted.items():
+                if partition not in known:
+                    shown = ", ".join(sorted(known)[:NAMED_MAX])
+                    raise QueueMissing(f"{queue} has no partition {partition!r}; there are {shown}")
+                yield known[partition], _offset_in(known[partition], offset)
+
+    def _partitions(self, queue: str) -> Iterator[PartitionStatus]:
+        after = 0
+        while found := ask(
+            self._runner, self._reader.partitions(self._options.database, queue, LOOK_PARTITIONS, after)
+        ):
+            yield from found
+            after = found[-1].partition_id
+
+    def plan(self, start: Offset, end: Offset) -> list[Share]:
+        """What lies between two offsets, of the queues that the second one counts in, for tasks."""
+        if is_whole(start, end):
+            return [Share((part,), None) for part in split(start.lsn, end.lsn, self._options.partitions_min)]
+        stretches = self.outline(start.lsn, end.last, end.queues)
+        return share_out(stretches, start, end, self._options.partitions_min)
+
+    # ── what is gone ──
+
+    def resume(self, offset: Offset, here: Here) -> Offset:
+        """Where to go on from an offset: there, or where the options allow a loss at a new beginning."""
+        remembered = self._remembers(offset)
+        change = find_change(offset, here, remembered)
+        if change is None:
+            return offset
+        anew = begin_anew(offset, change, remembered, self.drops())
+        self._tell(change, f"going on behind LSN {anew.lsn}")
+        return anew
+
+    def _remembers(self, offset: Offset) -> bool | None:
+        return None if offset.seen is None else ask(self._runner, self._reader.remembers(offset.seen))
+
+    def is_there(self, known: Offset) -> bool:
+        """Whether this is still the store, the log and the queues that were planned for; tells it when not."""
+        numbers = ask(self._runner, self._reader.queue_numbers(self._options.database))
+        here = Here(self._options.store, ask(self._runner, self._reader.identity()), numbers, self.last_lsn())
+        change = find_change(known, here, self._remembers(known))
+        if change is not None:
+            self._tell(change, "nothing of it is read")
+        return change is None
+
+    def check_loss(self, after: Lsn, drops: int, queues: Iterable[str]) -> None:
+        """Raises, or says in the log, when retention took records behind an LSN in drops after the number `drops`."""
+        found = ask(self._runner, self._reader.drops(after, drops, self._options.database, tuple(queues)))
+        if found.lost:
+            named = ", ".join(found.partitions)
+            lost = f"retention dropped records after LSN {after} that were not read, in {found.lost:,} partitions"
+            self._tell(DataLost(f"{lost} ({named})"), "going on without them")
+
+    def _tell(self, change: HeadwaterError, so: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLost(f"{message}; to go on without them, set failOnDataLoss to false")
-        log.warning("%s; going on without them, as failOnDataLoss says", message)
+            raise type(change)(f"{change}; {REMEDY}")
+        log.warning("%s; %s, as failOnDataLoss says", change, so)
+
+
+def _offset_in(status: PartitionStatus, offset: int) -> int:
+    """An offset of a partition as it was written: a number, the first or the end."""
+    if offset > status.end:
+        raise InvalidOption(
+            f"{status.queue}/{status.partition} ends at offset {status.end}, for which {OF_LATEST} stands; got {offset}"
+        )
+    return {OF_EARLIEST: status.start, OF_LATEST: status.end}.get(offset, offset)

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -17,23 +18,30 @@ from headwater.client.access import Access
 from headwater.client.address import check_token
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing
-from headwater.model.names import DATABASE_DEFAULT, PARTITION_DEFAULT, Lsn, check_name
+from headwater.model.names import DATABASE_DEFAULT, Lsn, check_name
 from headwater.stores.open import is_server
 
 QUEUES_NAMED_MAX = 20
 
-# What Spark itself puts among the options of a sink.
+# What Spark itself puts among the options: of a sink, and of a table of its catalog, whose own it also repeats.
 _OF_SPARK = {"checkpointlocation", "queryname"}
+_OF_CATALOG = {"provider", "owner", "location", "external", "is_managed_location", "comment", "collation"}
+_REPEATED = "option."
+_KEPT = "headwater?"
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
+# In place of an offset, as Kafka's source has it.
+OF_EARLIEST, OF_LATEST = -2, -1
+
 
 class Place(msgspec.Struct, frozen=True):
-    """A place in the log as a user names it: an end of what is kept, an LSN, or a time."""
+    """A place in the log as a user names it: an end of what is kept, an LSN, a time, or offsets by partition."""
 
     name: str = ""
     lsn: Lsn | None = None
     time: Timestamp | None = None
+    offsets: dict[str, dict[str, int]] | None = None
 
 
 EARLIEST, LATEST = Place("earliest"), Place("latest")
@@ -50,11 +58,13 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     starting: Place = EARLIEST
     ending: Place = LATEST
     offsets_per_trigger_max: int | None = None
+    event_time: str = ""
     partitions_min: int = 1
     fail_on_data_loss: bool = True
     group: str = ""
     schema: str = ""
     mode: str = FAILFAST
+    corrupt_column: str = "_corrupt_record"
     value_type: str = "string"
     shape: str = "records"
     access: Access = Access()
@@ -79,8 +89,11 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     database: str = DATABASE_DEFAULT
     queue: str = ""
-    partition: str = PARTITION_DEFAULT
+    partition: str = ""
     idempotency_key: str = ""
+    fail_on_data_loss: bool = True
+    allow_same_queue: bool = False
+    checkpoint: str = ""
     access: Access = Access()
 
 
@@ -91,14 +104,42 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise InvalidOption("a read names its queues by one of the options queue, queues or pattern")
     if options.ending == EARLIEST:
         raise InvalidOption("option endingOffsets must be latest, an LSN or a time: nothing ends at earliest")
+    if options.shape == "typed" and not options.schema:
+        raise InvalidOption("shape=typed needs a schema")
     if options.schema and options.value_type != "string":
         raise InvalidOption("schema gives value its type; leave valueType out")
     return options
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """The options of a write, or an error that names what there is."""
-    return WriteOptions(**_parse(given, _WRITE))
+    """The options of a write, or an error that names what there is. A table of the catalog has those of reads, too."""
+    if _is_table(given):
+        readable = {name.lower() for name in _READ} - {name.lower() for name in _WRITE}
+        given = {name: text for name, text in given.items() if name not in readable}
+    return WriteOptions(**_parse(given, _WRITE), checkpoint=given.get("checkpointlocation", ""))
+
+
+def keep_options(given: Mapping[str, str]) -> str:
+    """The options of a table of the catalog as a text; empty when it is none. A token is not kept.
+
+    Spark keeps such options and does not hand them to a Python source again when the table is used. The columns it does
+    hand over, with their comments.
+    """
+    if not _is_table(given):
+        return ""
+    known = {name.lower() for name in (*_READ, *_WRITE)} - {"token"}
+    return _KEPT + urlencode({name: text for name, text in given.items() if name in known}, safe="/:,*")
+
+
+def kept_options(comment: str) -> dict[str, str]:
+    """The options in such a text, and that they are a table's; none in any other."""
+    if not comment.startswith(_KEPT):
+        return {}
+    return {"provider": "", _REPEATED: "", **dict(parse_qsl(comment.removeprefix(_KEPT), keep_blank_values=True))}
+
+
+def _is_table(given: Mapping[str, str]) -> bool:
+    return "provider" in given and any(name.startswith(_REPEATED) for name in given)
 
 
 def anywhere(address: str) -> str:
@@ -110,6 +151,8 @@ def anywhere(address: str) -> str:
 
 
 def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, Any]:
+    if _is_table(given):
+        given = {name: text for name, text in given.items() if name not in _OF_CATALOG and _REPEATED not in name}
     by_lower_case = {name.lower(): name for name in known}
     unknown = sorted(name for name in given if name not in by_lower_case and name not in _OF_SPARK)
     if unknown:
@@ -122,7 +165,10 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
                 raise InvalidOption(f"option {by_lower_case[lower]} says again what another option said")
             parsed[option.field] = option.parse(by_lower_case[lower], text)
     if not parsed.get("store"):
-        raise InvalidOption("option store is missing: the path or URL of the store, as `headwater serve` takes it")
+        raise InvalidOption(
+            "option store is missing: the path or URL of the store, as `headwater serve` takes it. A table keeps its "
+            "options when its columns are left out: CREATE TABLE … USING headwater OPTIONS (store …, queue …)"
+        )
     parsed["access"] = _access(parsed)
     return parsed
 
@@ -212,6 +258,8 @@ def _one_of(*values: str) -> Callable[[str, str], str]:
 def _place(name: str, text: str) -> Place:
     if text.lower() in ("earliest", "latest"):
         return Place(text.lower())
+    if text.lstrip().startswith("{"):
+        return Place("offsets", offsets=_offsets(name, text))
     if re.fullmatch(r"\d{1,18}", text):
         return Place("lsn", lsn=Lsn(int(text)))
     try:
@@ -220,10 +268,20 @@ def _place(name: str, text: str) -> Place:
         time = None
     if time is None or time.tzinfo is None:
         raise InvalidOption(
-            f"option {name} must be earliest, latest, an LSN, or a time with its zone such as 2026-11-15T08:00:00Z; "
-            f"got {text!r:.80}"
+            f"option {name} must be earliest, latest, an LSN, a time with its zone such as 2026-11-15T08:00:00Z, or "
+            f'offsets by queue and partition such as {{"orders": {{"eu": 5}}}}; got {text!r:.80}'
         )
     return Place("time", time=Timestamp(int(time.timestamp() * SECOND)))
+
+
+def _offsets(name: str, text: str) -> dict[str, dict[str, int]]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, dict[str, Annotated[int, msgspec.Meta(ge=OF_EARLIEST)]]])
+    except msgspec.MsgspecError as error:
+        raise InvalidOption(
+            f'option {name} as JSON must have an offset for partitions of queues, such as {{"orders": {{"eu": 5}}}}, '
+            f"where {OF_EARLIEST} stands for the first and {OF_LATEST} for the end; got {text!r:.80} ({error})"
+        ) from error
 
 
 _ACCESS = {
@@ -246,13 +304,15 @@ _READ = {
     "startingOffsets": _Option("starting", _place),
     "endingOffsets": _Option("ending", _place),
     "maxOffsetsPerTrigger": _Option("offsets_per_trigger_max", _count),
+    "eventTime": _Option("event_time", _text),
     "minPartitions": _Option("partitions_min", _count),
     "failOnDataLoss": _Option("fail_on_data_loss", _flag),
     "group": _Option("group", _one_name),
     "schema": _Option("schema", _text),
     "mode": _Option("mode", _one_of(PERMISSIVE, FAILFAST)),
+    "columnNameOfCorruptRecord": _Option("corrupt_column", _text),
     "valueType": _Option("value_type", _one_of("string", "variant")),
-    "shape": _Option("shape", _one_of("records", "segments")),
+    "shape": _Option("shape", _one_of("records", "segments", "typed")),
 }
 
 _WRITE = {
@@ -263,6 +323,8 @@ _WRITE = {
     "queue": _Option("queue", _one_name),
     "partition": _Option("partition", _one_name),
     "idempotencyKey": _Option("idempotency_key", _text),
+    "failOnDataLoss": _Option("fail_on_data_loss", _flag),
+    "allowSameQueue": _Option("allow_same_queue", _flag),
 }
 
 READ_OPTION_NAMES = tuple(_READ)

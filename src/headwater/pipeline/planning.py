@@ -1,48 +1,74 @@
-"""Who reads what: stretches of the log for tasks, and how far one micro-batch goes. Rules only, no I/O."""
+"""Who reads what: how far a query is, stretches of the log for tasks, and which part of a segment is whose.
 
-from collections.abc import Iterable
+Rules only, no I/O. What changed in a store since an offset was made is judged in `standing.py`, how far a micro-batch
+with a limit goes in `admission.py`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption
-from headwater.model.names import Lsn
-from headwater.stores.log_reader import Stretch
+from headwater.model.names import Lsn, PartitionId
+from headwater.stores.log_reader import Body, Fingerprint, Stretch
 
 TASK_LSNS = 4_096
 TASKS_MAX = 200
+# Segments so near to each other are read together, with what lies between them: one look costs more than that.
+NEAR_LSNS = 16
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_records = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class Offset(msgspec.Struct, frozen=True):
-    """How far a query has read: everything up to `lsn`. `drops` is how often retention had dropped anything by then:
-    what went earlier was gone before the query could have read it, what goes later is a loss if it lies behind."""
+class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a query has read: everything up to `lsn`, and of some partitions more.
 
-    lsn: Lsn
-    drops: int = 0
+    `drops` is how often retention had dropped anything by then: what went earlier was gone before the query could have
+    read it, what goes later is a loss if it lies behind. `store` is the store's identity, `queues` has the numbers of
+    the queues, `seen` the newest segment of the log that this offset counts in; offsets of the first version have none
+    of these. `positions` has the next offset of each partition that was read beyond `lsn`, `through` the newest LSN of
+    that.
+    """
 
-    def as_json(self) -> dict[str, int]:
+    lsn: Annotated[Lsn, msgspec.Meta(ge=0, le=2**63 - 1)]
+    drops: _Count = 0
+    store: str = ""
+    queues: dict[str, int] = {}
+    seen: Fingerprint | None = None
+    positions: dict[PartitionId, _Count] = {}
+    through: Annotated[Lsn, msgspec.Meta(ge=0, le=2**63 - 1)] = Lsn(0)
+
+    @property
+    def last(self) -> Lsn:
+        """The newest LSN of which anything was read."""
+        return max(self.lsn, self.through)
+
+    def as_json(self) -> dict[str, Any]:
         """As Spark keeps it in its checkpoint."""
-        return {"lsn": self.lsn, "drops": self.drops}
+        kept: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return kept
 
 
 def offset_of(kept: Any) -> Offset:
     """An offset from Spark's checkpoint."""
     try:
-        return msgspec.convert(kept, Offset)
+        return msgspec.convert(kept, Offset, str_keys=True)
     except msgspec.ValidationError as error:
         raise InvalidOption(f"the checkpoint holds no offset of a Headwater source: {kept!r:.80} ({error})") from error
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A table: what these queues held after `start` up to `end` when it was taken, and how often anything had been
-    dropped by then. Whoever reads it reads this and nothing else, however often and however late."""
+    """A table: what its queues held after `start` up to `end` when it was taken.
 
-    queues: tuple[str, ...]
+    Whoever reads it reads this and nothing else, however often and however late."""
+
     start: Offset
-    end: Lsn
-    drops: int
+    end: Offset
 
 
 @dataclass(frozen=True)
@@ -53,24 +79,122 @@ class Range:
     through: Lsn
 
 
+class Cut(msgspec.Struct, frozen=True):
+    """The two offsets between which records are read, where it is not whole segments that lie between them."""
+
+    start: Offset
+    end: Offset
+
+
+class Piece(NamedTuple):
+    """The records of one segment from the offset `begin` up to `stop`; the segment begins with `first`."""
+
+    lsn: Lsn
+    partition_id: PartitionId
+    first: int
+    begin: int
+    stop: int
+
+
+class Share(NamedTuple):
+    """What one task reads."""
+
+    spans: tuple[Range, ...]
+    cut: Cut | None
+
+
 def split(after: Lsn, through: Lsn, tasks_min: int) -> list[Range]:
     """A stretch of the log in even parts: at least `tasks_min` if it is long enough, more when they would be long."""
     length = through - after
     if length <= 0:
         return []
-    count = min(max(-(-length // TASK_LSNS), 1), max(TASKS_MAX, tasks_min))
-    count = min(max(count, tasks_min), length)
+    count = _task_count(length, tasks_min)
     marks = [after + length * part // count for part in range(count + 1)]
     return [Range(Lsn(low), Lsn(high)) for low, high in pairwise(marks)]
 
 
-def admit(stretches: Iterable[Stretch], records_max: int) -> Lsn | None:
-    """How far a micro-batch may go: whole segments, `records_max` records at most, one segment at least."""
-    admitted: Lsn | None = None
-    records = 0
+def _task_count(length: int, tasks_min: int) -> int:
+    count = min(max(-(-length // TASK_LSNS), 1), max(TASKS_MAX, tasks_min))
+    return min(max(count, tasks_min), length)
+
+
+def is_whole(start: Offset, end: Offset) -> bool:
+    """Whether nothing but whole segments, all of a stretch of the log, lies between two offsets."""
+    return not start.positions and not end.positions
+
+
+def share_out(stretches: Iterable[Stretch], start: Offset, end: Offset, tasks_min: int) -> list[Share]:
+    """The records between two offsets, for tasks: each a few ranges of LSNs, and what to cut from them."""
+    pieces = [piece for stretch in stretches if (piece := piece_of(stretch, start, end))]
+    if not pieces:
+        return []
+    count = _task_count(len(pieces), tasks_min)
+    marks = [len(pieces) * part // count for part in range(count + 1)]
+    cut = Cut(start, end)
+    return [Share(gather([piece.lsn for piece in pieces[low:high]]), cut) for low, high in pairwise(marks)]
+
+
+def piece_of(segment: "Stretch | Body", start: Offset, end: Offset | None = None) -> Piece | None:
+    """The records of a segment that lie behind `start` and not behind `end`; None when there are none."""
+    first, after_last = segment.first_offset, segment.first_offset + segment.count
+    begin = after_last if segment.lsn <= start.lsn else max(first, start.positions.get(segment.partition_id, 0))
+    stop = after_last
+    if end is not None and segment.lsn > end.lsn:
+        stop = min(after_last, end.positions.get(segment.partition_id, 0))
+    return Piece(segment.lsn, segment.partition_id, first, begin, stop) if begin < stop else None
+
+
+def cut_body(body: Body, cut: Cut) -> Body | None:
+    """What lies between two offsets of a segment, as a segment."""
+    piece = piece_of(body, cut.start, cut.end)
+    if piece is None or piece.stop - piece.begin == body.count:
+        return body if piece is not None else None
+    records = _records.decode(body.records)[piece.begin - piece.first : piece.stop - piece.first]
+    return msgspec.structs.replace(
+        body,
+        first_offset=piece.begin,
+        count=len(records),
+        records=b"[" + b",".join(map(bytes, records)) + b"]",
+    )
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far a query is behind a queue: messages that it has not read, and since when the first of them waits."""
+
+    messages: int
+    seconds: float
+
+
+def lag_of(begin: Offset, stretches: Iterable[Stretch], now: int) -> Lag:
+    """How much lies behind an offset."""
+    waiting = [(stretch, piece) for stretch in stretches if (piece := piece_of(stretch, begin))]
+    since = min((stretch.written_at for stretch, _ in waiting), default=Timestamp(now))
+    return Lag(sum(piece.stop - piece.begin for _, piece in waiting), max(now - since, 0) / SECOND)
+
+
+def gather(lsns: Sequence[int]) -> tuple[Range, ...]:
+    """Rising LSNs as a few ranges that hold them all, with little else."""
+    ends = [index for index, (low, high) in enumerate(pairwise(lsns), 1) if high - low > NEAR_LSNS]
+    return tuple(Range(Lsn(lsns[low] - 1), Lsn(lsns[high - 1])) for low, high in pairwise([0, *ends, len(lsns)]))
+
+
+def advance(stretches: Sequence[Stretch], begin: Offset, stops: Mapping[PartitionId, int], whole: bool) -> Offset:
+    """The offset after `begin` when these partitions were read up to `stops`.
+
+    `stretches` are the segments behind `begin` that were looked at; `whole` says that there are no more.
+    """
+    reached = {**begin.positions, **{number: stop for number, stop in stops.items() if stop}}
+    base, ahead, through = begin.lsn, dict[PartitionId, int](), Lsn(0)
+    complete = True
     for stretch in stretches:
-        records += stretch.count
-        if admitted is not None and records > records_max:
-            break
-        admitted = stretch.lsn
-    return admitted
+        stop = reached.get(stretch.partition_id, 0)
+        complete = complete and stop >= stretch.first_offset + stretch.count
+        if complete:
+            base = stretch.lsn
+        elif stop > stretch.first_offset:
+            ahead[stretch.partition_id], through = stop, stretch.lsn
+    if not whole:
+        # Of what was not looked at nothing was read now, but it may have been before.
+        ahead = {**begin.positions, **ahead}
+        through = max(through, begin.through)
+    return Offset(base, positions=ahead, through=through if ahead else Lsn(0))

@@ -2,24 +2,40 @@
 
     format("headwater")      a row a record: any query, any option
     read(spark, …)           the same columns; several times as fast with a schema
+    read_stream(spark, …)    the same, with a row a record, because Spark counts rows for who watches a stream
 
 Payloads of plain types are typed where the log is read (`typed.py`); others, and variants, Spark takes from the text of
 a segment. Without a schema a payload must stay the very text it was, and only Python cuts it out untouched.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from functools import reduce
+from operator import and_
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
-from headwater.pipeline.options import FAILFAST, read_options
+from headwater.errors import InvalidPayload
+from headwater.pipeline.columns import SHOWN_BYTES_MAX
+from headwater.pipeline.options import FAILFAST, PERMISSIVE, read_options
 from headwater.pipeline.source import FORMAT, register
 from headwater.pipeline.typed import typer_for
 
+# Where Spark puts a payload that it could not type; no payload has a field of this name.
+_UNFIT = "headwater_unfit"
 _OF_SEGMENT = ("queue", "partition", "first_offset", "lsn", "written_at")
-_ENVELOPE = "transactionId STRING, type STRING, headers MAP<STRING, STRING>, timestamp BIGINT"
+_ENVELOPE = "transactionId STRING, traceId STRING, type STRING, headers MAP<STRING, STRING>, timestamp BIGINT"
+
+
+class Typing(NamedTuple):
+    """How payloads are typed: the schema, what becomes of one that does not fit, and which field then has its text."""
+
+    schema: str
+    mode: str = FAILFAST
+    corrupt_column: str = ""
 
 
 def read(spark: SparkSession, **options: Any) -> DataFrame:
@@ -27,7 +43,7 @@ def read(spark: SparkSession, **options: Any) -> DataFrame:
 
     >>> read(spark, store="headwater.db", queue="orders", schema="customer STRING, amount DOUBLE")
     """
-    return _load(spark.read, spark, options)
+    return _load(spark.read, spark, options, stream=False)
 
 
 def read_stream(spark: SparkSession, **options: Any) -> DataFrame:
@@ -35,7 +51,7 @@ def read_stream(spark: SparkSession, **options: Any) -> DataFrame:
 
     >>> read_stream(spark, store="headwater.db", queue="orders", schema="customer STRING, amount DOUBLE")
     """
-    return _load(spark.readStream, spark, options)
+    return _load(spark.readStream, spark, options, stream=True)
 
 
 def payload(*columns: "Column | str") -> Column:
@@ -46,7 +62,7 @@ def payload(*columns: "Column | str") -> Column:
     return F.to_json(F.struct(*(columns or ("*",)))).alias("value")
 
 
-def _load(reader: Any, spark: SparkSession, options: dict[str, Any]) -> DataFrame:
+def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: bool) -> DataFrame:
     register(spark)
     given = {name.lower(): _text(value) for name, value in options.items()}
     checked = read_options(given)
@@ -54,13 +70,17 @@ def _load(reader: Any, spark: SparkSession, options: dict[str, Any]) -> DataFram
     given.pop("path", None)
     if checked.shape == "segments" or not (checked.schema or checked.value_type == "variant"):
         return _segments(reader, given)
-    if checked.schema and typer_for(to_arrow_type(StructType.fromDDL(checked.schema), timezone="UTC")):
-        return join(_segments(reader, {**given, "shape": "segments"}), checked.schema, checked.mode)
-    # What is said of the payload is done here; the source only ships segments.
-    about_payload = {"schema", "mode", "valuetype"}
-    shipped = {name: value for name, value in given.items() if name not in about_payload}
-    kind = f"STRUCT<{checked.schema}>" if checked.schema else "VARIANT"
-    return split(_segments(reader, {**shipped, "shape": "segments"}), kind, checked.mode)
+    if not checked.schema and not stream:
+        # What is said of the payload is done here; the source only ships segments.
+        shipped = {name: value for name, value in given.items() if name != "valuetype"}
+        return split(_segments(reader, {**shipped, "shape": "segments"}), "VARIANT")
+    if not checked.schema:
+        return _segments(reader, given)
+    typing = Typing(checked.schema, checked.mode, checked.corrupt_column)
+    # Spark counts rows where they come in, and who watches a stream counts messages.
+    if stream or typer_for(to_arrow_type(_struct(checked.schema), timezone="UTC")) is None:
+        return finish(_segments(reader, {**given, "shape": "typed"}), typing)
+    return join(_segments(reader, {**given, "shape": "segments"}), typing)
 
 
 def _segments(reader: Any, options: dict[str, str]) -> DataFrame:
@@ -68,12 +88,56 @@ def _segments(reader: Any, options: dict[str, str]) -> DataFrame:
     return loaded
 
 
-def join(segments: DataFrame, schema: str, mode: str = FAILFAST) -> DataFrame:
+def join(segments: DataFrame, typing: Typing) -> DataFrame:
     """Segments whose payloads were typed where they were read, as records; Spark types the payloads of the others."""
-    unfit = F.from_json("records", f"ARRAY<STRUCT<data STRUCT<{schema}>>>", {"mode": mode})["data"]
+    unfit = F.transform("texts", lambda text, index: parse(text, F.col("first_offset") + index, typing))
     values = F.posexplode(F.coalesce("payloads", unfit, _damaged())).alias("index", "value")
     rows = segments.select(*_OF_SEGMENT, "envelopes", values)
-    return _records(rows, F.get("envelopes", "index"), "transaction_id", F.col("value"))
+    return _records(rows, F.get("envelopes", "index"), ("transaction_id", "trace_id"), F.col("value"))
+
+
+def finish(rows: DataFrame, typing: Typing) -> DataFrame:
+    """Records whose payloads were typed where they were read, or are texts that Spark types."""
+    value = F.coalesce("value", parse(F.col("unfit"), F.col("offset"), typing)).alias("value")
+    return rows.select(*(F.col(name) for name in rows.columns if name not in ("value", "unfit")), value)
+
+
+def parse(text: Column, offset: Column, typing: Typing) -> Column:
+    """A payload typed by Spark. Where it does not fit: an error that says which record it is, or what fits of it."""
+    wrapped = F.concat(F.lit('{"value":'), text, F.lit("}"))
+    options = {"mode": PERMISSIVE, "columnNameOfCorruptRecord": _UNFIT}
+    found = F.from_json(wrapped, f"value STRUCT<{typing.schema}>, {_UNFIT} STRING", options)
+    value = found["value"]
+    fits = reduce(and_, _required(value, _struct(typing.schema)), found[_UNFIT].isNull())
+    if typing.mode == FAILFAST:
+        return F.when(fits, value).otherwise(_unfit(text, offset))
+    if typing.corrupt_column not in _struct(typing.schema).fieldNames():
+        return value
+    nothing = F.from_json(F.lit("{}"), f"STRUCT<{typing.schema}>")
+    return F.when(fits, value).otherwise(F.coalesce(value, nothing).withField(f"`{typing.corrupt_column}`", text))
+
+
+def _required(value: Column, kind: StructType) -> Iterator[Column]:
+    """That fields are there which must be: Spark itself takes NOT NULL for a promise, and keeps it with nothing."""
+    for field in kind.fields:
+        if not field.nullable:
+            yield value.isNull() | value[field.name].isNotNull()
+        if isinstance(field.dataType, StructType):
+            yield from _required(value[field.name], field.dataType)
+
+
+def _struct(schema: str) -> StructType:
+    kind = StructType.fromDDL(schema)
+    assert isinstance(kind, StructType)
+    return kind
+
+
+def _unfit(text: Column, offset: Column) -> Column:
+    """The same words as the format's own, and so that `failures.py` knows them for an error of ours."""
+    where = F.concat(F.lit("record "), offset, F.lit(" of "), F.col("queue"), F.lit("/"), F.col("partition"))
+    shown = F.substring(text, 1, SHOWN_BYTES_MAX)
+    said = F.concat(F.lit(" does not fit the schema: "), shown, F.lit("; mode=PERMISSIVE gives a null for it"))
+    return F.raise_error(F.concat(F.lit(f"{InvalidPayload.__module__}.{InvalidPayload.__name__}: "), where, said))
 
 
 def split(segments: DataFrame, kind: str, mode: str = FAILFAST) -> DataFrame:
@@ -81,7 +145,8 @@ def split(segments: DataFrame, kind: str, mode: str = FAILFAST) -> DataFrame:
     parsed = F.from_json("records", f"ARRAY<STRUCT<data {kind}, {_ENVELOPE}>>", {"mode": mode})
     # One expression, not a column that is exploded: a column would be copied once more.
     records = F.posexplode(F.coalesce(parsed, _damaged())).alias("index", "record")
-    return _records(segments.select(*_OF_SEGMENT, records), F.col("record"), "transactionId", F.col("record.data"))
+    ids = ("transactionId", "traceId")
+    return _records(segments.select(*_OF_SEGMENT, records), F.col("record"), ids, F.col("record.data"))
 
 
 def _damaged() -> Column:
@@ -89,13 +154,14 @@ def _damaged() -> Column:
     return F.raise_error(F.concat(F.lit("the records of segment "), "lsn", F.lit(" cannot be read")))
 
 
-def _records(rows: DataFrame, envelope: Column, transaction_id: str, value: Column) -> DataFrame:
+def _records(rows: DataFrame, envelope: Column, ids: tuple[str, str], value: Column) -> DataFrame:
     return rows.select(
         "queue",
         "partition",
         (F.col("first_offset") + F.col("index")).alias("offset"),
         "lsn",
-        envelope[transaction_id].alias("transaction_id"),
+        envelope[ids[0]].alias("transaction_id"),
+        envelope[ids[1]].alias("trace_id"),
         envelope["type"].alias("type"),
         F.coalesce(F.timestamp_micros(envelope["timestamp"]), "written_at").alias("timestamp"),
         envelope["headers"].alias("headers"),

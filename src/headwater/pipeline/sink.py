@@ -7,6 +7,7 @@ The step `Reach` makes it exactly once: Spark gives a micro-batch the same numbe
 that was reached is refused. So a driver that dies between this commit and Spark's own pushes nothing twice.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from pyspark.sql.types import StructType, VariantType
 from headwater.errors import AlreadyReached, InvalidOption, PipelineError
 from headwater.log.operations import Push, Reach, Transaction
 from headwater.model.record import Record, split_records
+from headwater.pipeline.checkpoint import Checkpoint
+from headwater.pipeline.destination import check_no_circle, has_moved, look_at, name_step
 from headwater.pipeline.encoding import Chunk, Encoder
 from headwater.pipeline.options import WriteOptions
 from headwater.pipeline.writing import run_once
@@ -37,6 +40,7 @@ SINK_COLUMNS = {
 IGNORED_COLUMNS = ("offset", "lsn")
 
 QUERY_ID = "sql.streaming.queryId"
+_counted = re.compile(r"\d+ records")
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,23 @@ def check_same(step: Reach, reached: AlreadyReached) -> None:
     Unless it is another batch of that number: a checkpoint that lost its newest files, in a power cut or by hand, makes
     Spark count again from an older place, with other rows. Passing those by would lose them.
     """
-    if reached.number == step.number and reached.note == step.note:
+    if reached.number == step.number and is_same(reached.note, step.note):
         return
     raise PipelineError(
         f"Spark runs batch {step.number} again with {step.note}, but {step.name} pushed batch {reached.number} with "
         f"{reached.note}: the checkpoint is older than what it led to. Nothing was pushed; begin a new checkpoint with "
         "startingOffsets behind the last record that was pushed"
     )
+
+
+def describe(count: int, queue: str, digest: str) -> str:
+    """What is noted with a step, to know its rows again."""
+    return f"{count} records{f' to {queue}' if queue else ''}{f', offsets {digest}' if digest else ''}"
+
+
+def is_same(before: str, now: str) -> bool:
+    """Whether two notes are of the same rows. The first version noted their number alone."""
+    return before == now or (_counted.fullmatch(before) is not None and now.startswith(before))
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -134,6 +148,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         if options.idempotency_key:
             raise InvalidOption("option idempotencyKey is for tables: a stream pushes each micro-batch once by itself")
         self._options = options
+        self._checkpoint = Checkpoint(options.checkpoint)
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -148,10 +163,24 @@ class StreamSink(DataSourceStreamArrowWriter):
         queries = {message.query for message in messages if message}
         if len(queries) != 1 or not all(queries):
             raise PipelineError(f"Spark did not say for which query batch {batchId} is; it was not pushed")
-        note = f"{sum(len(push.records) for push in operations)} records"
-        step = Reach(database=self._options.database, name=f"spark/{queries.pop()}", number=batchId, note=note)
+        step = self._step(queries.pop(), batchId, operations)
         both = Transaction(database=self._options.database, operations=[step, *operations])
         try:
             run_once(self._options.store, both, self._options.access)
         except AlreadyReached as reached:
             check_same(step, reached)
+        now = look_at(self._options, None)
+        if now is not None:
+            self._checkpoint.note_destination(now.destination(self._options, step.name))
+
+    def _step(self, query: str, batch: int, operations: list[Push]) -> Reach:
+        """The step that a push takes; raises when it must not be taken, at what is there now."""
+        before = self._checkpoint.destination()
+        found = look_at(self._options, before)
+        moved = has_moved(before, found, self._options)
+        if found is not None and not self._options.allow_same_queue:
+            check_no_circle(self._checkpoint.sources(batch), found, {push.queue for push in operations})
+        name = name_step(query, batch, before, moved, self._options)
+        count = sum(len(push.records) for push in operations)
+        note = describe(count, self._options.queue, self._checkpoint.digest(batch))
+        return Reach(database=self._options.database, name=name, number=batch, note=note)

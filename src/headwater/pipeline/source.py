@@ -11,10 +11,9 @@ both for every query over it; so nothing here depends on the query that asks. Th
 Spark: it leaves those of one query in the plan that all others use.
 """
 
-import logging
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -28,32 +27,40 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from headwater.errors import InvalidOption, QueueMissing
+from headwater.clock import SystemClock
+from headwater.errors import InvalidOption, QueueMissing, StoreReplaced
 from headwater.log.operations import Seek, Transaction
 from headwater.model.names import Lsn
-from headwater.pipeline.columns import Rows, check_schema, columns
+from headwater.pipeline.admission import Admission
+from headwater.pipeline.columns import Rows, check_schema, columns, comment_of
 from headwater.pipeline.looking import Look
-from headwater.pipeline.options import LATEST, ReadOptions, read_options, write_options
-from headwater.pipeline.planning import Offset, Snapshot, admit, offset_of, split
+from headwater.pipeline.options import (
+    LATEST,
+    ReadOptions,
+    keep_options,
+    kept_options,
+    read_options,
+    write_options,
+)
+from headwater.pipeline.planning import Offset, Share, Snapshot, lag_of, offset_of
 from headwater.pipeline.sink import BatchSink, StreamSink
+from headwater.pipeline.times import Times
 from headwater.pipeline.writing import run_once
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 FORMAT = "headwater"
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """What one task reads: a range of LSNs of some queues, planned when this many drops were known."""
+    """What one task reads: ranges of LSNs, of the store, the log and the queues that it was planned for."""
 
-    after: Lsn
-    through: Lsn
-    queues: tuple[str, ...]
-    drops: int
+    share: Share
+    known: Offset
 
 
 class HeadwaterDataSource(DataSource):
@@ -80,11 +87,15 @@ class HeadwaterDataSource(DataSource):
         except QueueMissing as missing:
             # A stream may name a queue that is yet to be made, and only `reader` knows that this is a table.
             self._snapshot = missing
-        return columns(options)
+        return columns(options, keep_options(self.options))
+
+    def _given(self, schema: StructType) -> dict[str, str]:
+        """The options, with those that a table of the catalog has kept in its columns."""
+        return {**kept_options(comment_of(schema)), **self.options}
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a snapshot. Where Spark did not ask for the columns, because it knows them, it is taken now."""
-        options = _batch_options(self.options)
+        options = _batch_options(self._given(schema))
         check_schema(options, schema)
         if isinstance(self._snapshot, QueueMissing):
             raise self._snapshot
@@ -92,15 +103,15 @@ class HeadwaterDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follows the log."""
-        return StreamReader(_stream_options(self.options), schema)
+        return StreamReader(_stream_options(self._given(schema)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """Pushes the rows of a query, all or none."""
-        return BatchSink(write_options(self.options), schema, overwrite)
+        return BatchSink(write_options(self._given(schema)), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
         """Pushes the rows of every micro-batch, once."""
-        return StreamSink(write_options(self.options), schema, overwrite)
+        return StreamSink(write_options(self._given(schema)), schema, overwrite)
 
 
 def register(spark: SparkSession) -> None:
@@ -114,7 +125,7 @@ def take_snapshot(options: ReadOptions) -> Snapshot:
         return look.snapshot()
 
 
-def _batch_options(given: MutableMapping[str, str]) -> ReadOptions:
+def _batch_options(given: Mapping[str, str]) -> ReadOptions:
     options = read_options(given)
     for name, value in {"group": options.group, "maxOffsetsPerTrigger": options.offsets_per_trigger_max}.items():
         if value:
@@ -122,7 +133,7 @@ def _batch_options(given: MutableMapping[str, str]) -> ReadOptions:
     return options
 
 
-def _stream_options(given: MutableMapping[str, str]) -> ReadOptions:
+def _stream_options(given: Mapping[str, str]) -> ReadOptions:
     options = read_options(given)
     if options.ending != LATEST:
         raise InvalidOption("option endingOffsets is for tables: a stream has no end; use trigger(availableNow=True)")
@@ -130,13 +141,16 @@ def _stream_options(given: MutableMapping[str, str]) -> ReadOptions:
 
 
 def _read(options: ReadOptions, schema: StructType, task: Task) -> Iterator[pa.RecordBatch]:
-    """The rows of a task; after them, whether retention took any of its segments meanwhile."""
+    """The rows of a task; before and after them, whether any of what it was planned for is gone."""
     rows = Rows(options, schema)
     with Look(options) as look:
-        for bodies in look.bodies(task.after, task.through, task.queues):
-            yield rows.batch(bodies)
-        look.queues()
-        look.check_loss(Offset(task.after, task.drops), task.queues)
+        if not task.share.spans or not look.is_there(task.known):
+            return
+        for span in task.share.spans:
+            for bodies in look.bodies(span, task.known.queues, task.share.cut):
+                yield rows.batch(bodies)
+        look.is_there(task.known)
+        look.check_loss(task.share.spans[0].after, task.known.drops, task.known.queues)
 
 
 class BatchReader(DataSourceReader):
@@ -149,14 +163,18 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Ranges of LSNs, from the snapshot alone."""
-        queues, start, end, drops = msgspec.structs.astuple(self._snapshot)
+        start, end = self._snapshot.start, self._snapshot.end
+        known = msgspec.structs.replace(end, positions={})
+        shares: list[Share] = []
         with Look(self._options) as look:
-            look.check_loss(start, queues)
-        ranges = split(start.lsn, end, self._options.partitions_min) if queues else []
-        return [Task(part.after, part.through, queues, drops) for part in ranges] or [Task(end, end, queues, drops)]
+            if end.queues and look.is_there(known):
+                look.check_loss(start.lsn, start.drops, end.queues)
+                shares = look.plan(start, end)
+        # Spark takes no tasks at all for one that it knows nothing of.
+        return [Task(share, known) for share in shares or [Share((), None)]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range, on an executor."""
+        """The rows of one task, on an executor."""
         assert isinstance(partition, Task)
         return _read(self._options, self._schema, partition)
 
@@ -170,19 +188,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._open: Look | None = None
         self._target: Lsn | None = None
-        self._nothing_through = Lsn(0)
+        self._planned: Offset | None = None
+        self._moved: Offset | None = None
+
+    def _ask(self, question: "Callable[[Look], Answer]") -> "Answer":
+        """An answer from the store at the address, which may be another file than the one that is open."""
+        try:
+            return question(self._look())
+        except StoreReplaced:
+            self.stop()
+            return question(self._look())
 
     def _look(self) -> Look:
         """The reader of the driver, opened when it is first needed: executors get this object without one."""
         if self._open is None:
             self._open = Look(self._options).__enter__()
+            self._nothing_through = Lsn(0)
+            self._admission = Admission(Times(self._options.event_time))
         return self._open
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins."""
-        look = self._look()
-        look.queues()
-        return look.find(self._options.starting).as_json()
+        return self._ask(self._first).as_json()
+
+    def _first(self, look: Look) -> Offset:
+        here = look.here()
+        begin = look.begin(here)
+        if begin.lsn > here.last:
+            raise InvalidOption(
+                f"option startingOffsets is LSN {begin.lsn + 1}, but the log of {here.address} ends at {here.last}: "
+                "nothing up to there would be read; latest stands for the end"
+            )
+        return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """How much one micro-batch may take."""
@@ -191,54 +228,78 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Everything up to here is read, in as many micro-batches as the limit asks for, and nothing after it."""
-        self._target = self._look().last_lsn()
+        self._target = self._ask(Look.last_lsn)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes: up to a segment of these queues, or not at all."""
-        begin = offset_of(start)
-        look = self._look()
-        queues = look.queues()
-        last = look.last_lsn() if self._target is None else self._target
-        newest = look.newest(Lsn(max(begin.lsn, self._nothing_through)), last, queues)
+        kept = offset_of(start)
+        self._move_group(kept)
+        found = self._ask(lambda look: self._next(look, kept, limit))
+        self._planned = found or kept
+        return dict(start) if found is None else found.as_json()
+
+    def _next(self, look: Look, kept: Offset, limit: ReadLimit) -> Offset | None:
+        here = look.here()
+        begin = look.resume(kept, here)
+        last = here.last if self._target is None else min(self._target, here.last)
+        newest = look.newest(Lsn(max(begin.lsn, self._nothing_through)), last, here.queues)
         if newest is None:
             # Others push too: what was looked through once is not looked through again.
             self._nothing_through = max(self._nothing_through, last)
-            return dict(start)
+            return None
+        end = Offset(newest)
         if isinstance(limit, ReadMaxRows):
-            newest = admit(look.outline(begin.lsn, newest, queues), limit.max_rows) or newest
-        return Offset(newest, look.drops()).as_json()
+            stretches = look.outline(begin.lsn, newest, here.queues)
+            end = self._admission.admit(stretches, begin, limit.max_rows, lambda span: look.bodies(span, here.queues))
+        return look.mark(msgspec.structs.replace(end, drops=look.drops()), here)
 
-    def reportLatestOffset(self) -> dict[str, int] | None:
-        """The end of the log, for the progress of a query."""
-        look = self._look()
-        return Offset(look.last_lsn(), look.drops()).as_json()
+    def _move_group(self, done: Offset) -> None:
+        """Move the group, if there is one, to where the stream is.
+
+        Spark asks for the next end when the micro-batch before is done for good, and once more when there is no next.
+        Its `commit` comes only with the next one: the group of a query that ended would lag for ever.
+        """
+        if not self._options.group or done == self._moved:
+            return
+        here = self._ask(Look.here)
+        if done.store in ("", here.store):
+            seeks = [
+                Seek(database=self._options.database, queue=queue, group=self._options.group, lsn=done.lsn, create=True)
+                for queue in here.queues
+            ]
+            moved = Transaction(database=self._options.database, operations=seeks)
+            run_once(self._options.store, moved, self._options.access)
+        self._moved = done
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The newest segment of these queues, and how far behind it the query is, for its progress."""
+        return self._ask(self._report)
+
+    def _report(self, look: Look) -> dict[str, Any]:
+        here = look.here()
+        begin = self._planned or Offset(here.last)
+        newest = look.newest(begin.lsn, here.last, here.queues) or begin.last
+        now = SystemClock().now()
+        waiting = {queue: list(look.waiting(begin, newest, queue)) for queue in here.queues}
+        lag = {queue: lag_of(begin, stretches, now) for queue, stretches in waiting.items()}
+        return {"lsn": newest, "lag": msgspec.to_builtins(lag)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> "Sequence[InputPartition]":
         """Ranges of LSNs for one micro-batch."""
-        begin, finish = offset_of(start), offset_of(end)
-        look = self._look()
-        queues = look.queues()
-        look.check_loss(begin, queues)
-        drops = look.drops()
-        ranges = split(begin.lsn, finish.lsn, self._options.partitions_min)
-        return [Task(part.after, part.through, queues, drops) for part in ranges]
+        return self._ask(lambda look: self._plan(look, offset_of(start), offset_of(end)))
+
+    def _plan(self, look: Look, start: Offset, end: Offset) -> list[Task]:
+        here = look.here()
+        # Where the whole micro-batch was planned for a store that is no more both begin anew, and it is empty.
+        begin, finish = look.resume(start, here), look.resume(end, here)
+        look.check_loss(begin.lsn, begin.drops, here.queues)
+        known = look.mark(Offset(finish.last, look.drops()), here)
+        return [Task(share, known) for share in look.plan(begin, msgspec.structs.replace(finish, queues=here.queues))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range, on an executor."""
+        """The rows of one task, on an executor."""
         assert isinstance(partition, Task)
         return _read(self._options, self._schema, partition)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """A micro-batch is done for good: the group, if there is one, has come this far."""
-        if not self._options.group:
-            return
-        lsn = offset_of(end).lsn
-        seeks = [
-            Seek(database=self._options.database, queue=queue, group=self._options.group, lsn=lsn, create=True)
-            for queue in self._look().queues()
-        ]
-        moved = Transaction(database=self._options.database, operations=seeks)
-        run_once(self._options.store, moved, self._options.access)
 
     def stop(self) -> None:
         """The query ended."""

@@ -8,9 +8,11 @@ that does not fit is not taken at all: it goes the long way, where it is told wh
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import reduce
 from itertools import accumulate, chain
-from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from operator import attrgetter, or_
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +21,7 @@ from headwater.errors import StoreDamaged
 
 ENVELOPE = {
     "transaction_id": str | None,
+    "trace_id": str | None,
     "type": str | None,
     "timestamp": int | None,
     "headers": dict[str, str] | None,
@@ -91,7 +94,7 @@ def typer_for(kind: pa.DataType) -> Typer | None:
 
 def _known(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        return kind.num_fields > 0 and all(field.nullable and _known(field.type) for field in kind)
+        return kind.num_fields > 0 and all(_known(field.type) for field in kind)
     if pa.types.is_list(kind):
         return kind.value_field.nullable and _known(kind.value_type)
     return kind in _PLAIN
@@ -101,12 +104,22 @@ def _shape(kind: pa.DataType) -> Any:
     """The Python type of the values of an Arrow type."""
     if pa.types.is_struct(kind):
         # Fields may have any name in a payload; here they have numbers.
-        fields = [(_attribute(number), _shape(field.type), None) for number, field in enumerate(kind)]
+        fields = [_field(_attribute(number), field) for number, field in enumerate(kind)]
         names = {_attribute(number): field.name for number, field in enumerate(kind)}
-        return msgspec.defstruct("Payload", fields, rename=names, gc=False, eq=False) | None
+        return msgspec.defstruct("Payload", fields, rename=names, gc=False, eq=False, kw_only=True) | None
     if pa.types.is_list(kind):
         return list[_shape(kind.value_type)] | None  # type: ignore[misc]
     return _PLAIN[kind] | None
+
+
+def _field(name: str, field: pa.Field) -> "tuple[str, Any] | tuple[str, Any, None]":
+    """A field that may be absent, or one that must be there and be something."""
+    shape = _shape(field.type)
+    return (name, shape, None) if field.nullable else (name, _without_none(shape))
+
+
+def _without_none(shape: Any) -> Any:
+    return reduce(or_, (each for each in get_args(shape) if each is not NoneType))
 
 
 def _attribute(number: int) -> str:

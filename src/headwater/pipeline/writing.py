@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from headwater.client.access import Access
 from headwater.client.log_writer import RemoteLogWriter
+from headwater.errors import StoreReplaced
 from headwater.log.operations import Operation, Transaction
 from headwater.pipeline.asking import ask
 from headwater.pipeline.handle import Handle
@@ -65,11 +66,23 @@ _open: dict[tuple[str, Access], Committing] = {}
 
 
 def run_once(address: str, operation: Operation, access: Access) -> Any:
-    """Commit an operation in the store at `address`, which must be there."""
+    """Commit an operation in the store at `address`, which must be there.
+
+    A store that was replaced while it was open took nothing; the one that is there now is asked instead. Who must push
+    to the same one as before looks which it is (`destination.py`).
+    """
+    try:
+        return _committing(address, access).commit_one(operation)
+    except StoreReplaced:
+        _open.pop((address, access)).close()
+        return _committing(address, access).commit_one(operation)
+
+
+def _committing(address: str, access: Access) -> Committing:
     store = _open.get((address, access))
     if store is None:
         store = _open[address, access] = ThroughServer(address, access) if is_server(address) else InFile(address)
-    return store.commit_one(operation)
+    return store
 
 
 @atexit.register

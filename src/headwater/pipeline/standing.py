@@ -1,0 +1,78 @@
+"""Whether an offset still means what it meant: which store, which queues and which log it was taken of. Rules only.
+
+    the store has another identity, or another segment where the offset stood     store_replaced
+    a queue has another number, or is gone                                        data_lost
+
+A store that is put back from a copy keeps its identity until somebody renews it, so the segment is looked at as well.
+"""
+
+import msgspec
+
+from headwater.errors import DataLost, HeadwaterError, StoreReplaced
+from headwater.model.names import Lsn
+from headwater.pipeline.planning import Offset
+
+
+class Here(msgspec.Struct, frozen=True):
+    """What a reader finds: where, which store it is, queues with their numbers, the end of the log."""
+
+    address: str
+    store: str
+    queues: dict[str, int]
+    last: Lsn
+
+
+def find_change(offset: Offset, here: Here, remembered: bool | None) -> HeadwaterError | None:
+    """What changed since an offset was made, so that it cannot be gone on from; None when it can.
+
+    `remembered` is whether the log has the segment that the offset stood at, None when nobody can tell.
+    """
+    return (
+        _find_replaced(offset.store, here)
+        or _find_going_back(offset, here, remembered)
+        or _find_remade(offset.queues, here)
+    )
+
+
+def _find_replaced(store: str, here: Here) -> StoreReplaced | None:
+    """Another store is there than the one with this identity."""
+    if store in ("", here.store):
+        return None
+    return StoreReplaced(
+        f"{here.address} is not the store that was read: that one has the identity {store}, this one {here.store}"
+    )
+
+
+def _find_going_back(offset: Offset, here: Here, remembered: bool | None) -> StoreReplaced | None:
+    """The log went back, or never was where the offset says."""
+    if offset.last > here.last:
+        return StoreReplaced(
+            f"{here.address} ends at LSN {here.last}, but LSN {offset.last} was read before: the store was replaced, "
+            "or put back from an older copy"
+        )
+    if remembered is False and offset.seen is not None:
+        return StoreReplaced(
+            f"{here.address} has another segment at LSN {offset.seen.lsn} than the one that was read: the store was "
+            "put back from an older copy and written to since"
+        )
+    return None
+
+
+def _find_remade(numbers: dict[str, int], here: Here) -> DataLost | None:
+    """A queue that was read is gone, or another one has its name."""
+    gone = sorted(name for name, number in numbers.items() if here.queues.get(name) != number)
+    if not gone:
+        return None
+    again = "and made again " if any(name in here.queues for name in gone) else ""
+    return DataLost(f"{', '.join(gone)} was deleted {again}since it was read: what was not read of it is gone")
+
+
+def begin_anew(offset: Offset, change: HeadwaterError, remembered: bool | None, drops: int) -> Offset:
+    """Where a query goes on that may lose data.
+
+    In the same log at the same place: all that a queue made again has lies behind it. In another one at its beginning,
+    and what was dropped from it before is no loss. A store with another identity may have the same log: then so.
+    """
+    if isinstance(change, DataLost) or remembered:
+        return msgspec.structs.replace(offset, store="", queues={}, seen=None)
+    return Offset(Lsn(0), drops)
