@@ -101,6 +101,16 @@ JOB_TIES = "tests/contracts/test_job_ties.py"
 COMMANDS = "tests/worker/test_commands.py"
 FUNCTIONS = "tests/worker/test_functions.py"
 
+SPARK_SOURCE = "headwater/pipeline/source.py"
+SPARK_STANDING = "headwater/pipeline/standing.py"
+SPARK_DESTINATION = "headwater/pipeline/destination.py"
+SPARK_ENCODING = "headwater/pipeline/encoding.py"
+SPARK_ADMISSION = "headwater/pipeline/admission.py"
+SPARK_PLANNING = "headwater/pipeline/planning.py"
+KNOWN_AGAIN = "tests/pipeline/test_identity.py"
+TOLD = "test_a_stream_is_told_and_goes_on_as_documented"
+ADMITTED = "tests/pipeline/test_admission.py"
+
 BUGS = [
     Bug(
         "barrier-skipped",
@@ -1030,5 +1040,114 @@ BUGS = [
             ),
         ),
         ("tests/faces/test_opening.py",),
+    ),
+    Bug(
+        "snapshot-of-the-plan",
+        "a table is what there is when a query is planned, not when it was loaded",
+        (
+            Edit(
+                SPARK_SOURCE,
+                "self._snapshot or take_snapshot(options)",
+                "take_snapshot(options)",
+            ),
+        ),
+        (f"{KNOWN_AGAIN}::test_a_source_keeps_what_load_has_found",),
+    ),
+    Bug(
+        "filters-kept-by-the-reader",
+        "the reader takes filters, which Spark leaves in the plan of all other queries over the table",
+        (
+            Edit(
+                SPARK_SOURCE,
+                "        self._snapshot = snapshot\n",
+                "        self._snapshot = snapshot\n\n"
+                "    def pushFilters(self, filters):\n"
+                "        for condition in filters:\n"
+                '            if condition.attribute == ("partition",) and hasattr(condition, "value"):\n'
+                "                wanted = frozenset({condition.value})\n"
+                "                self._options = msgspec.structs.replace(self._options, partitions=wanted)\n"
+                "            else:\n"
+                "                yield condition\n",
+            ),
+        ),
+        ("tests/pipeline/test_snapshot.py::test_a_condition_of_one_query_stays_with_it",),
+    ),
+    Bug(
+        "store-known-by-its-path",
+        "a stream goes on in whatever store is at the path, as long as its log is long enough",
+        (Edit(SPARK_STANDING, 'if store in ("", here.store):', 'if store in ("", here.store) or here.store:'),),
+        (f"{KNOWN_AGAIN}::test_what_changed_since_an_offset_is_found", f"{KNOWN_AGAIN}::{TOLD}"),
+    ),
+    Bug(
+        "log-known-by-its-length",
+        "a store that was put back from a copy and written to since passes for the one that was read",
+        (Edit(SPARK_STANDING, "if remembered is False and", "if remembered is False and offset.last > here.last and"),),
+        (f"{KNOWN_AGAIN}::{TOLD}",),
+    ),
+    Bug(
+        "queue-known-by-its-name",
+        "a queue that was deleted and made again passes for the one that was read",
+        (Edit(SPARK_STANDING, "if here.queues.get(name) != number)", "if name not in here.queues)"),),
+        (f"{KNOWN_AGAIN}::{TOLD}",),
+    ),
+    Bug(
+        "destination-not-kept",
+        "a sink pushes to whatever store and queue its checkpoint is aimed at",
+        (
+            Edit(
+                SPARK_DESTINATION,
+                "    if before is None or found is None:\n        return False\n",
+                "    if before is None or found is None or found.store:\n        return False\n",
+            ),
+        ),
+        (f"{KNOWN_AGAIN}::test_a_sink_is_told_that_its_store_or_queue_is_another",),
+    ),
+    Bug(
+        "step-without-its-destination",
+        "a step is known by the number of its records alone, wherever they went",
+        (
+            Edit(
+                "headwater/pipeline/sink.py",
+                """f"{count} records{f' to {queue}' if queue else ''}{f', offsets {digest}' if digest else ''}\"""",
+                'f"{count} records"',
+            ),
+        ),
+        (f"{KNOWN_AGAIN}::test_a_copied_checkpoint_aimed_at_another_queue_never_pushes_nothing_in_silence",),
+    ),
+    Bug(
+        "column-beats-the-option",
+        "rows that were read go back to where they were, whatever the write says",
+        (Edit(SPARK_ENCODING, "    if option or column is None:\n", "    if column is None:\n"),),
+        ("tests/pipeline/test_write.py::test_a_batch_of_rows_goes_where_the_options_say",),
+    ),
+    Bug(
+        "circle-unseen",
+        "a stream that pushes to the queue it reads is not noticed, because the store's identity is not compared",
+        (Edit(SPARK_DESTINATION, "if source.store == found.store for", 'if source.store == "" for'),),
+        (f"{KNOWN_AGAIN}::test_a_query_that_pushes_to_what_it_reads_is_refused",),
+    ),
+    Bug(
+        "limit-by-lsn",
+        "a limit takes messages as they were written: after a bulk write one partition after the other",
+        (Edit(SPARK_ADMISSION, "np.lexsort((owner, shares, times))[:limit]", "np.arange(len(times))[:limit]"),),
+        (f"{ADMITTED}::test_what_is_in_order_in_each_partition_is_in_order_over_all_micro_batches",),
+    ),
+    Bug(
+        "limit-by-what-is-known",
+        "a limit takes the earliest of the messages whose times are loaded, though earlier ones may not be",
+        (Edit(SPARK_ADMISSION, "            if last <= bound:\n", "            if last:\n"),),
+        (f"{ADMITTED}::test_what_is_in_order_in_each_partition_is_in_order_over_all_micro_batches",),
+    ),
+    Bug(
+        "positions-forgotten",
+        "an offset says up to which LSN all was read, and not what was read beyond it",
+        (
+            Edit(
+                SPARK_PLANNING,
+                "            ahead[stretch.partition_id], through = stop, stretch.lsn\n",
+                "            through = stretch.lsn\n",
+            ),
+        ),
+        (f"{ADMITTED}::test_micro_batches_hold_every_record_once_in_order_and_none_more_than_its_limit",),
     ),
 ]
