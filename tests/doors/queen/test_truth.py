@@ -374,3 +374,10 @@ def test_every_parameter_that_is_sent_is_known(client: httpx.Client) -> None:
         answer = client.get(f"/api/v1/{path}")
         assert answer.status_code in (200, 204), (path, answer.text)
         assert "x-headwater-warning" not in answer.headers, (path, json.dumps(dict(answer.headers)))
+
+
+def test_a_delay_before_retries_is_the_same_before_each(client: httpx.Client) -> None:
+    options = configure(client, retryDelay=5_000)
+    assert (options["retryDelay"], options["retry_delay_seconds"]) == (5_000, 5)
+    assert (options["retry_factor"], options["retry_jitter"]) == (1, 0)
+    assert configure(client, retryDelay=5_000, retry_factor=3)["retry_factor"] == 3

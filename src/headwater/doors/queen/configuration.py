@@ -90,6 +90,9 @@ def options_of(asked: dict[str, Any]) -> dict[str, Any]:
             value = _number(name, value) / option.scale
         if found.setdefault(option.name, value) != value:
             raise InvalidOption(f"queue option {name} and another name for it say different things: {value!r:.80}")
+    if asked.get("retryDelay") is not None:
+        # There it is the same before every retry.
+        found = {"retry_factor": 1.0, "retry_jitter": 0.0, **found}
     for name in _lifetimes:
         found = _with_lifetime(found, name, asked.get(name))
     return _with_retention(found, asked.get(_retention))

@@ -1,18 +1,24 @@
 """Whether the files that were opened are still those at their names.
 
 A file that is deleted or replaced under an open handle stays readable and writable for it, and for nobody else: what is
-written there is lost when the handle closes. Looking at the names costs a microsecond each. What was lost once stays
-lost, even when somebody puts a file back: every later call of the handle says so.
+written there is lost when the handle closes. Every commit asks several times, so the usual answer must be cheap: while
+the folder has not changed, no name in it has. What was lost once stays lost, even when somebody puts a file back: every
+later call of the handle says so.
 """
 
 import os
+import time
 from typing import NoReturn
 
 from headwater.errors import StoreReplaced
 
 COMPANIONS = ("", "-wal", "-shm")
+# The kernel notes the time of a change by its own clock, which ticks every few milliseconds: two changes within a tick
+# look like one. A folder that has rested for longer than this cannot have changed in the tick it was looked at.
+RESTED_NS = 100_000_000
 
 _Place = tuple[int, int]
+_FolderState = tuple[int, int, int]
 
 
 class Presence:
@@ -20,6 +26,10 @@ class Presence:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._folder = os.path.dirname(os.path.abspath(path))
+        # A link may be turned elsewhere while both folders rest.
+        self._is_link = os.path.realpath(path) != os.path.abspath(path)
+        self._rested: _FolderState | None = None
         self._files: list[tuple[str, _Place]] = []
         self._loss = ""
 
@@ -32,15 +42,29 @@ class Presence:
         """Raises when one of them is gone or another file lies in its place."""
         if self._loss:
             raise StoreReplaced(self._loss)
+        folder = _state_of(self._folder)
+        if folder is not None and folder == self._rested:
+            return
         for path, place in self._files:
             found = _place_of(path)
             if found != place:
                 self.lose(f"{path} was {'deleted' if found is None else 'replaced'} while it was open")
+        has_rested = folder is not None and time.time_ns() - folder[2] > RESTED_NS
+        self._rested = folder if has_rested and not self._is_link else None
 
     def lose(self, what: str) -> NoReturn:
         """Say now, and from now on, that this store is no more."""
         self._loss = f"{what}; nothing more is read from or written to it: close this handle and open the store again"
         raise StoreReplaced(self._loss)
+
+
+def _state_of(folder: str) -> _FolderState | None:
+    """Which folder is at this name, and when a name in it changed last."""
+    try:
+        found = os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _place_of(path: str) -> _Place | None:

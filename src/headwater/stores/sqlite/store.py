@@ -182,7 +182,7 @@ class SqliteStore(Questions):
 
     def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
         """Commit on the spot, if nobody else holds the write lock."""
-        self._check()
+        self._check_open()
         if not self._turnstile.try_enter():
             return None
         try:
@@ -194,7 +194,7 @@ class SqliteStore(Questions):
 
     async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Wait for the turn at the write lock, then commit. When it raises, nothing took effect."""
-        self._check()
+        self._check_open()
         await self._turnstile.enter()
         try:
             await self._begin()
