@@ -43,6 +43,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": f"file:{events}",
+                # Where tables of the catalog are; else in the folder that the tests run in.
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             },
         )
     yield session

@@ -144,7 +144,9 @@ class StreamSink(DataSourceStreamArrowWriter):
     """The rows of every micro-batch, pushed once."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        check_columns(schema, options, overwrite)
+        # With outputMode("complete") Spark says that it overwrites: every micro-batch has the whole result again, and
+        # whoever reads the log takes the newest of each key.
+        check_columns(schema, options, overwrite=False)
         if options.idempotency_key:
             raise InvalidOption("option idempotencyKey is for tables: a stream pushes each micro-batch once by itself")
         self._options = options
