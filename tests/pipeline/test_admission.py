@@ -59,7 +59,10 @@ class Log:
     def follow(self, limit: int) -> Iterator[list[tuple[int, int, int]]]:
         """The records of each micro-batch as (partition, offset, time), planned from what a checkpoint keeps."""
         known, begin = Admission(Times("")), Offset(0)  # type: ignore[arg-type]
+        batches_max = sum(body.count for body in self.bodies)
         while list(self.stretches(begin)):
+            batches_max -= 1
+            assert batches_max >= 0, "more micro-batches than messages: some are read again and again"
             end = offset_of(known.admit(self.stretches(begin), begin, limit, self.read).as_json())
             yield list(self.between(begin, end))
             begin = end
