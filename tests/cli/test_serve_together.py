@@ -128,7 +128,7 @@ def test_a_server_with_a_certificate_speaks_https(program: Program, certificate:
     ("arguments", "reason"),
     [
         (("--certificate-key", "x.key"), "needs --certificate"),
-        (("--certificate", "missing.pem"), "cannot be used"),
+        (("--certificate", "missing.pem"), "--certificate missing.pem: No such file"),
         (("--trusted-proxies", "example.org"), "trusted proxies"),
     ],
 )

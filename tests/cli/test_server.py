@@ -13,7 +13,8 @@ from tests.cli.queuectl import Queuectl
 from tests.cli.test_serve import serving
 from tests.doors.live_door import LiveDoor, on_the_edge
 
-TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+# A moment, or how long something has waited.
+TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b[\d.]+ m?s\b *")
 
 
 @pytest.fixture

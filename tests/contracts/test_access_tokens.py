@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwater.errors import InvalidOption, LeaseLost
+from headwater.errors import InvalidOption, KeyReused, LeaseLost
 from headwater.log.operations import AddAccessToken, Extend, RevokeAccessToken, Transaction
 from headwater.model.access_token import AccessToken
 from headwater.model.principal import Scope
@@ -124,6 +124,8 @@ async def test_tokens_are_there_after_opening_again(log: Log, open_log: OpenLog)
 
 async def test_an_idempotency_key_makes_one_token(log: Log) -> None:
     first = await log.run(add("a", key="once"))
-    second = await log.run(add("b", key="once"))
+    second = await log.run(add("a", key="once"))
     assert first == second
+    with pytest.raises(KeyReused):
+        await log.run(add("b", key="once"))
     assert [token.id for token in await log.store.access_tokens()] == ["a"]

@@ -82,8 +82,15 @@ async def ready(site: Site, request: Request) -> Response:
 
 
 ROUTES = (
-    Route(method="GET", path="/ready", handler=ready, summary="Whether it takes work now", gives=Health),
+    Route(method="GET", path="/ready", handler=ready, summary="Whether it takes work now", gives=Health, lenient=True),
     Route(method="GET", path="/", handler=home, summary="What there is", content_types=("text/plain", "text/html")),
     Route(method="GET", path="/version", handler=show_version, summary="Which version this is", gives=Version),
-    Route(method="GET", path="/health", handler=health, summary="Whether server and store are well", gives=Health),
+    Route(
+        method="GET",
+        path="/health",
+        handler=health,
+        summary="Whether server and store are well",
+        gives=Health,
+        lenient=True,
+    ),
 )

@@ -38,7 +38,6 @@ STEPS_MAX = 40
 
 # Where an answer says what was odd about its question.
 WARNING_HEADER = "x-headwater-warning"
-_warned: set[str] = set()
 
 # What requests that lead nowhere are counted under: their paths are anybody's.
 UNMATCHED = "unmatched"
@@ -126,7 +125,7 @@ class Router:
             warnings: list[str] = []
             response = await endpoint.handler(self.site, request, *_values(endpoint, request, warnings), *names)
             if warnings:
-                response = _with_warnings(response, path, warnings)
+                response = _with_warnings(response, warnings)
         except HeadwaterError as error:
             response = _refusal(request, error)
         except Refused as refused:
@@ -226,11 +225,8 @@ def _body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> Any:
         return value
 
 
-def _with_warnings(response: Response, path: str, warnings: list[str]) -> Response:
-    """The answer with what is odd about its question; the log says it once for each route."""
-    if path not in _warned:
-        _warned.add(path)
-        log.warning("requests to %s: %s", path, "; ".join(warnings))
+def _with_warnings(response: Response, warnings: list[str]) -> Response:
+    """The answer with what is odd about its question. Only the asker is told: what they wrote may be a secret."""
     shown = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
     return msgspec.structs.replace(response, headers=(*response.headers, (WARNING_HEADER, shown)))
 

@@ -31,7 +31,10 @@ def load_statements(package: str) -> Statements:
     texts: dict[str, str] = {}
     for file in sorted(files(package).joinpath("sql").iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".sql"):
-            texts.update(parse_statements(file.read_text()))
+            found = parse_statements(file.read_text())
+            if twice := sorted(texts.keys() & found.keys()):
+                raise ValueError(f"two statements are named {', '.join(twice)}")
+            texts.update(found)
     return Statements(texts)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.errors import FlowOvertaken, StoreDamaged
 from headwater.log.flow_operations import AddRollups, Archived, Load, Loaded, MarkArchived, RollupsAdded
+from headwater.log.operations import Operation
 from headwater.model.coverage import cover, decode_ranges, encode_ranges, uncovered
 from headwater.model.names import Lsn
 from headwater.model.rollup import Rollup, add, add_up
@@ -33,6 +34,14 @@ class Flows:
         self._catalog = catalog
         self._segments = segments
         self._place = place
+
+    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
+        """What is done for which operation."""
+        return {
+            Load: self.load,
+            MarkArchived: self.mark_archived,
+            AddRollups: lambda operation, _: self.add_rollups(operation),
+        }
 
     def load(self, operation: Load, now: Timestamp) -> Loaded:
         """Append those of the records whose position in the source is new to the partition."""

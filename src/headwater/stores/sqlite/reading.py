@@ -30,6 +30,8 @@ from headwater.stores.statements import load_statements
 sql = load_statements(__package__)
 
 PARTITIONS_NAMED_MAX = 10
+# Patterns of names, as statements take them; whoever may not see a queue is kept from it before it is asked for here.
+ANY_QUEUE = '["*"]'
 
 
 class SqliteLogReader:
@@ -122,8 +124,8 @@ class SqliteLogReader:
 
     async def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
         """Partitions of a queue, with where their records begin and end."""
-        with translated("reading"):
-            rows = self._connection.execute(sql.partition_list, (database, queue, after, limit)).fetchall()
+        with self._looking():
+            rows = self._connection.execute(sql.partition_list, (database, queue, after, limit, ANY_QUEUE)).fetchall()
         return [PartitionStatus(*row) for row in rows]
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:

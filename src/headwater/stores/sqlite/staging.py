@@ -1,9 +1,12 @@
 """Parts of a commit that is too large for one request. Nobody reads them but the request that commits them."""
 
+from collections.abc import Callable
+from typing import Any
+
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import Overloaded, TooLarge
 from headwater.log.flow_operations import Stage, Staged, Unstage
-from headwater.log.operations import Deleted
+from headwater.log.operations import Deleted, Operation
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
 
@@ -21,6 +24,10 @@ class Staging:
     def __init__(self, connection: Connection, bytes_max: int) -> None:
         self._connection = connection
         self._bytes_max = bytes_max
+
+    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
+        """What is done for which operation."""
+        return {Stage: self.stage, Unstage: self.unstage}
 
     def stage(self, operation: Stage, now: Timestamp) -> Staged:
         """Keep a part; what was left lying is dropped on the way."""

@@ -15,7 +15,6 @@ import apsw
 from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueMissing
-from headwater.log.flow_operations import AddRollups, Load, MarkArchived, Stage, Unstage
 from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
 from headwater.log.operations import (
     Ack,
@@ -109,8 +108,6 @@ class Writer:
         pops = self._pops = Pops(connection, self.catalog, self.segments, cursors, delayed)
         reports = Reports(connection, self.catalog, self.segments, cursors, pops, delayed)
         retention = Retention(connection, self.catalog, self.segments)
-        flows = Flows(connection, self.catalog, self.segments, pushes.place)
-        staging = Staging(connection, config.staged_bytes_max)
         self.access_tokens = AccessTokens(connection)
         self.jobs = Jobs(connection, self.catalog, self.segments, path=connection.filename)
         self.identity = Identity(connection, presence)
@@ -146,11 +143,8 @@ class Writer:
             Reap: cursors.reap,
             Promote: lambda operation, now: Promoted(self._promoted),
             Forget: lambda operation, _: retention.forget(operation),
-            Load: flows.load,
-            MarkArchived: flows.mark_archived,
-            Stage: staging.stage,
-            Unstage: staging.unstage,
-            AddRollups: lambda operation, _: flows.add_rollups(operation),
+            **Flows(connection, self.catalog, self.segments, pushes.place).handlers(),
+            **Staging(connection, config.staged_bytes_max).handlers(),
             **Streams(connection).handlers(),
             **self.jobs.handlers(),
         }
