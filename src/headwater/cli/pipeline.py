@@ -276,7 +276,7 @@ def export(
 ) -> None:
     """Write what is new in a queue to files; with a schema, payloads that do not fit are set aside with a reason.
 
-    Exit code 6 says that messages were set aside, in the folder's quarantine.
+    Exit code 6 says that messages were set aside, in the folder's _quarantine.
 
     Examples:
       headwater pipeline run export --queue orders --to out

@@ -3,8 +3,8 @@
 rows: position BIGINT, value STRING (JSON, or the text that is none), reason STRING (why it cannot be a payload)
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -81,11 +81,21 @@ def glob_free(path: Path) -> str:
     return "".join(f"\\{letter}" if letter in "\\*?[]{}" else letter for letter in str(path))
 
 
+def cut_alike(spark: SparkSession) -> AbstractContextManager[None]:
+    """Cut files at the same places whatever the machine."""
+    return _setting(spark, _CUTS)
+
+
+def plain_times(spark: SparkSession) -> AbstractContextManager[None]:
+    """Write times into Parquet as everybody does: in UTC, with their bounds for who looks for a span of time."""
+    return _setting(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"})
+
+
 @contextmanager
-def cut_alike(spark: SparkSession) -> Iterator[None]:
-    """Cut files at the same places whatever the machine: Spark looks at these settings when a plan is run."""
-    before = {name: spark.conf.get(name, None) for name in _CUTS}
-    for name, value in _CUTS.items():
+def _setting(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Some settings of a session for a while: Spark looks at these when a plan is run."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield

@@ -4,6 +4,8 @@
 
 The manifest is written last. A file that it does not name is not there, whatever became of the run that wrote it; so a
 run that dies leaves nothing half-visible, and the next one goes on from what the manifest says.
+
+The folder is also a plain data set: what is no data begins with `_` or `.`, where readers of folders do not look.
 """
 
 import errno
@@ -11,7 +13,7 @@ import fcntl
 import hashlib
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +21,9 @@ import msgspec
 
 from headwater.errors import ArchiveDamaged, ArchiveFull, FlowOvertaken, SourceUnfit
 
-NAME = "manifest.json"
+NAME = "_manifest.json"
+# Where folders of older versions have it; readers of whole folders took it for data.
+OLD_NAME = "manifest.json"
 LOCK = ".lock"
 STAGING = ".staging"
 FORMAT = 1
@@ -76,13 +80,23 @@ def new_manifest(kind: str, store: str, database: str, about: dict[str, str] | N
 
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a folder, None when there is none; one that is damaged is an error."""
-    path = folder / NAME
+    for name in (NAME, OLD_NAME):
+        text = _read(folder / name)
+        if text is not None:
+            return _unseal(folder / name, text)
+    return None
+
+
+def _read(path: Path) -> bytes | None:
     try:
-        text = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SourceUnfit(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _unseal(path: Path, text: bytes) -> Manifest:
     try:
         sealed = msgspec.json.decode(text, type=_Sealed)
         manifest = msgspec.json.decode(sealed.manifest, type=Manifest)
@@ -106,10 +120,14 @@ def need_manifest(folder: Path, kind: str) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest of a folder: afterwards it is the new one, or it is still the old one."""
+    """Replace the manifest of a folder: afterwards it is the new one, or it is still the old one.
+
+    The one of an older version goes after the new one is there: the new one is read first.
+    """
     body = msgspec.json.encode(manifest)
     sealed = _Sealed(msgspec.Raw(body), hashlib.sha256(body).hexdigest())
     replace_file(folder / NAME, msgspec.json.encode(sealed))
+    (folder / OLD_NAME).unlink(missing_ok=True)
 
 
 def replace_file(path: Path, body: bytes) -> None:
@@ -191,17 +209,31 @@ def put_in_place(staged: Path, folder: Path, relative: str) -> None:
         sync_folder(target.parent)
 
 
-def remove_strangers(folder: Path, manifest: Manifest, suffix: str) -> int:
-    """Remove what runs that died have left: files like ours that the manifest does not name. How many there were."""
+def begin_manifest(folder: Path, manifest: Manifest, patterns: Sequence[str]) -> None:
+    """Write the first manifest of a folder, before any file.
+
+    So files without a manifest are never those of a run that died: somebody lost it, and to clear them away would be to
+    lose them too.
+    """
+    files = _files_like_ours(folder, patterns)
+    if files:
+        raise SourceUnfit(
+            f"{folder} has files such as {files[0].relative_to(folder)} and no {NAME}: "
+            "put that back, or choose another folder"
+        )
+    write_manifest(folder, manifest)
+
+
+def remove_strangers(folder: Path, manifest: Manifest, patterns: Sequence[str]) -> None:
+    """Remove what runs that died have left: files like ours that the manifest does not name."""
     named = {entry.path for entry in manifest.entries}
-    strangers = [path for path in _files_like_ours(folder, suffix) if str(path.relative_to(folder)) not in named]
-    for path in strangers:
-        path.unlink()
-    return len(strangers)
+    for path in _files_like_ours(folder, patterns):
+        if str(path.relative_to(folder)) not in named:
+            path.unlink()
 
 
-def _files_like_ours(folder: Path, suffix: str) -> Iterable[Path]:
-    return sorted(folder.glob(f"queue=*/day=*/lsn-*{suffix}"))
+def _files_like_ours(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
 
 
 def sync_file(path: Path) -> None:

@@ -1,8 +1,14 @@
 """A log goes into an archive once, whole, and comes back as it was; what is damaged is named and refused."""
 
+import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pandas
+import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
@@ -13,7 +19,7 @@ from headwater.pipeline.flows import archive, export, restore
 from headwater.pipeline.flows.archive import Archive, small_groups
 from headwater.pipeline.flows.export import Export
 from headwater.pipeline.flows.restore import Restore, in_order
-from headwater.pipeline.manifest import NAME, Entry, holding, need_manifest
+from headwater.pipeline.manifest import LOCK, NAME, OLD_NAME, STAGING, Entry, holding, need_manifest
 from tests.pipeline.flows.logs import DAY, NOON, apply, drop_all, fill, oracle
 
 
@@ -91,6 +97,63 @@ def test_files_stand_by_queue_and_day_and_small_ones_become_one(spark: SparkSess
     ]
     rows = spark.read.parquet(str(folder / "queue=mails")).count()
     assert (rows, sorted(need_manifest(folder, "archive").queues)) == (30, ["mails", "orders/eu"])
+
+
+def test_the_folder_of_an_archive_is_a_plain_data_set(spark: SparkSession, store: Path, folder: Path) -> None:
+    """Queue and day are columns; manifest, lock and what a run that died left in staging are not looked at."""
+    fill(store, 30, queue="orders/eu")
+    fill(store, 30, queue="orders/eu", at=NOON + DAY, first=30)
+    fill(store, 30, queue="mails")
+    archive.run(spark, job(store, folder))
+    (folder / STAGING / "9").mkdir(parents=True)
+    (folder / STAGING / "9" / "part-0.parquet").write_text("half a file")
+    assert (folder / LOCK).exists()
+    expected = {
+        ("mails", "2025-11-15"): list(range(30)),
+        ("orders/eu", "2025-11-15"): list(range(30)),
+        ("orders/eu", "2025-11-16"): list(range(30, 60)),
+    }
+    rows = [row.asDict() for row in spark.read.parquet(str(folder)).collect()]
+    assert ids_by_place(rows) == expected
+    assert ids_by_place(pyarrow.parquet.read_table(folder).to_pylist()) == expected
+    assert ids_by_place(pyarrow.dataset.dataset(folder, partitioning="hive").to_table().to_pylist()) == expected
+    table = pandas.read_parquet(folder)
+    assert ids_by_place(table.to_dict("records")) == expected
+    # Times are times in UTC, not the 96 bits of Spark's default, which others read without a zone.
+    assert table["written_at"].min() == pandas.Timestamp(NOON, unit="us", tz="UTC")
+
+
+def ids_by_place(rows: Sequence[Mapping[Any, Any]]) -> dict[tuple[str, str], list[int]]:
+    """The ids in the payloads by what the columns of the folders say."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        found.setdefault((str(row["queue"]), str(row["day"])), []).append(json.loads(row["value"])["id"])
+    return {place: sorted(ids) for place, ids in found.items()}
+
+
+def test_an_archive_of_an_older_version_is_read_and_moved_over_when_it_is_written_next(
+    spark: SparkSession, store: Path, folder: Path, tmp_path: Path
+) -> None:
+    fill(store, 30)
+    archive.run(spark, job(store, folder))
+    (folder / NAME).rename(folder / OLD_NAME)
+    assert restore.run(spark, back(tmp_path / "other.db", folder)).facts["restored"] == 30
+    assert (folder / OLD_NAME).exists()
+    fill(store, 30, first=30)
+    assert archive.run(spark, job(store, folder)).facts["archived"] == 30
+    assert (folder / NAME).exists()
+    assert not (folder / OLD_NAME).exists()
+    assert spark.read.parquet(str(folder)).count() == 60
+
+
+def test_files_without_a_manifest_are_left_alone(spark: SparkSession, store: Path, folder: Path) -> None:
+    """Tools that skip names with `_` leave the manifest behind when they copy; that must not cost the files."""
+    fill(store, 30)
+    archive.run(spark, job(store, folder))
+    (folder / NAME).unlink()
+    with pytest.raises(SourceUnfit, match=r"no _manifest\.json: put that back"):
+        archive.run(spark, job(store, folder))
+    assert spark.read.parquet(str(folder)).count() == 30
 
 
 def test_only_the_queues_that_were_asked_for_are_archived(spark: SparkSession, store: Path, folder: Path) -> None:

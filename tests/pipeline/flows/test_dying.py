@@ -230,14 +230,16 @@ def test_a_full_disk_ends_an_archive_with_one_line_and_nothing_half_visible(
     shutil.copy(long_log, tmp_path / "headwater.db")
     folder = tmp_path / "archive"
     folder.mkdir()
-    small = f'mount -t tmpfs -o size=64k none {folder} && "$@"; code=$?; ls -A {folder} >&2; exit $code'
+    show = f"ls -A {folder} >&2; cat {folder}/{NAME} >&2"
+    small = f'mount -t tmpfs -o size=64k none {folder} && "$@"; code=$?; {show}; exit $code'
     process = cli("archive", "--to", "archive", folder=tmp_path, prefix=("unshare", "-rm", "sh", "-c", small, "sh"))
     _, said = process.communicate(timeout=PATIENCE_SECONDS)
     error, *left = said.strip().splitlines()
     assert process.returncode == 1, said
     assert error.startswith("error[archive_full]: no space left on device")
-    assert NAME not in left
+    # What readers of the folder see, and what the manifest names: nothing.
     assert not [name for name in left if name.startswith("queue=")]
+    assert json.loads(left[-1])["manifest"]["entries"] == []
     assert (
         archive.run(spark, Archive(store=str(tmp_path / "headwater.db"), folder=str(folder))).facts["archived"]
         == 40_000

@@ -1,4 +1,4 @@
-"""The rules that flows go by, without Spark running: rows as commits, steps, judgements, the manifest's file."""
+"""The rules that flows go by, without a flow running: rows as commits, steps, judgements, the manifest's file."""
 
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,15 @@ from headwater.pipeline import loading
 from headwater.pipeline.ends import Planner, Span
 from headwater.pipeline.judging import Rules, make_judge, parse_schema
 from headwater.pipeline.loading import Target, operations, runs_of, without
-from headwater.pipeline.manifest import Entry, new_manifest, read_manifest, verify, write_manifest
+from headwater.pipeline.manifest import (
+    NAME,
+    OLD_NAME,
+    Entry,
+    new_manifest,
+    read_manifest,
+    verify,
+    write_manifest,
+)
 from headwater.pipeline.options import anywhere
 
 TARGET = Target("hw.db", "main", "orders")
@@ -77,6 +85,7 @@ def test_a_plan_cuts_steps_and_sees_what_is_missing() -> None:
     assert (rest.spans, rest.records) == ((Span(5, 9),), 0)
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("schema", "payload", "told"),
     [
@@ -112,6 +121,18 @@ def test_a_store_has_the_same_address_in_every_folder(tmp_path: Path, monkeypatc
     assert anywhere("hw.db") == str(tmp_path / "hw.db")
     assert anywhere("sqlite:///hw.db") == f"sqlite:///{tmp_path}/hw.db"
     assert anywhere("postgresql://host/hw") == "postgresql://host/hw"
+
+
+def test_beside_the_manifest_of_an_older_version_the_new_one_counts(tmp_path: Path) -> None:
+    """As a run leaves them that died between writing the one and removing the other."""
+    write_manifest(tmp_path, new_manifest("archive", "old.db", "main"))
+    old = (tmp_path / NAME).read_bytes()
+    manifest = new_manifest("archive", "hw.db", "main")
+    write_manifest(tmp_path, manifest)
+    (tmp_path / OLD_NAME).write_bytes(old)
+    assert read_manifest(tmp_path) == manifest
+    write_manifest(tmp_path, manifest)
+    assert not (tmp_path / OLD_NAME).exists()
 
 
 def test_a_manifest_comes_back_and_one_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -29,12 +29,13 @@ from headwater.pipeline.ends import (
     plan,
     read_step,
 )
-from headwater.pipeline.files import glob_free
+from headwater.pipeline.files import glob_free, plain_times
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import (
     STAGING,
     Entry,
     Manifest,
+    begin_manifest,
     digest,
     holding,
     new_manifest,
@@ -50,6 +51,7 @@ from headwater.pipeline.summary import Summary
 
 KIND = "archive"
 SUFFIX = ".parquet"
+FILES = (f"queue=*/day=*/lsn-*{SUFFIX}",)
 SMALL_BYTES = 32 * 1_048_576
 COMPACTED_BYTES = 256 * 1_048_576
 
@@ -113,12 +115,15 @@ def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
 
 def _resume(folder: Path, log: Handle, job: Archive, queues: Sequence[str]) -> Manifest:
     """Where the last run stands, after what it left half-done is cleared away."""
-    manifest = read_manifest(folder) or new_manifest(KIND, str(log.store.traits.location), job.database)
+    known = read_manifest(folder)
+    manifest = known or new_manifest(KIND, str(log.store.traits.location), job.database)
     if manifest.kind != KIND:
         raise SourceUnfit(f"{folder} is an {manifest.kind}, not an {KIND}; choose another folder")
     manifest = _know_partitions(folder, log, manifest, queues)
+    if known is None:
+        begin_manifest(folder, manifest, FILES)
     shutil.rmtree(folder / STAGING, ignore_errors=True)
-    remove_strangers(folder, manifest, SUFFIX)
+    remove_strangers(folder, manifest, FILES)
     # A run may have died after it wrote the manifest and before it told the store.
     _mark(log, manifest, [queue for queue in queues if queue in manifest.queues])
     return manifest
@@ -174,7 +179,8 @@ def _archive_step(spark: SparkSession, job: Archive, step: Step, manifest: Manif
 def write_parquet(rows: DataFrame, staged: Path) -> None:
     """Write rows with `queue` and `day` below a folder that nobody looks into."""
     writer = rows.write.mode("overwrite").option("compression", "zstd").partitionBy("queue", "day")
-    writer.parquet(staged.absolute().as_uri())
+    with plain_times(rows.sparkSession):
+        writer.parquet(staged.absolute().as_uri())
 
 
 def take_in(folder: Path, staged: Path) -> list[Entry]:
@@ -236,7 +242,7 @@ def _merge(spark: SparkSession, folder: Path, manifest: Manifest, small: list[En
     kept = [entry for entry in manifest.entries if entry not in small]
     manifest = msgspec.structs.replace(manifest, entries=(*kept, *merged))
     write_manifest(folder, manifest)
-    remove_strangers(folder, manifest, SUFFIX)
+    remove_strangers(folder, manifest, FILES)
     shutil.rmtree(folder / STAGING, ignore_errors=True)
     return manifest
 

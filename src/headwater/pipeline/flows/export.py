@@ -11,6 +11,7 @@ import csv
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,22 @@ from pyspark.sql import types as spark_types
 
 from headwater.errors import FlowError, SourceUnfit
 from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, check_plain, choose_queues, plan, read_step
-from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format
+from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format, plain_times
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.manifest import (
     STAGING,
     Entry,
     Manifest,
+    begin_manifest,
     digest,
     holding,
     new_manifest,
     put_in_place,
     read_manifest,
+    remove_strangers,
+    telling_full,
+    verify,
     write_manifest,
 )
 from headwater.pipeline.options import anywhere
@@ -41,7 +46,10 @@ from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 
 KIND = "export"
-QUARANTINE = "quarantine"
+# Beside the rows, and nobody who reads the folder takes it for some of them.
+QUARANTINE = "_quarantine"
+OLD_QUARANTINE = "quarantine"
+FILES = ("lsn-*", f"{QUARANTINE}/lsn-*", f"{OLD_QUARANTINE}/lsn-*")
 # What is in the log was small enough when it was pushed.
 BYTES_MAX = 2**62
 NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType, spark_types.VariantType)
@@ -104,15 +112,43 @@ def _schema(job: Export, kind: str) -> spark_types.StructType | None:
 
 def _resume(folder: Path, log: Handle, job: Export) -> Manifest:
     about = {"queue": job.queue, "format": job.format, "schema": job.schema}
-    manifest = read_manifest(folder) or new_manifest(KIND, str(log.store.traits.location), job.database, about)
+    known = read_manifest(folder)
+    manifest = known or new_manifest(KIND, str(log.store.traits.location), job.database, about)
     if manifest.kind != KIND or manifest.about != about:
         was = ", ".join(f"{name} {value!r}" for name, value in manifest.about.items() if value)
         raise SourceUnfit(f"{folder} holds something else ({manifest.kind}: {was}); choose another folder")
+    if known is None:
+        begin_manifest(folder, manifest, FILES)
     shutil.rmtree(folder / STAGING, ignore_errors=True)
-    named = {entry.path for entry in manifest.entries}
-    for path in (*folder.glob("lsn-*"), *folder.glob(f"{QUARANTINE}/lsn-*")):
-        if str(path.relative_to(folder)) not in named:
-            path.unlink()
+    manifest = _move_quarantine(folder, manifest)
+    remove_strangers(folder, manifest, FILES)
+    with suppress(OSError):
+        # What is left in it, if anything, is somebody else's.
+        (folder / OLD_QUARANTINE).rmdir()
+    return manifest
+
+
+def _move_quarantine(folder: Path, manifest: Manifest) -> Manifest:
+    """The manifest with the quarantine where nobody takes it for rows; older versions had it among them.
+
+    Copied first and named next: a run that dies between leaves copies that nobody names.
+    """
+    if not any(entry.path.startswith(f"{OLD_QUARANTINE}/") for entry in manifest.entries):
+        return manifest
+    entries = []
+    for entry in manifest.entries:
+        if entry.path.startswith(f"{OLD_QUARANTINE}/"):
+            verify(folder, entry)
+            moved = msgspec.structs.replace(entry, path=f"{QUARANTINE}/{Path(entry.path).name}")
+            staged = folder / STAGING / Path(entry.path).name
+            staged.parent.mkdir(exist_ok=True)
+            with telling_full(folder):
+                shutil.copyfile(folder / entry.path, staged)
+            put_in_place(staged, folder, moved.path)
+            entry = moved
+        entries.append(entry)
+    manifest = msgspec.structs.replace(manifest, entries=tuple(entries))
+    write_manifest(folder, manifest)
     return manifest
 
 
@@ -159,7 +195,8 @@ def _write(judged: DataFrame, job: Export, staged: Path, schema: spark_types.Str
     found = judged.agg(f.count("*"), f.count("reason")).first()
     read, bad = (int(found[0]), int(found[1])) if found is not None else (0, 0)
     good = judged.where(f.col("reason").isNull())
-    _save(shape(good, job.format, schema).write, job.format, staged / "rows")
+    with plain_times(judged.sparkSession):
+        _save(shape(good, job.format, schema).write, job.format, staged / "rows")
     if bad:
         about = judged.where(f.col("reason").isNotNull()).select("partition", "offset", "lsn", "reason", "value")
         _save(about.select(f.to_json(f.struct("*")).alias("value")).write, "ndjson", staged / "bad")
