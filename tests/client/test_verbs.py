@@ -127,6 +127,17 @@ async def test_whoever_waits_already_gets_a_message_for_later_in_time(orders: he
     assert [message.payload for message in await asyncio.wait_for(waiting, 30)] == [1, 2]
 
 
+async def test_a_push_in_a_transaction_may_be_for_later(face: Face, orders: headwater.Queue) -> None:
+    async with face.transaction() as together:
+        together.push("orders", "now")
+        together.push("orders", "soon", delay=timedelta(seconds=0.01))
+        together.push("orders", "late", delay=3_600)
+    assert {*await payloads(orders, wait=SOON), *await payloads(orders, wait=SOON)} == {"now", "soon"}
+    status = await orders.status()
+    assert status is not None
+    assert status.delayed == 1
+
+
 @pytest.mark.parametrize("delay", [-1, "soon", float("nan"), float("inf"), 10**12, True])
 async def test_a_delay_that_makes_no_sense_is_refused(orders: headwater.Queue, delay: Any) -> None:
     with pytest.raises(InvalidOption):

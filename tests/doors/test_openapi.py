@@ -67,6 +67,7 @@ def fill(client: httpx.Client) -> None:
     for message, status in zip(popped, ("failed", "completed"), strict=True):
         about = {name: message[name] for name in ("transactionId", "partitionId", "leaseId")}
         post("/api/v1/ack", **about, status=status, error="broken", consumerGroup="0")
+    client.get("/api/v1/pop/queue/0", params={"consumerGroup": "holds", "leaseSeconds": 3_600}).raise_for_status()
     event = {"transactionId": "t0", "partitionId": popped[0]["partitionId"], "data": {"at": 1}}
     post("/api/v1/traces", **event, traceNames=["0"], consumerGroup="0")
 

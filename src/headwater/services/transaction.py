@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from headwater.errors import InvalidInput, InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.cursor import Outcome
-from headwater.services.checks import check_lane, check_messages, check_outgoing
+from headwater.services.checks import check_delay, check_lane, check_messages, check_outgoing
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, mark_reported, reports_of
 from headwater.services.verbs import Verbs
@@ -53,8 +53,9 @@ class Together:
         type: str = "",
         headers: dict[str, str] | None = None,
         timestamp: "datetime | int | None" = None,
+        delay: float | timedelta = 0,
     ) -> None:
-        """Append a message when the block ends."""
+        """Append a message when the block ends, or, with `delay` in seconds or as a timedelta, that long after it."""
         record = self._queues.record(
             check_outgoing(
                 payload,
@@ -66,7 +67,13 @@ class Together:
             )
         )
         lane = check_lane(payload, queue, partition)
-        push = Push(database=self._database, queue=queue, partition=lane, records=(record,))
+        push = Push(
+            database=self._database,
+            queue=queue,
+            partition=lane,
+            records=(record,),
+            delay_seconds=check_delay(delay) if delay else 0.0,
+        )
         self._queues.check_push(push)
         self._operations.append(push)
 
