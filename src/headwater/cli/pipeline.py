@@ -3,6 +3,7 @@
 Spark and everything that needs it is imported when a flow runs: `--help` and a wrong option must not wait for it.
 """
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -207,62 +208,6 @@ def rollup(
     run_flow(settings, "rolling up", master, log, job, every=every)
 
 
-def load(
-    ctx: typer.Context,
-    files: Annotated[
-        list[str], typer.Argument(help="Files, or folders of files.", metavar="FILE...", show_default=False)
-    ],
-    queue: Annotated[str, typer.Option(help="The queue they go to.", show_default=False)],
-    format_: Annotated[
-        Format | None, typer.Option("--format", help="What they are.", show_default="their names tell")
-    ] = None,
-    schema: Annotated[
-        str, typer.Option(metavar="COLUMNS", help="What rows must have: 'id BIGINT NOT NULL, ...'.")
-    ] = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Fields that the schema lacks may not pass.")] = False,
-    partition: Annotated[str, typer.Option(help="The partition they go to.")] = "Default",
-    partition_field: Annotated[str, typer.Option(metavar="FIELD", help="The field that names the partition.")] = "",
-    id_field: Annotated[str, typer.Option(metavar="FIELD", help="The field that is the transaction id.")] = "",
-    type_: Annotated[str, typer.Option("--type", help="A type for every message.")] = "",
-    again: Annotated[str, typer.Option(metavar="LABEL", help="Load files once more that were loaded before.")] = "",
-    quarantine: Annotated[Path, typer.Option(metavar="FOLDER", help="Where bad rows go.")] = Path("quarantine"),
-    quarantine_max: Annotated[int, typer.Option(min=0, help="More bad rows than this refuse the file.")] = 10_000,
-    master: Master = LOCAL,
-    log: Log = None,
-) -> None:
-    """Load files into a queue, row by row; rows that may not pass are set aside with a reason.
-
-    A file that was loaded before adds nothing. Exit code 6 says that rows were set aside.
-
-    Examples:
-      headwater pipeline run load orders.ndjson --queue orders
-      headwater pipeline run load orders.csv --queue orders --schema 'id BIGINT NOT NULL, amount DOUBLE'
-    """
-    settings = settings_of(ctx)
-
-    def job() -> "tuple[Run, Any]":
-        from headwater.pipeline.flows import load as flow
-
-        return flow.run, flow.LoadFiles(
-            store=settings.store,
-            database=settings.database,
-            queue=queue,
-            files=tuple(files),
-            format=format_ or "",
-            schema=schema,
-            strict=strict,
-            partition=partition,
-            partition_field=partition_field,
-            id_field=id_field,
-            type=type_,
-            label=again,
-            quarantine=str(quarantine),
-            quarantine_max=quarantine_max,
-        )
-
-    run_flow(settings, f"loading into {queue}", master, log, job, files=files, creates=True)
-
-
 def export(
     ctx: typer.Context,
     queue: Annotated[str, typer.Option(help="The queue.", show_default=False)],
@@ -456,6 +401,8 @@ def show_summary(settings: Settings, summary: "Summary") -> int:
 
 
 def _shown(name: str, value: object) -> object:
+    if isinstance(value, list):
+        return [json.dumps(item, ensure_ascii=False) for item in value]
     return show_bytes(value) if name == "bytes" and isinstance(value, int) else value
 
 

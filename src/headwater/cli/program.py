@@ -30,6 +30,7 @@ from headwater.cli import (
     messages,
     outbox,
     pipeline,
+    pipeline_load,
     queues,
     serve,
     store,
@@ -132,7 +133,7 @@ def _pipeline() -> typer.Typer:
     _add(app, "list", pipeline.list_flows)
     _add(app, "prepare", pipeline.prepare)
     flows = typer.Typer(cls=pipeline.Flows, add_completion=False, rich_markup_mode="rich", help=_unwrapped(RUN_HELP))
-    for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline.load, pipeline.export):
+    for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline_load.load, pipeline.export):
         _add(flows, function.__name__, function)
     _add(flows, pipeline.OWN, pipeline.own)
     app.add_typer(flows, name="run")

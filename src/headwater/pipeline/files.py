@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
@@ -18,6 +19,8 @@ FORMATS = ("parquet", "csv", "ndjson")
 SPLIT_BYTES = 32 * 1_048_576
 BROKEN = "_broken"
 CSV_OPTIONS = {"header": "true", "escape": '"', "encoding": "UTF-8"}
+TAB = "\\t"
+NO_QUOTE = "\0"
 JSON_OPTIONS = {"ignoreNullFields": "false"}
 
 # How a file is cut decides how its rows are numbered. It must not depend on the machine that reads it.
@@ -26,6 +29,55 @@ _CUTS = {
     "spark.sql.files.openCostInBytes": "0",
     "spark.sql.files.minPartitionNum": "1",
 }
+
+
+class CsvStyle(msgspec.Struct, frozen=True, kw_only=True):
+    """How CSV files are written: what stands between and around texts, for null, for days and for times.
+
+    `nulls` are texts that mean that there is no value. Days and times are patterns such as `dd.MM.yyyy`; no pattern
+    takes those of ISO 8601. Without a header the columns have the schema's names, or `column_1` and so on.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    header: bool = True
+    nulls: tuple[str, ...] = ()
+    date_format: str = ""
+    time_format: str = ""
+
+    @property
+    def cuts(self) -> str:
+        """What decides where rows begin, in a word; nothing for the usual. Read otherwise, it is another file."""
+        usual = CsvStyle()
+        mine, theirs = (self.delimiter, self.quote, self.header), (usual.delimiter, usual.quote, usual.header)
+        return "" if mine == theirs else f"csv {self.delimiter!r} {self.quote!r} {int(self.header)}"
+
+
+PLAIN_CSV = CsvStyle()
+
+
+def check_style(spark: SparkSession, style: CsvStyle, schema: spark_types.StructType | None) -> None:
+    """Raises unless files can be written like this, and each pattern has a column of the schema that it is for."""
+    if style.delimiter != TAB and (len(style.delimiter) != 1 or style.delimiter in "\r\n\0"):
+        raise SourceUnfit(f"a delimiter is one character, or {TAB} for a tab; got {style.delimiter!r}")
+    if len(style.quote) > 1 or style.quote in ("\r", "\n", style.delimiter):
+        raise SourceUnfit(f"a quote is one character other than the delimiter, or nothing; got {style.quote!r}")
+    kinds = {field.dataType.typeName() for field in schema.fields} if schema else set()
+    for option, pattern, wanted in (
+        ("--date-format", style.date_format, {"date"}),
+        ("--time-format", style.time_format, {"timestamp", "timestamp_ntz"}),
+    ):
+        if pattern and not kinds & wanted:
+            raise SourceUnfit(f"{option} is for columns of type {' or '.join(sorted(wanted))}; the schema has none")
+        if pattern:
+            _check_pattern(spark, option, pattern)
+
+
+def _check_pattern(spark: SparkSession, option: str, pattern: str) -> None:
+    try:
+        spark.range(1).select(f.try_to_timestamp(f.lit("2026"), f.lit(pattern))).collect()
+    except Exception as error:
+        raise SourceUnfit(f"{option} {pattern!r} is no pattern; one is dd.MM.yyyy or yyyy-MM-dd HH:mm") from error
 
 
 def find_files(paths: Sequence[str]) -> list[Path]:
@@ -49,6 +101,10 @@ def format_of(path: Path, wanted: str) -> str:
         return check_format(wanted)
     name = path.name.removesuffix(".gz")
     known = next((ENDINGS[ending] for ending in ENDINGS if name.endswith(ending)), None)
+    if name.endswith(".zip"):
+        raise SourceUnfit(
+            f"{path.name} is a zip file: unpack it first; compressed with gzip (.gz) it can stay as it is"
+        )
     if known is None:
         raise SourceUnfit(f"the name {path.name} does not tell a format: say --format {', '.join(FORMATS)}")
     return known
@@ -61,7 +117,13 @@ def check_format(name: str) -> str:
     return name
 
 
-def read_file(spark: SparkSession, path: Path, kind: str, schema: spark_types.StructType | None) -> DataFrame:
+def read_file(
+    spark: SparkSession,
+    path: Path,
+    kind: str,
+    schema: spark_types.StructType | None,
+    style: CsvStyle = PLAIN_CSV,
+) -> DataFrame:
     """The rows of one file, whatever is in them; a file whose columns are not those of the schema is refused.
 
     They are numbered the same at every reading inside `cut_alike`.
@@ -70,7 +132,7 @@ def read_file(spark: SparkSession, path: Path, kind: str, schema: spark_types.St
     if kind == "ndjson":
         rows = _lines(spark.read.text(place))
     elif kind == "csv":
-        rows = _csv(spark, place, path, schema)
+        rows = _csv(spark, place, path, schema, style)
     else:
         rows = _parquet(spark, place, path, schema)
     return rows.select(f.monotonically_increasing_id().alias("position"), "value", "reason")
@@ -113,9 +175,20 @@ def _lines(lines: DataFrame) -> DataFrame:
     return filled.select(f.make_valid_utf8("value").alias("value"), reason.alias("reason"))
 
 
-def _csv(spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None) -> DataFrame:
-    options = {**CSV_OPTIONS, "multiLine": str(_breaks_within_quotes(spark, place)).lower()}
+def _csv(
+    spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None, style: CsvStyle
+) -> DataFrame:
+    options = {
+        **CSV_OPTIONS,
+        "header": str(style.header).lower(),
+        "delimiter": style.delimiter,
+        "quote": style.quote or NO_QUOTE,
+        "escape": style.quote or NO_QUOTE,
+        "multiLine": str(_breaks_within_quotes(spark, place, style.quote)).lower(),
+    }
     names = spark.read.options(**options).csv(place).columns
+    if not style.header:
+        names = _names(path, len(names), schema)
     wanted = schema or spark_types.StructType(
         [spark_types.StructField(name, spark_types.StringType()) for name in names]
     )
@@ -124,10 +197,12 @@ def _csv(spark: SparkSession, place: str, path: Path, schema: spark_types.Struct
         [spark_types.StructField(name, spark_types.StringType()) for name in [*names, BROKEN]]
     )
     reader = spark.read.schema(texts).options(**options, columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE")
-    fields = [(field, f.col(f"`{field.name}`")) for field in wanted.fields]
-    casts = {field.name: text.try_cast(field.dataType) for field, text in fields}
-    unfit = [_unfit(field, text) for field, text in fields]
-    payload = f.to_json(f.struct(*(casts[field.name].alias(field.name) for field, _ in fields)), JSON_OPTIONS)
+    fields = [(field, _text(field.name, style)) for field in wanted.fields]
+    casts = [_value(field, text, style) for field, text in fields]
+    unfit = [_unfit(field, text, value) for (field, text), value in zip(fields, casts, strict=True)]
+    payload = f.to_json(
+        f.struct(*(value.alias(field.name) for (field, _), value in zip(fields, casts, strict=True))), JSON_OPTIONS
+    )
     broken = f.when(f.col(BROKEN).isNotNull(), f.lit(f"the row does not have {len(names)} columns"))
     return reader.csv(place).select(
         f.make_valid_utf8(f.coalesce(f.col(BROKEN), payload)).alias("value"),
@@ -135,21 +210,55 @@ def _csv(spark: SparkSession, place: str, path: Path, schema: spark_types.Struct
     )
 
 
-def _breaks_within_quotes(spark: SparkSession, place: str) -> bool:
+def _names(path: Path, count: int, schema: spark_types.StructType | None) -> list[str]:
+    """The names of the columns of a file that does not say them."""
+    if schema is None:
+        return [f"column_{number}" for number in range(1, count + 1)]
+    if len(schema.names) != count:
+        raise SourceUnfit(
+            f"{path} has {count} columns and the schema {len(schema.names)}; without a header they must be those of "
+            "the schema, in its order; nothing of it was loaded"
+        )
+    return list(schema.names)
+
+
+def _text(name: str, style: CsvStyle) -> Column:
+    """A column as it stands in the file, without what means null there."""
+    text = _column(name)
+    return f.when(~text.isin(*style.nulls), text) if style.nulls else text
+
+
+def _column(name: str) -> Column:
+    escaped = name.replace("`", "``")
+    return f.col(f"`{escaped}`")
+
+
+def _value(field: spark_types.StructField, text: Column, style: CsvStyle) -> Column:
+    """The value that a text means, null when it means none."""
+    kind = field.dataType.typeName()
+    pattern = {"date": style.date_format, "timestamp": style.time_format, "timestamp_ntz": style.time_format}.get(kind)
+    if pattern:
+        return f.try_to_timestamp(text, f.lit(pattern)).cast(field.dataType)
+    return text.try_cast(field.dataType)
+
+
+def _breaks_within_quotes(spark: SparkSession, place: str, quote: str) -> bool:
     """Whether a text in quotes goes over several lines: then a line has an odd number of quotes.
 
     Only such a file is read as a whole by one task; all others are cut at their lines.
     """
-    quotes = f.length("value") - f.length(f.replace("value", f.lit('"')))
+    if not quote:
+        return False
+    quotes = f.length("value") - f.length(f.replace("value", f.lit(quote)))
     return not spark.read.text(place).where(quotes % 2 == 1).isEmpty()
 
 
-def _unfit(field: spark_types.StructField, text: Column) -> Column:
+def _unfit(field: spark_types.StructField, text: Column, value: Column) -> Column:
     """Why a text of a CSV file is no value of its column, or null."""
     said = f.concat(
         f.lit(f"{field.name}: "), f.substring(text, 1, 80), f.lit(f" is no {field.dataType.simpleString()}")
     )
-    return f.when(text.isNotNull() & text.try_cast(field.dataType).isNull(), said)
+    return f.when(text.isNotNull() & value.isNull(), said)
 
 
 def _parquet(spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None) -> DataFrame:
@@ -161,7 +270,7 @@ def _parquet(spark: SparkSession, place: str, path: Path, schema: spark_types.St
             if came != field.dataType and not _widens(came, field.dataType):
                 expected = field.dataType.simpleString()
                 raise SourceUnfit(f"{path}: column {field.name} is {came.simpleString()}; expected {expected}")
-    columns = [f.col(f"`{name}`") for name in rows.columns]
+    columns = [_column(name) for name in rows.columns]
     return rows.select(
         f.to_json(f.struct(*columns), JSON_OPTIONS).alias("value"), f.lit(None).cast("string").alias("reason")
     )

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
 from headwater.errors import InvalidName, QueueFull, SourceUnfit
 from headwater.log.operations import Configure
 from headwater.pipeline.failures import told_in_one_line
-from headwater.pipeline.files import ENDINGS, find_files, format_of
+from headwater.pipeline.files import ENDINGS, TAB, CsvStyle, cut_alike, find_files, format_of, read_file
 from headwater.pipeline.flows import load
 from headwater.pipeline.flows.load import LoadFiles
 from headwater.pipeline.summary import Summary
@@ -200,7 +201,155 @@ def test_a_full_queue_ends_the_load_and_what_follows_is_loaded_later(spark: Spar
     assert payloads(folder) == {"Default": list(range(20))}
 
 
+# ── how a CSV file is written ──
+
+FLIGHTS = (
+    "\ufeffyear,carrier,dep_time,tail,time_hour,note,\r\n"
+    "2013,UA,517,N14228,2013-01-01 05:00,,\r\n"
+    '2013,NA,NA,NA,2013-01-01 06:00,"two\r\nlines, one text",\r\n'
+    "2013,AA,late,N3ALAA,2013-01-01 07:00,n/a,\r\n"
+)
+FLIGHT = "year INT, carrier STRING, dep_time INT, tail STRING, time_hour TIMESTAMP, note STRING, _c6 STRING"
+
+
+def test_a_file_as_packages_ship_them_is_loaded_unedited(spark: SparkSession, folder: Path) -> None:
+    """A byte order mark, CRLF, NA for null, a text over two lines, a last column without a name or values."""
+    (folder / "flights.csv").write_text(FLIGHTS, newline="")
+    style = CsvStyle(nulls=("NA", "n/a"), time_format="yyyy-MM-dd HH:mm")
+    facts = load_into(spark, folder, folder / "flights.csv", schema=FLIGHT, csv=style).facts
+    assert (facts["rows in"], facts["rows out"], facts["quarantined"]) == (3, 2, 1)
+    first, second = payloads(folder)["Default"]
+    assert first == {
+        "year": 2013,
+        "carrier": "UA",
+        "dep_time": 517,
+        "tail": "N14228",
+        "time_hour": "2013-01-01T05:00:00.000Z",
+        "note": None,
+        "_c6": None,
+    }
+    assert [second[name] for name in ("carrier", "dep_time", "tail")] == [None, None, None]
+    assert second["note"] == "two\nlines, one text"
+    assert [row["reason"] for row in set_aside(folder)] == ["dep_time: late is no int"]
+
+
+@pytest.mark.parametrize(
+    ("style", "usual", "styled"),
+    [
+        (CsvStyle(delimiter=";"), {"id;day": "1;'a"}, {"id": "1", "day": "'a"}),
+        (CsvStyle(delimiter=TAB), {"id\tday": "1\t'a"}, {"id": "1", "day": "'a"}),
+        (CsvStyle(header=False), {"id": "1", "day": "'a"}, {"column_1": "id", "column_2": "day"}),
+        (CsvStyle(nulls=("-", "1")), {"id": "1", "day": "'a"}, {"id": None, "day": "'a"}),
+        (CsvStyle(quote=""), {"id": "1", "day": "a"}, {"id": "1", "day": '"a"'}),
+        (CsvStyle(quote="'"), {"id": "1", "day": "'a''b'"}, {"id": "1", "day": "a'b"}),
+    ],
+    ids=["delimiter", "tab", "header", "null", "no quote", "quote"],
+)
+def test_how_a_file_is_written_can_be_said(
+    spark: SparkSession, folder: Path, style: CsvStyle, usual: dict[str, str], styled: dict[str, str | None]
+) -> None:
+    """The same file as the usual kind and as what it is: the first row of each."""
+    between = {TAB: "\t"}.get(style.delimiter, style.delimiter)
+    text = {"": '"a"', "'": "'a''b'"}.get(style.quote, "'a")
+    (folder / "a.csv").write_text(f"id{between}day\n1{between}{text}\n")
+    assert first_row(spark, folder, CsvStyle()) == usual
+    assert first_row(spark, folder, style) == styled
+
+
+def first_row(spark: SparkSession, folder: Path, style: CsvStyle) -> dict[str, Any]:
+    with cut_alike(spark):
+        row = read_file(spark, folder / "a.csv", "csv", None, style).orderBy("position").first()
+    assert row is not None
+    assert row["reason"] is None
+    return dict(json.loads(row["value"]))
+
+
+def test_days_and_times_are_read_as_they_are_written(spark: SparkSession, folder: Path) -> None:
+    (folder / "a.csv").write_text("day,at,local\n31.12.2013,31/12/13 23:59,01/01/14 00:00\n2013-12-31,x,\n")
+    schema = "day DATE, at TIMESTAMP, local TIMESTAMP_NTZ"
+    assert load_into(spark, folder, folder / "a.csv", schema=schema).facts["rows out"] == 0
+    reasons = [row["reason"] for row in set_aside(folder)]
+    assert reasons == ["day: 31.12.2013 is no date", "at: x is no timestamp"]
+    style = CsvStyle(date_format="dd.MM.yyyy", time_format="dd/MM/yy HH:mm")
+    load_into(spark, folder, folder / "a.csv", schema=schema, csv=style)
+    assert payloads(folder)["Default"] == [
+        {"day": "2013-12-31", "at": "2013-12-31T23:59:00.000Z", "local": "2014-01-01T00:00:00.000"}
+    ]
+    assert [row["reason"] for row in set_aside(folder)] == ["day: 2013-12-31 is no date"]
+
+
+def test_a_file_without_a_header_has_the_columns_of_the_schema(spark: SparkSession, folder: Path) -> None:
+    (folder / "a.csv").write_text("1,a,2.5\n2,b,\n")
+    with pytest.raises(SourceUnfit, match="has 3 columns and the schema 2"):
+        load_into(spark, folder, folder / "a.csv", schema="id BIGINT, name STRING", csv=CsvStyle(header=False))
+    load_into(spark, folder, folder / "a.csv", schema=SCHEMA, csv=CsvStyle(header=False))
+    assert payloads(folder)["Default"] == [
+        {"id": 1, "name": "a", "amount": 2.5},
+        {"id": 2, "name": "b", "amount": None},
+    ]
+
+
+def test_a_file_whose_rows_begin_elsewhere_is_another_and_a_null_marker_makes_none() -> None:
+    """Rows are known by their place: where that changes, what was loaded before says nothing of them."""
+    job = LoadFiles(store="hw.db", queue="orders", files=("a.csv",))
+    usual = load.source_of(job, "sum")
+    assert usual == "file:sum"
+    assert load.source_of(msgspec.structs.replace(job, label="again"), "sum") == "file:sum:again"
+    others = [CsvStyle(header=False), CsvStyle(quote="'"), CsvStyle(quote=""), CsvStyle(delimiter=";")]
+    sources = {load.source_of(msgspec.structs.replace(job, csv=style), "sum") for style in others}
+    assert len({usual, *sources}) == 5
+    marked = msgspec.structs.replace(job, csv=CsvStyle(nulls=("NA",), date_format="d.M.yyyy"))
+    assert load.source_of(marked, "sum") == usual
+
+
+def test_a_dry_run_shows_what_would_become_of_rows_and_writes_nothing(spark: SparkSession, folder: Path) -> None:
+    rows = [{"id": f"o-{number}", "customer": "c1"} for number in range(20)]
+    write_lines(folder / "a.ndjson", *rows, "{broken", {"id": 7, "customer": "no name!"}, {"id": 8})
+    job = LoadFiles(
+        store=str(folder / "hw.db"),
+        queue="orders",
+        files=(str(folder / "a.ndjson"),),
+        partition_field="customer",
+        id_field="id",
+        quarantine=str(folder / "quarantine"),
+        dry_run=True,
+        sample=2,
+    )
+    summary = load.run(spark, job)
+    facts = summary.facts
+    assert (facts["rows in"], facts["would be pushed"], facts["would be set aside"]) == (23, 20, 3)
+    assert summary.quarantined == 3
+    assert facts["first rows"] == [
+        {"partition": "c1", "transaction_id": f"o-{number}", "payload": rows[number]} for number in range(2)
+    ]
+    assert [row["value"] for row in facts["first set aside"]] == ["{broken", '{"id": 7, "customer": "no name!"}']
+    assert "malformed" in facts["first set aside"][0]["reason"]
+    assert facts["first set aside"][1]["reason"] == "customer: no name! is no name of a partition"
+    assert [path.name for path in folder.iterdir()] == ["a.ndjson"]
+    done = load.run(spark, msgspec.structs.replace(job, dry_run=False)).facts
+    assert (done["loaded"], done["quarantined"]) == (20, 3)
+
+
 # ── what makes no sense ──
+
+
+def test_a_style_that_makes_no_sense_is_told_before_anything_is_done(spark: SparkSession, folder: Path) -> None:
+    (folder / "a.csv").write_text("id,day\n1,2013-01-01\n")
+    write_lines(folder / "a.ndjson", 1)
+    days = "id BIGINT, day DATE"
+    for name, style, schema, told in [
+        ("a.csv", CsvStyle(delimiter=""), "", "a delimiter is one character"),
+        ("a.csv", CsvStyle(delimiter="||"), "", "a delimiter is one character"),
+        ("a.csv", CsvStyle(quote="<>"), "", "a quote is one character"),
+        ("a.csv", CsvStyle(quote=","), "", "other than the delimiter"),
+        ("a.csv", CsvStyle(date_format="d.M.yyyy"), "", "--date-format is for columns of type date"),
+        ("a.csv", CsvStyle(time_format="HH:mm"), days, "--time-format is for columns of type timestamp"),
+        ("a.csv", CsvStyle(date_format="bad pattern"), days, "'bad pattern' is no pattern"),
+        ("a.ndjson", CsvStyle(nulls=("NA",)), "", "are of CSV files"),
+    ]:
+        with pytest.raises(SourceUnfit, match=told):
+            load_into(spark, folder, folder / name, csv=style, schema=schema)
+    assert not (folder / "hw.db").exists()
 
 
 def test_what_cannot_be_loaded_is_said_before_anything_is_done(spark: SparkSession, folder: Path) -> None:
@@ -224,4 +373,6 @@ def test_a_missing_file_and_a_name_without_a_format_are_told(folder: Path) -> No
         find_files([str(folder)])
     with pytest.raises(SourceUnfit, match="does not tell a format"):
         format_of(Path("a.txt"), "")
+    with pytest.raises(SourceUnfit, match="unpack it first"):
+        format_of(Path("a.csv.zip"), "")
     assert [format_of(Path(f"a{ending}.gz"), "") for ending in ENDINGS] == list(ENDINGS.values())

@@ -7,6 +7,7 @@ A file is known by its content and a row by its place in it, so loading a file t
 adds what is missing and nothing else. Always: rows in = rows out + quarantined.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +15,12 @@ import msgspec
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
+from headwater.config import load_config
 from headwater.errors import FlowError, SourceUnfit
 from headwater.model.names import PARTITION_DEFAULT, check_name
-from headwater.pipeline.files import cut_alike, find_files, format_of, read_file
+from headwater.pipeline.files import PLAIN_CSV, CsvStyle, check_style, cut_alike, find_files, format_of, read_file
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.loading import Target, load_rows
@@ -29,16 +32,21 @@ from headwater.pipeline.summary import Summary
 NAME_PATTERN = r"^[A-Za-z0-9._:/-]{1,256}$"
 TEXT_LENGTH_MAX = 256
 QUARANTINE_MAX = 10_000
+SAMPLE_ROWS = 5
 
 
 class LoadFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Which files go into which queue. `partition_field` and `id_field` are fields of the payloads."""
+    """Which files go into which queue. `partition_field` and `id_field` are fields of the payloads.
+
+    A `dry_run` says what would become of the rows, and shows the first `sample` of them; nothing is written.
+    """
 
     store: str
     database: str = "main"
     queue: str
     files: tuple[str, ...]
     format: str = ""
+    csv: CsvStyle = PLAIN_CSV
     schema: str = ""
     strict: bool = False
     partition: str = PARTITION_DEFAULT
@@ -48,6 +56,8 @@ class LoadFiles(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     quarantine: str = "quarantine"
     quarantine_max: int = QUARANTINE_MAX
+    dry_run: bool = False
+    sample: int = SAMPLE_ROWS
 
 
 class Counts(NamedTuple):
@@ -88,6 +98,9 @@ def run(spark: SparkSession, job: LoadFiles, tell: Tell = keep_quiet) -> Summary
     _check(job)
     files = find_files(job.files)
     formats = [format_of(path, job.format) for path in files]
+    _check_csv(spark, job, files, formats)
+    if job.dry_run:
+        return preview(spark, job, list(zip(files, formats, strict=True)), tell)
     with Handle(job.store, create=True) as log:
         began_at = log.now()
         bytes_max = log.config.record_bytes_max
@@ -108,15 +121,38 @@ def _check(job: LoadFiles) -> None:
             raise SourceUnfit(f"a field of payloads has no quotes in its name; got {field!r}")
 
 
+def _check_csv(spark: SparkSession, job: LoadFiles, files: Sequence[Path], formats: Sequence[str]) -> None:
+    if job.csv == PLAIN_CSV:
+        return
+    for path, kind in zip(files, formats, strict=True):
+        if kind != "csv":
+            raise SourceUnfit(f"{path} is {kind}: null markers, delimiter, quote, header and formats are of CSV files")
+    check_style(spark, job.csv, _schema(job))
+
+
+def _schema(job: LoadFiles) -> StructType | None:
+    return parse_schema(job.schema) if job.schema else None
+
+
+def _judged(spark: SparkSession, job: LoadFiles, path: Path, kind: str, bytes_max: int) -> DataFrame:
+    """The rows of a file, each with where it would go or why it may not."""
+    schema = _schema(job)
+    judged = judge_rows(read_file(spark, path, kind, schema, job.csv), Rules(schema, bytes_max, job.strict))
+    return address(judged, job)
+
+
+def source_of(job: LoadFiles, checksum: str) -> str:
+    """What a file is known by: its content, where its rows begin when that was said, and the label."""
+    return ":".join(part for part in ("file", checksum, job.csv.cuts, job.label) if part)
+
+
 def _load_file(spark: SparkSession, job: LoadFiles, path: Path, kind: str, bytes_max: int) -> Counts:
-    schema = parse_schema(job.schema) if job.schema else None
-    judged = judge_rows(read_file(spark, path, kind, schema), Rules(schema, bytes_max, job.strict))
-    rows = address(judged, job).persist(StorageLevel.MEMORY_AND_DISK)
+    rows = _judged(spark, job, path, kind, bytes_max).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         checksum = digest(path)
         read, bad = _count(rows)
         gaps = _set_aside(rows, job, path, checksum, bad)
-        source = f"file:{checksum}:{job.label}" if job.label else f"file:{checksum}"
+        source = source_of(job, checksum)
         tally = load_rows(_to_load(rows, source, job.type), Target(anywhere(job.store), job.database, job.queue), gaps)
     finally:
         rows.unpersist()
@@ -124,6 +160,60 @@ def _load_file(spark: SparkSession, job: LoadFiles, path: Path, kind: str, bytes
     if read != tally.appended + tally.before + bad:
         raise FlowError(f"{path}: {read:,} rows in, {tally.appended + tally.before:,} out and {bad:,} quarantined")
     return found
+
+
+# ── a dry run ──
+
+
+def preview(spark: SparkSession, job: LoadFiles, files: Sequence[tuple[Path, str]], tell: Tell = keep_quiet) -> Summary:
+    """What would become of every row, and the first of them as they would be pushed or set aside. Writes nothing."""
+    bytes_max = load_config().record_bytes_max
+    read = bad = 0
+    pushed: list[dict[str, Any]] = []
+    aside: list[dict[str, Any]] = []
+    progress = Progress(tell, sum(path.stat().st_size for path, _ in files))
+    for path, kind in files:
+        with progress.step(spark.sparkContext, path.stat().st_size), cut_alike(spark):
+            rows = _judged(spark, job, path, kind, bytes_max).persist(StorageLevel.MEMORY_AND_DISK)
+            try:
+                counted = _count(rows)
+                pushed += _first_good(rows, job.sample - len(pushed))
+                aside += _first_bad(rows, path, job.sample - len(aside))
+            finally:
+                rows.unpersist()
+            read, bad = read + counted[0], bad + counted[1]
+    facts: dict[str, Any] = {
+        "queue": job.queue,
+        "files": len(files),
+        "rows in": read,
+        "would be pushed": read - bad,
+        "would be set aside": bad,
+        "first rows": pushed,
+        "first set aside": aside,
+    }
+    return Summary(flow="load (dry run)", facts=facts, quarantined=bad)
+
+
+def _first_good(rows: DataFrame, count: int) -> list[dict[str, Any]]:
+    good = rows.where(f.col("reason").isNull()).orderBy("position").limit(max(count, 0))
+    found = good.select("partition", "transaction_id", "value").collect()
+    return [
+        {"partition": row[0], **({"transaction_id": row[1]} if row[1] else {}), "payload": msgspec.json.decode(row[2])}
+        for row in found
+    ]
+
+
+def _first_bad(rows: DataFrame, path: Path, count: int) -> list[dict[str, Any]]:
+    bad = rows.where(f.col("reason").isNotNull()).orderBy("position").limit(max(count, 0))
+    return [_told(path, row) for row in bad.select("position", "reason", "value").collect()]
+
+
+def _told(path: Path, row: Sequence[Any]) -> dict[str, Any]:
+    """A row that may not pass, as it is told."""
+    return {"file": str(path), "position": row[0], "reason": row[1], "value": row[2]}
+
+
+# ── both ends ──
 
 
 def _count(rows: DataFrame) -> tuple[int, int]:
@@ -154,9 +244,7 @@ def _set_aside(rows: DataFrame, job: LoadFiles, path: Path, checksum: str, bad: 
         return []
     unfit = rows.where(f.col("reason").isNotNull()).select("position", "reason", "value").orderBy("position")
     kept = unfit.limit(job.quarantine_max + 1).collect()
-    lines = [
-        msgspec.json.encode({"file": str(path), "position": row[0], "reason": row[1], "value": row[2]}) for row in kept
-    ]
+    lines = [msgspec.json.encode(_told(path, row)) for row in kept]
     folder = Path(job.quarantine)
     try:
         folder.mkdir(parents=True, exist_ok=True)
