@@ -176,6 +176,10 @@ def rollup(
         Path | None, typer.Option(metavar="FILE", help="Draw what is kept: chart.svg or chart.html.")
     ] = None,
     resolution: Annotated[Literal["minute", "hour", "day"], typer.Option(help="What the chart shows.")] = "minute",
+    queues: QueueNames = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help="Show from here on: 2026-11-15, 2026-11-15T08:00.")] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help="Show up to here; a day is to its end.")] = "",
+    by_queue: Annotated[bool, typer.Option("--by-queue", help="A chart for each queue, below each other.")] = False,
     late: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How late a record may be.")] = 3_600,
     every: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Do it again and again until Ctrl-C.", show_default="once")
@@ -191,6 +195,7 @@ def rollup(
     Examples:
       headwater pipeline run rollup --chart chart.html
       headwater pipeline run rollup --every 60
+      headwater pipeline run rollup --chart week.html --resolution hour --queue orders --since 2026-11-09
     """
     settings = settings_of(ctx)
 
@@ -203,6 +208,10 @@ def rollup(
             late_seconds=late,
             chart=str(chart or ""),
             resolution=resolution,
+            queues=tuple(queues or ()),
+            since=since,
+            until=until,
+            by_queue=by_queue,
         )
 
     run_flow(settings, "rolling up", master, log, job, every=every)

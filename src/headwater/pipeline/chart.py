@@ -45,10 +45,10 @@ def panels(resolution: str) -> list[Panel]:
     ]
 
 
-def write_chart(path: Path, rows: Sequence[Rollup], resolution: str) -> None:
+def write_chart(path: Path, rows: Sequence[Rollup], resolution: str, by_queue: bool = False) -> None:
     """Write a chart; the ending says whether it is a picture (.svg) or a page (.html)."""
     check_chart(path)
-    drawn = draw(rows, resolution)
+    drawn = draw(rows, resolution, by_queue)
     text = drawn if path.suffix == ".svg" else page(drawn, rows, resolution)
     replace_file(path, text.encode())
 
@@ -60,23 +60,36 @@ def check_chart(path: Path) -> Path:
     return path
 
 
-def draw(rows: Sequence[Rollup], resolution: str) -> str:
-    """The chart as SVG."""
+def draw(rows: Sequence[Rollup], resolution: str, by_queue: bool = False) -> str:
+    """The chart as SVG: all queues in the same panels, or panels of its own for each, over the same time."""
     # A queue's rows by type are one line here.
     rows = add_up(_without_type(row) for row in rows)
-    chosen = panels(resolution)
-    height = TOP + len(chosen) * (PANEL_HEIGHT + GAP)
+    queues = sorted({row.queue for row in rows}) if by_queue else []
+    drawn = [(f"{queue}, by {resolution}", [row for row in rows if row.queue == queue]) for queue in queues]
+    drawn = drawn or [(f"Headwater, by {resolution}", rows)]
+    each = TOP + len(panels(resolution)) * (PANEL_HEIGHT + GAP)
+    height = each * len(drawn)
     span = _span(rows, resolution)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         'font-family="sans-serif" font-size="12" role="img" aria-label="Headwater rollups">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{LEFT}" y="28" font-size="18">Headwater, by {resolution}</text>',
+    ]
+    for place, (title, some) in enumerate(drawn):
+        inner = _picture(title, some, span, resolution)
+        parts.extend([f'<g transform="translate(0 {place * each})">', *inner, "</g>"])
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _picture(title: str, rows: Sequence[Rollup], span: tuple[int, int], resolution: str) -> list[str]:
+    """One title and its panels."""
+    parts = [
+        f'<text x="{LEFT}" y="28" font-size="18">{escape(title)}</text>',
         f'<text x="{LEFT}" y="46" fill="#57606a">{_when(span[0], True)} to {_when(span[1], True)} UTC</text>',
     ]
-    for number, panel in enumerate(chosen):
+    for number, panel in enumerate(panels(resolution)):
         parts.extend(_panel(panel, _series(panel, rows), span, TOP + number * (PANEL_HEIGHT + GAP) + 24))
-    return "\n".join([*parts, "</svg>", ""])
+    return parts
 
 
 def page(drawn: str, rows: Sequence[Rollup], resolution: str) -> str:

@@ -67,6 +67,13 @@ def test_files_go_in_through_an_archive_and_out_again(spark: SparkSession, termi
     code, out, err = terminal.type("run", "rollup", "--chart", "chart.svg", "--json")
     assert (code, err) == (0, "")
     assert (json.loads(out)["messages"], Path("chart.svg").exists()) == (4, True)
+    chosen = ["--queue", "copy", "--since", "2020-01-01", "--until", "2999-12-31", "--by-queue"]
+    code, out, err = terminal.type("run", "rollup", "--chart", "chart.svg", "--resolution", "day", *chosen, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["shown_messages"] == 2
+    assert "copy, by day" in Path("chart.svg").read_text()
+    assert json.loads(terminal.type("run", "rollup", "--until", "2020-01-01", "--json")[1])["shown_messages"] == 0
+    assert json.loads(terminal.type("run", "rollup", "--since", "2999-01-01", "--json")[1])["shown_messages"] == 0
 
 
 def test_a_dry_run_of_a_load_takes_every_option_of_csv_files_and_leaves_no_trace(

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.clock import SECOND
-from headwater.errors import FlowOvertaken, InvalidOption, SourceUnfit, StoreMissing
+from headwater.errors import FlowOvertaken, InvalidOption, QueueMissing, SourceUnfit, StoreMissing
 from headwater.log.flow_operations import AddRollups
 from headwater.log.operations import Ack, Configure, DeleteGroup, Pop, Push, Seek
 from headwater.model.cursor import Outcome
@@ -185,6 +185,57 @@ def test_a_chart_is_drawn_of_what_is_kept(spark: SparkSession, tmp_path: Path) -
     assert "<svg" in page
     assert "<td>20</td>" in page
     assert "script" not in page
+
+
+def test_queues_and_time_choose_what_is_shown_and_everything_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "hw.db"
+    for hours, queue, count in ((0, "orders", 1), (1, "orders", 10), (1, "mails", 100), (13, "orders", 1000)):
+        push(store, count, NOON + hours * HOUR, queue)
+    shown = "shown messages"
+    chart = tmp_path / "chart.svg"
+    first = run(spark, store, NOON + 14 * HOUR, queues=("mails",), chart=str(chart), resolution="hour").facts
+    assert (first["messages"], first[shown], first["shown queues"]) == (1111, 100, "mails")
+    said = "".join(ElementTree.parse(chart).getroot().itertext())
+    assert "mails" in said
+    assert "orders" not in said
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"since": "2025-11-15T13:00"}, 1110),
+        ({"since": "2025-11-15T14:30+01:00"}, 1110),
+        ({"until": "2025-11-15T13:00"}, 1),
+        ({"until": "2025-11-15"}, 111),
+        ({"since": "2025-11-16"}, 1000),
+        ({"since": "2025-11-15T13:00", "until": "2025-11-15T14:00", "queues": ("orders",)}, 10),
+    ]
+    for more, expected in cases:
+        facts = run(spark, store, NOON + 14 * HOUR, resolution="hour", **more).facts
+        assert (facts["messages"], facts[shown]) == (0, expected), more
+    assert sum(row.pushed for row in rows(store)) == 1111
+
+
+def test_what_cannot_be_shown_is_told_before_anything_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "hw.db"
+    push(store, 1, NOON)
+    cases: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"queues": ("order",)}, QueueMissing, "there are orders"),
+        ({"since": "monday"}, InvalidOption, "since must be a day or time"),
+        ({"until": "2025-13-01"}, InvalidOption, "until must be a day or time"),
+        ({"since": "2025-11-16", "until": "2025-11-15"}, InvalidOption, "since must be before until"),
+    ]
+    for wrong, error, told in cases:
+        with pytest.raises(error, match=told):
+            run(spark, store, **wrong)
+    assert rows(store) == []
+
+
+def test_a_chart_by_queue_has_each_under_its_own_name() -> None:
+    both = [Rollup(queue=queue, bucket=NOON, pushed=count) for queue, count in (("a", 6_000), ("b", 420))]
+    together, apart = (ElementTree.fromstring(draw(both, "minute", by_queue)) for by_queue in (False, True))
+    titles = [[text for text in found.itertext() if text.endswith(", by minute")] for found in (together, apart)]
+    assert titles == [["Headwater, by minute"], ["a, by minute", "b, by minute"]]
+    assert int(apart.attrib["height"]) == 2 * int(together.attrib["height"])
+    # Each has a scale of its own, so that the quiet queue is seen beside the busy one.
+    assert "7" in list(apart.itertext())
+    assert "7" not in list(together.itertext())
 
 
 def test_a_chart_of_nothing_and_of_hostile_names_is_still_a_picture() -> None:

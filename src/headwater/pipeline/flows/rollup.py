@@ -18,6 +18,7 @@ Rows and the state that says what they cover are kept in one commit: a run that 
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +43,7 @@ from headwater.model.rollup import (
 )
 from headwater.pipeline.asking import ask
 from headwater.pipeline.chart import check_chart, write_chart
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, choose_queues, plan, read_step
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
@@ -59,17 +60,26 @@ LATE_SECONDS = 3_600
 STRETCHES_PER_LOOK = 10_000
 STRETCHES = "queue STRING, partition_id BIGINT, lsn BIGINT, first BIGINT, last BIGINT, written_at BIGINT"
 MOVES = "queue STRING, reader STRING, partition_id BIGINT, before BIGINT, after BIGINT"
+DAY_LENGTH = len("2026-11-15")
 CHART_BUCKETS = {"minute": 24 * 60, "hour": 14 * 24, "day": 365}
 
 
 class RollUp(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose figures, how late records may be, and where a chart of them goes."""
+    """Whose figures, how late records may be, and where a chart of them goes.
+
+    Everything is always counted. `queues`, `since` and `until` (a day such as 2026-11-15, or a time) choose what is
+    shown of what is kept; `until` a day is to its end.
+    """
 
     store: str
     database: str = "main"
     late_seconds: float = LATE_SECONDS
     chart: str = ""
     resolution: str = "minute"
+    queues: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
+    by_queue: bool = False
     records_per_step: int = RECORDS_PER_STEP
 
 
@@ -195,6 +205,8 @@ def run(spark: SparkSession, job: RollUp, tell: Tell = keep_quiet, clock: Clock 
         check_chart(Path(job.chart))
     with Handle(job.store, clock=clock) as log:
         began_at = log.now()
+        choose_queues(log, job.database, job.queues)
+        wanted_of(job, began_at)
         number, state = _read_state(log, job.database)
         queues = [status.queue for status in log.ask(log.store.queues(job.database))]
         marks = dict.fromkeys(queues, state.lsn)
@@ -209,9 +221,10 @@ def run(spark: SparkSession, job: RollUp, tell: Tell = keep_quiet, clock: Clock 
         with progress.step(spark.sparkContext, 1):
             rows, state = _sample(spark, log, job, state)
             _keep(log, job, number, state, rows)
+        shown = _kept(log, job)
         if job.chart:
-            _draw(log, job)
-        return _summary(job, counted, rows, state, began_at, log.now())
+            write_chart(Path(job.chart), shown, job.resolution, job.by_queue)
+        return _summary(job, counted, rows, state, shown, rate(sum(map(_messages, counted)), began_at, log.now()))
 
 
 def _read_state(log: Handle, database: str) -> tuple[int, State]:
@@ -360,16 +373,51 @@ def _by_group(groups: Iterable[GroupStatus], name: str) -> dict[str, dict[str, i
     return found
 
 
-def _draw(log: Handle, job: RollUp) -> None:
-    since = Timestamp(log.now() - CHART_BUCKETS[job.resolution] * RESOLUTIONS[job.resolution])
-    wanted = RollupQuery(resolution=job.resolution, since=since)
-    write_chart(Path(job.chart), log.ask(log.store.rollups(job.database, wanted)), job.resolution)
+def wanted_of(job: RollUp, now: int) -> RollupQuery:
+    """What is shown of what is kept: the time that was asked for, or as much as a chart can show."""
+    length = RESOLUTIONS[job.resolution]
+    until = moment("until", job.until, through=True) if job.until else 2**62
+    last = min(until, now)
+    since = moment("since", job.since) if job.since else last - CHART_BUCKETS[job.resolution] * length
+    if since >= until:
+        raise InvalidOption(f"since must be before until; got {job.since!r} and {job.until!r}")
+    # A bucket is known by its begin: the one that the time lies in belongs to it.
+    begin = max(since - since % length, 0)
+    return RollupQuery(resolution=job.resolution, since=Timestamp(begin), until=Timestamp(until))
+
+
+def moment(name: str, text: str, *, through: bool = False) -> int:
+    """A day or a time in microseconds; of a day the begin, or the end with `through`. What has no zone is UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidOption(
+            f"{name} must be a day or time such as 2026-11-15 or 2026-11-15T08:00; got {text!r}"
+        ) from error
+    whole = found.replace(tzinfo=found.tzinfo or UTC)
+    if through and len(text) == DAY_LENGTH:
+        whole += timedelta(days=1)
+    return int(whole.timestamp()) * SECOND
+
+
+def _kept(log: Handle, job: RollUp) -> list[Rollup]:
+    rows = log.ask(log.store.rollups(job.database, wanted_of(job, log.now())))
+    return [row for row in rows if not job.queues or row.queue in job.queues]
+
+
+def _messages(row: Rollup) -> int:
+    return row.pushed + row.late
 
 
 def _summary(
-    job: RollUp, counted: Sequence[Rollup], sampled: Sequence[Rollup], state: State, began_at: int, ended_at: int
+    job: RollUp,
+    counted: Sequence[Rollup],
+    sampled: Sequence[Rollup],
+    state: State,
+    shown: Sequence[Rollup],
+    speed: int,
 ) -> Summary:
-    messages = sum(row.pushed + row.late for row in counted)
+    messages = sum(map(_messages, counted))
     facts: dict[str, Any] = {
         "messages": messages,
         "late": sum(row.late for row in counted),
@@ -379,8 +427,14 @@ def _summary(
         "groups": sum(len(groups) for groups in state.retried.values()),
         "lag": sum(row.lag_max for row in sampled),
         "through LSN": state.lsn,
-        "messages a second": rate(messages, began_at, ended_at),
+        "messages a second": speed,
     }
+    if job.queues or job.since or job.until:
+        facts["shown queues"] = ", ".join(sorted({row.queue for row in shown}))
+        facts["shown messages"] = sum(map(_messages, shown))
+        facts["shown completed"] = sum(row.completed for row in shown)
+        facts["shown retried"] = sum(row.retried for row in shown)
+        facts["shown dead letters"] = sum(row.buried for row in shown)
     if job.chart:
         facts["chart"] = job.chart
     return Summary(flow="rollup", facts=facts)
