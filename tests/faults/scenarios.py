@@ -45,7 +45,7 @@ class Scenario(NamedTuple):
 
 def push(number: int) -> Step:
     """Push one record; a second try is the same push."""
-    return lambda scene: scene.orders.push({"number": number}, transaction_id=f"id-{number}")
+    return lambda scene: scene.orders.push({"number": number}, partition="p", transaction_id=f"id-{number}")
 
 
 def push_many(first: int, count: int = 20) -> Step:
@@ -57,7 +57,7 @@ def push_many(first: int, count: int = 20) -> Step:
             headwater.Outgoing(payload={"number": number, "filling": "x" * 900}, transaction_id=f"id-{number}")
             for number in numbers
         ]
-        return scene.orders.push_many(batch, idempotency_key=f"many-{first}")
+        return scene.orders.push_many(batch, partition="p", idempotency_key=f"many-{first}")
 
     return step
 
@@ -95,8 +95,8 @@ async def transact(scene: Scene) -> None:
     """Ack and push as one."""
     async with scene.hw.transaction(idempotency_key="together") as together:
         together.ack(scene.messages)
-        together.push("mails", {"about": "order"})
-        together.push("orders", {"number": 99})
+        together.push("mails", {"about": "order"}, partition="p")
+        together.push("orders", {"number": 99}, partition="p")
 
 
 def configure(**options: Any) -> Step:

@@ -15,6 +15,7 @@ import msgspec
 Rows = list[tuple[Any, ...]]
 
 ORIGIN = 6  # where the column stands in hw_segments
+HOLDER = 12  # the last column of hw_cursors
 TABLES = (
     "hw_meta",
     "hw_queues",
@@ -46,12 +47,13 @@ def dump_file(path: str) -> dict[str, Rows]:
 
 def comparable(state: dict[str, Rows]) -> dict[str, Rows]:
     """The state without what differs between two runs that come to the same: who wrote a segment, how often names
-    were changed."""
+    were changed, which store it is, which process holds a lease."""
     if not state:
         return {}
+    unheld = [row[:HOLDER] for row in state["hw_cursors"]]
     anonymous = [(*row[:ORIGIN], *row[ORIGIN + 1 :]) for row in state["hw_segments"]]
-    meta = [row for row in state["hw_meta"] if row[0] != "catalog_version"]
-    return {**state, "hw_segments": anonymous, "hw_meta": meta}
+    meta = [row for row in state["hw_meta"] if row[0] not in ("catalog_version", "identity")]
+    return {**state, "hw_segments": anonymous, "hw_cursors": unheld, "hw_meta": meta}
 
 
 def digest(state: dict[str, Rows]) -> bytes:

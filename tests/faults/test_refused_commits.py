@@ -208,8 +208,12 @@ async def test_after_refusals_of_every_kind_the_file_keeps_the_rules(scene: Scen
     report = op.Ack(partition_id=batch.partition_id, group="billing", token=batch.token, outcomes=outcomes)
     for operation in (push("x"), report, POP, op.Retain(), op.Seek(queue="orders", group="billing", to="beginning")):
         scene.disk.refuses = error
-        with pytest.raises(errors.StoreError):
-            await scene.apply(operation, push("beside"))
+        if error is apsw.FullError and isinstance(operation, op.Retain):
+            # What makes room is done on a full disk; what comes with it is refused by itself.
+            assert isinstance((await scene.apply(operation, push("beside")))[1], errors.StoreFull)
+        else:
+            with pytest.raises(errors.StoreError):
+                await scene.apply(operation, push("beside"))
         scene.disk.refuses = None
         assert find_damage(scene.store._connection) == []
         assert find_faults(scene.store._connection) == []

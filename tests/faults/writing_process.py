@@ -111,7 +111,7 @@ class Writing:
 
     async def _consume(self) -> None:
         while self._goes_on():
-            messages = await self._queue.pop(group=GROUP, batch=4, lease_seconds=LEASE_SECONDS)
+            messages = await self._queue.pop(group=GROUP, batch=4, partitions=1, lease_seconds=LEASE_SECONDS)
             if not messages:
                 await asyncio.sleep(0)
                 continue

@@ -76,7 +76,7 @@ async def test_the_reaper_ends_more_leases_than_one_bite_holds(hw: headwater.Hea
 
 async def test_the_reaper_leaves_alone_what_was_settled_meanwhile(hw: headwater.Headwater, clock: FakeClock) -> None:
     orders = hw.queue("orders")
-    await orders.push_many([1, 2])
+    await orders.push_many([1, 2], partition="p")
     await orders.pop(lease_seconds=10)
     clock.advance(10)
     taken_over = await orders.pop(lease_seconds=10)
@@ -86,16 +86,16 @@ async def test_the_reaper_leaves_alone_what_was_settled_meanwhile(hw: headwater.
 
 async def test_old_keys_and_traces_are_forgotten(hw: headwater.Headwater, clock: FakeClock) -> None:
     orders = hw.queue("orders")
-    await orders.push(1, idempotency_key="old")
+    await orders.push(1, partition="p", idempotency_key="old")
     (message,) = await orders.pop()
     await orders.trace(message, "begun")
     clock.advance(3_600)
-    await orders.push(2, idempotency_key="new")
+    await orders.push(2, partition="p", idempotency_key="new")
     config = Config(idempotency_seconds=3_599)
     assert await Forgetter(hw.committer, clock, config).run() == 2
     assert await orders.traces(message) == []
-    assert (await orders.push(2, idempotency_key="new")).offset == 1
-    assert (await orders.push(1, idempotency_key="old")).offset == 2
+    assert (await orders.push(2, partition="p", idempotency_key="new")).offset == 1
+    assert (await orders.push(1, partition="p", idempotency_key="old")).offset == 2
 
 
 async def test_chores_do_their_work_by_themselves(path: Path) -> None:

@@ -280,8 +280,8 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "        self._pushes.forget()\n        self._cursors.forget()\n",
-                "        self._pushes.forget()\n",
+                "        self._pushes.forget()\n        self._delayed.forget()\n        self._cursors.forget()\n",
+                "        self._pushes.forget()\n        self._delayed.forget()\n",
             ),
         ),
         (LEASES,),

@@ -84,7 +84,7 @@ async def work(hw: headwater.Headwater, settings: dict[str, Any]) -> None:
 async def _consume_all(hw: headwater.Headwater, batches: list[dict[str, Any]]) -> None:
     orders = hw.queue("orders")
     while True:
-        messages = await orders.pop(batch=7, wait=WAIT_SECONDS)
+        messages = await orders.pop(batch=7, partitions=1, wait=WAIT_SECONDS)
         if not messages:
             continue
         batches.append(

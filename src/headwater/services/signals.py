@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Any
 
 _told: set[Callable[[], None]] = set()
-_listening = 0
 
 
 @contextlib.contextmanager
@@ -35,20 +34,20 @@ def told(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def listening() -> Iterator[None]:
-    """Take SIGINT and SIGTERM as long as this lasts; from another thread than the main one, do nothing."""
-    global _listening
-    if threading.current_thread() is not threading.main_thread() or _listening:
+    """Take SIGINT and SIGTERM as long as this lasts; from another thread than the main one, do nothing.
+
+    Inside another of these the signals are taken already, and stay so: that handler is no ordinary one.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     taken = {number: handler for number, handler in before.items() if _is_ordinary(handler)}
-    _listening += 1
     for number in taken:
         signal.signal(number, _tell_all)
     try:
         yield
     finally:
-        _listening -= 1
         for number, handler in taken.items():
             # Somebody may have set their own meanwhile.
             if signal.getsignal(number) is _tell_all:

@@ -70,6 +70,12 @@ class Pops:
         self._alike: Mapping[tuple[str, ...], int] = {}
         self._allowed: dict[tuple[int, tuple[str, ...]], int] = {}
 
+    def forget(self) -> None:
+        """After a rollback: partitions that a group met may be new to it again."""
+        self._discovered.clear()
+        self._ahead.clear()
+        self._spare.clear()
+
     def pop(self, operation: Pop, now: Timestamp) -> Popped:
         """Lease what is ready: of one partition, one queue, or the queues of a namespace and task."""
         self._begin((operation,))

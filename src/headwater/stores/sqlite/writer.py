@@ -268,6 +268,7 @@ class Writer:
         self.segments.forget()
         self._delayed.forget()
         self._cursors.forget()
+        self._pops.forget()
         self._clock.forget()
         self.jobs.forget()
 
