@@ -25,6 +25,7 @@ FOLLOWED_ONCE = {
     "docs/jobs/python.md",
     "docs/jobs/shell.md",
     "docs/jobs/workers.md",
+    "docs/operations.md",
     "docs/pipeline.md",
     "docs/security.md",
     "docs/spark.md",

@@ -36,6 +36,29 @@ async def test_ending_a_plain_function_leaves_async_ones_alone(bench: Bench) -> 
         assert [await job.result(LONG) for job in waiting] == [1, 1, 1]
 
 
+async def test_a_plain_function_that_takes_long_holds_up_neither_async_ones_nor_other_workers(bench: Bench) -> None:
+    """What would wait behind it is not claimed and given back again and again, which would fill the log."""
+    gate = bench.folder / "gate"
+    long = await bench.hw.jobs.add(functions.wait_for_file.job(str(gate)))
+    async with bench.running(concurrency=4):
+
+        async def runs() -> bool:
+            return (await long.show()).state is JobState.PROCESSING
+
+        await expect_soon_async(runs)
+        behind = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(6)]
+        politely = await bench.hw.jobs.add(functions.add_later.job(1))
+        assert await politely.result(LONG) == 2
+        before = await bench.hw.store.last_lsn()
+        await asyncio.sleep(1)
+        assert await bench.hw.store.last_lsn() - before < 100
+        async with bench.running(id="worker-2"):
+            assert [await job.result(LONG) for job in behind] == [1, 2, 3, 4, 5, 6]
+        gate.touch()
+        assert await long.wait(LONG) is JobState.COMPLETED
+    assert [(await job.show()).attempts for job in behind] == [1] * 6
+
+
 async def test_a_plain_function_whose_time_is_over_can_clean_up(bench: Bench) -> None:
     file = bench.folder / "file"
     job = await bench.hw.jobs.add(functions.clean_up.job(str(file)))

@@ -28,6 +28,17 @@ def scoped_key(principal: Principal, key: str) -> str:
     return f"{_NUL}{sha256(about).hexdigest()[:SCOPE_LENGTH]}{_NUL}{key}"
 
 
+def scoped_name(principal: Principal, name: str) -> str:
+    """A name that is one for a whole database (a stream's, a step's) as that of those who may touch the same queues.
+
+    Who may use all queues has the plain names; who may use some can neither meet those nor learn of them.
+    """
+    if principal.may_use_all():
+        return name
+    about = msgspec.json.encode(sorted(principal.queues))
+    return f"{_NUL}{sha256(about).hexdigest()[:SCOPE_LENGTH]}{_NUL}{name}"
+
+
 def plain_key(key: str) -> str:
     """The key as it was given, and with the place of its partition: without its scope."""
     return key.split(_NUL, 2)[2] if key.startswith(_NUL) else key

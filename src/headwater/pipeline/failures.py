@@ -15,7 +15,8 @@ from pyspark.errors import PySparkException
 from headwater import errors
 from headwater.errors import ArchiveFull, FlowError, HeadwaterError
 
-_ours = re.compile(r"headwater\.(?:\w+\.)*errors\.(?P<kind>\w+): (?P<message>[^\n]*)")
+# A plan that is shown with an error may hold the words of one that did not happen: there an expression follows.
+_ours = re.compile(r"headwater\.(?:\w+\.)*errors\.(?P<kind>\w+): (?P<message>(?!, concat\()[^\n]*)")
 _full = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 _cause = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+(?P<kind>\w*(?:Exception|Error)): (?P<message>.+)$", re.M)
 LINE_LENGTH_MAX = 400

@@ -66,6 +66,13 @@ class Functions:
         """Whether a call runs since before `moment` (of the monotonic clock)."""
         return any(begun_at <= moment for runner in self._runners for begun_at in runner.begun().values())
 
+    def able_to_begin(self, moment: float) -> frozenset[str]:
+        """Functions that a call would not wait for: plain ones run one after the other, so none of them while one runs
+        since before `moment`."""
+        if self._plain is not None and any(begun_at <= moment for begun_at in self._plain.begun().values()):
+            return self.known & self._asynchronous
+        return self.known
+
     def waiting(self) -> int:
         """How many calls have not begun."""
         return sum(runner.count - len(runner.begun()) for runner in self._runners if runner.count) + len(self._early)

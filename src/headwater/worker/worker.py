@@ -80,6 +80,7 @@ class Worker:
         self._settlement = Settlement(service.committer, options.database, options.id, self._news.tell)
         self._left = LeftToOthers()
         self._lacking_until = 0.0
+        self._is_narrowed = False
         self.starts = JobStarts.make(self._store.job_starts_path(options.id), max(options.concurrency, AHEAD_MAX))
         self.commands = Commands(settings, self.starts, worker=options.id, sweeps=options.sweeps)
         self.commands.on_report = self._command_ended
@@ -219,6 +220,10 @@ class Worker:
         held = self._held()
         return depth - held if held <= depth // 2 or held < self._options.concurrency else 0
 
+    def _claimable(self) -> frozenset[str]:
+        """The functions to claim jobs of. What would wait here behind a call that takes long is left to others."""
+        return self.functions.able_to_begin(time.monotonic() - STALLED_SECONDS)
+
     def _held(self) -> int:
         """How many jobs are here."""
         return len(self._buffer) + self.commands.count + self.functions.count
@@ -253,7 +258,7 @@ class Worker:
         elif not self._look:
             now = self._clock.now()
             self._ready_at = self._store.jobs_ready_at(
-                self._options.database, self._options.queues, now, self.functions.known
+                self._options.database, self._options.queues, now, self._claimable()
             )
             self._look = self._ready_at == now
         self._news.tell()
@@ -295,8 +300,9 @@ class Worker:
             queues=self._options.queues,
             limit=wanted,
             lease_seconds=self._settings.lease,
-            functions=self.functions.known,
+            functions=self._claimable(),
         )
+        self._is_narrowed = claim.functions != self.functions.known
         self._look = False
         self._defer(BUSY_SECONDS)  # What others do meanwhile, the answer will tell.
         try:
@@ -316,12 +322,16 @@ class Worker:
 
     def _take(self, claimed: Claimed, wanted: int) -> None:
         self._check_lease(alive=claimed.alive)
-        self._left.say(claimed.unknown)
+        # A function that is known here is only busy, or not loaded yet.
+        unknown = (
+            [] if self.functions.is_loading else [one for one in claimed.unknown if one not in self.functions.known]
+        )
+        self._left.say(unknown)
         self._buffer.extend(claimed.jobs)
         self._jobs |= {job.number: job for job in claimed.jobs}
         self._vain_wakes = 0 if claimed.jobs else self._vain_wakes + 1
         self._ready_at = claimed.ready_at
-        if len(claimed.jobs) == wanted or claimed.unknown:
+        if len(claimed.jobs) == wanted or unknown:
             self._look = True
         if claimed.stopping:
             self.stop_once()
@@ -455,6 +465,9 @@ class Worker:
             self._seconds += 0.3 * (report.duration_seconds - self._seconds)
         if not self._reports:
             self._reported_at = time.monotonic()
+        if self._is_narrowed:
+            # It may have been what the others had to wait for.
+            self._look = True
         self._reports.append(report)
         self._news.tell()
 

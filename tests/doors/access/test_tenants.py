@@ -21,7 +21,9 @@ from headwater.doors.access.settings import load_access
 from headwater.doors.house import ROUTES
 from headwater.doors.routes import Route
 from headwater.doors.wire import Handler, Request, Response
+from headwater.log.job_operations import NewJob
 from headwater.log.operations import Trace
+from headwater.model.job import JobState
 from headwater.model.names import Lsn
 from headwater.model.principal import Scope
 from headwater.stores.contract import Segment
@@ -374,6 +376,76 @@ async def test_tokens_of_one_tenant_do_not_meet_in_their_keys(town: Town, case: 
     assert msgspec.json.decode(refused.body)["code"] == "idempotency_key_reused"
     (queue,) = [queue for queue in await town.hw.store.queues("acme") if queue.queue == "orders"]
     assert queue.records == 2
+
+
+@pytest.fixture
+async def red(town: Town) -> Town:
+    """A tenant with an owner of all its queues, and somebody who may use some of them."""
+    _, town.tokens["owner"] = await town.hw.access_tokens("acme").create("owner", SCOPES)
+    _, town.tokens["red"] = await town.hw.access_tokens("acme").create("red", SCOPES, queues=["red.*"])
+    return town
+
+
+async def told(town: Town, who: str, method: str, path: str, body: Any) -> tuple[int, Any]:
+    answer = await town.ask(who, method, path, "", body)
+    return answer.status, msgspec.json.decode(answer.body or b"null")
+
+
+async def test_who_may_use_some_queues_meets_no_stream_of_others(red: Town) -> None:
+    stream = {"name": "pay", "source_queue": "secret", "config_hash": "h1"}
+    _, mine = await told(red, "owner", "POST", "/streams/v1/queries", stream)
+    for reset in (False, True):
+        about = {"name": "pay", "source_queue": "red.one", "config_hash": "other", "reset": reset}
+        status, found = await told(red, "red", "POST", "/streams/v1/queries", about)
+        assert (status, found["query_id"] == mine["query_id"]) == (200, False)
+    status, again = await told(red, "owner", "POST", "/streams/v1/queries", stream)
+    assert (status, again["query_id"], again["fresh"]) == (200, mine["query_id"], False)
+
+
+async def test_who_may_use_some_queues_takes_no_step_of_others(red: Town) -> None:
+    def commit(number: int, queue: str) -> dict[str, Any]:
+        pushes = [{"queue": queue, "records": [{"data": number}]}]
+        return {"step": {"name": "spark/x", "number": number, "note": "theirs"}, "pushes": pushes}
+
+    assert (await told(red, "owner", "POST", "/v1/log/commit", commit(6, "secret")))[1]["records"] == 1
+    _, taken = await told(red, "red", "POST", "/v1/log/commit", commit(5, "red.one"))
+    assert taken["records"] == 1
+    await told(red, "red", "POST", "/v1/log/commit", commit(1_000, "red.one"))
+    assert (await told(red, "owner", "POST", "/v1/log/commit", commit(7, "secret")))[1]["records"] == 1
+
+
+@pytest.mark.parametrize("path", ["/api/v1/system/maintenance", "/api/v1/system/maintenance/pop"])
+async def test_who_may_use_some_queues_holds_nothing_off_for_all(red: Town, path: str) -> None:
+    assert (await told(red, "red", "POST", path, {"enabled": True}))[0] == 403
+    push = {"items": [{"queue": "secret", "payload": 1}]}
+    assert (await told(red, "owner", "POST", "/api/v1/push", push))[0] == 201
+    assert (await told(red, "owner", "POST", path, {"enabled": False}))[0] == 200
+
+
+async def test_who_may_use_some_queues_touches_no_job_of_others_by_key_or_dependency(red: Town) -> None:
+    jobs = red.hw.database("acme").jobs
+    await jobs.add(id="theirs", command="true", queue="secret", unique_key="uk")
+    thief = {"type": "shop:mail", "queue": "red.one"}
+    replacing = {**thief, "unique_key": "uk", "unique_mode": "replace"}
+    status, added = await told(red, "red", "POST", "/api/v1/jobs", {"jobs": [replacing]})
+    assert (status, added[0]["duplicate"]) == (201, False)
+    assert (await jobs.show("theirs")).state is JobState.PENDING
+    for name in ("theirs", "nobody"):
+        waiting = {**thief, "depends_on": [name]}
+        status, refused = await told(red, "red", "POST", "/api/v1/jobs", {"jobs": [waiting]})
+        assert (status, refused["code"]) == (404, "not_found")
+
+
+async def test_who_may_only_add_jobs_changes_no_schedule(red: Town) -> None:
+    _, red.tokens["adds"] = await red.hw.access_tokens("acme").create("adds", ["jobs:submit"])
+    jobs = red.hw.database("acme").jobs
+    await jobs.schedule("nightly", NewJob(command="true"), every=3_600)
+    job = {"type": "shop:mail"}
+    assert (await told(red, "adds", "PUT", "/api/v1/job-schedules/nightly", {"job": job, "every": 1}))[0] == 403
+    native = {"name": "nightly", "job": job, "every_seconds": 1}
+    assert (await told(red, "adds", "POST", "/v1/jobs/schedule", native))[0] == 403
+    [schedule] = await jobs.schedules()
+    assert schedule.job.command == "true"
 
 
 def _with_payload(body: dict[str, Any], payload: int) -> dict[str, Any]:

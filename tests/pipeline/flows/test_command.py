@@ -181,6 +181,9 @@ def test_a_wrong_command_line_is_told_before_spark_starts(terminal: Terminal, ar
 def test_the_line_that_matters_is_found_among_the_frames() -> None:
     busy = translate(FRAMES.format(cause="python\nheadwater.errors.StoreBusy: another program held the write lock"))
     assert (type(busy), str(busy)) == (StoreBusy, "another program held the write lock")
+    unsaid = "+- Project [raise_error(concat(headwater.errors.InvalidPayload: , concat(x)))]"
+    plan = f"headwater.errors.QueueMissing: no queue\n{unsaid}"
+    assert str(translate(FRAMES.format(cause=plan))) == "no queue"
     full = translate(FRAMES.format(cause="java.io.IOException: No space left on device"), Path("spark.log"))
     assert type(full) is ArchiveFull
     other = translate(FRAMES.format(cause="java.io.FileNotFoundException: a.csv (gone)"), Path("spark.log"))

@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from headwater.doors.jobs import shapes
-from headwater.doors.site import Site, check_use, key_of
+from headwater.doors.site import Site, check_scope, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, JobMissing, NotAllowed, QueueMissing
 from headwater.log.job_operations import NewJob
@@ -57,7 +57,26 @@ async def admitted(site: Site, request: Request, jobs: Sequence[NewJob]) -> list
     Any other command is for this machine's own shell.
     """
     types = await jobs_of(site, request).types()
-    return [admit(site, request, job, types) for job in jobs]
+    found = [admit(site, request, job, types) for job in jobs]
+    if request.principal.may_use_all():
+        return found
+    await _check_dependencies(site, request, found)
+    # A unique key is one for the whole database: theirs must not meet those of queues that they may not use.
+    return [_with_own_key(request, job) for job in found]
+
+
+def _with_own_key(request: Request, job: NewJob) -> NewJob:
+    if not job.unique_key:
+        return job
+    about = ",".join(sorted(request.principal.queues))
+    return msgspec.structs.replace(job, unique_key=f"{about}: {job.unique_key}")
+
+
+async def _check_dependencies(site: Site, request: Request, jobs: Sequence[NewJob]) -> None:
+    """A job of a queue that is not theirs cannot be waited for: what it gave would be handed to theirs."""
+    together = {job.id for job in jobs}
+    for name in {name for job in jobs for name in job.depends_on} - together:
+        await visible(site, request, name)
 
 
 def admit(site: Site, request: Request, job: NewJob, types: Mapping[str, JobPolicy]) -> NewJob:
@@ -281,7 +300,8 @@ async def configure(site: Site, request: Request, body: shapes.Setting, name: st
 
 
 async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:
-    """Add a schedule, or change it."""
+    """Add a schedule, or change it: it may be another's, so whoever may only add jobs may not."""
+    check_scope(request, Scope.ADMIN)
     (template,) = await admitted(site, request, [job_of(body.job)])
     await check_schedule(site, request, name, new=True)
     jobs = jobs_of(site, request)

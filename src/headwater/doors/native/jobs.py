@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from headwater.doors.jobs.handlers import admitted, check_schedule, check_theirs, jobs_of, visible
-from headwater.doors.site import Site, check_use, key_of
+from headwater.doors.site import Site, check_scope, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
 from headwater.log.job_operations import (
@@ -131,7 +131,8 @@ async def register(site: Site, request: Request, body: asked.RegisterRequest) ->
 
 
 async def schedule(site: Site, request: Request, body: asked.ScheduleRequest) -> Response:
-    """Add a schedule, or change it."""
+    """Add a schedule, or change it: it may be another's, so whoever may only add jobs may not."""
+    check_scope(request, Scope.ADMIN)
     (template,) = await admitted(site, request, [asked.new_job(body.job)])
     await check_schedule(site, request, check_name("schedule", body.name), new=True)
     jobs = jobs_of(site, request)

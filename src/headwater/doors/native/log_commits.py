@@ -20,6 +20,7 @@ from headwater.errors import AlreadyReached, InvalidOption, StagingLost, StoreDa
 from headwater.log.flow_operations import Stage, Unstage
 from headwater.log.operations import Operation, Push, Reach, Seek, Transaction
 from headwater.model.compression import BadCompression, compress, expand
+from headwater.model.idempotency import scoped_name
 from headwater.model.names import Lsn, check_name
 from headwater.model.principal import Scope
 from headwater.model.record import Record
@@ -73,7 +74,8 @@ async def _commit(site: Site, request: Request, body: CommitRequest, pushes: Seq
     if body.step is not None or pushes:
         check_scope(request, Scope.PUBLISH)
     if body.step is not None:
-        operations.append(Reach(database=database, name=body.step.name, number=body.step.number, note=body.step.note))
+        name = scoped_name(request.principal, body.step.name)
+        operations.append(Reach(database=database, name=name, number=body.step.number, note=body.step.note))
     if pushes:
         await check_pushes_taken(site, request)
         operations += _together(database, pushes)

@@ -8,6 +8,7 @@ from msgspec import Struct
 from headwater.doors.site import POP_SWITCH, PUSH_SWITCH, Site
 from headwater.doors.wire import Request, Response, json_response
 from headwater.log.operations import SetSwitch
+from headwater.model.principal import Scope, require_all
 
 
 class SwitchBody(Struct, frozen=True):
@@ -41,6 +42,8 @@ async def set_pop_maintenance(site: Site, request: Request, body: SwitchBody) ->
 
 
 async def _switch(site: Site, request: Request, name: str, is_on: bool) -> Response:
+    # It holds for every queue of the database.
+    require_all(request.principal, Scope.ADMIN)
     await site.queues.run(SetSwitch(database=request.principal.database, name=name, is_on=is_on))
     await site.switches.refresh()
     return json_response(_state(site, request))

@@ -16,6 +16,7 @@ from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import Ack, Acked, Advance, Operation, Push, Pushed, Transacted, Transaction
 from headwater.log.stream_operations import ChangeState, RegisterStream, StreamRegistered
 from headwater.model.cursor import Outcome
+from headwater.model.idempotency import scoped_name
 from headwater.model.names import PartitionId, check_name
 from headwater.model.principal import Scope
 from headwater.model.record import check_ready_json
@@ -120,7 +121,7 @@ async def register(site: Site, request: Request, body: QueryBody) -> Response:
         check_use(request, check_name("queue", queue))
     operation = RegisterStream(
         database=request.principal.database,
-        name=check_text("name", body.name),
+        name=scoped_name(request.principal, check_text("name", body.name)),
         source_queue=check_name("queue", body.source_queue),
         sink_queue=body.sink_queue or "",
         config_hash=check_text("config_hash", body.config_hash),

@@ -7,6 +7,7 @@ from headwater.clock import Timestamp
 from headwater.errors import QueueMissing, StreamMismatch
 from headwater.log.operations import Operation
 from headwater.log.stream_operations import ChangeState, RegisterStream, StateChanged, StreamRegistered
+from headwater.model.idempotency import plain_key
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
 
@@ -34,8 +35,8 @@ class Streams:
         number, config_hash = row[0], row[3]
         if config_hash != operation.config_hash and not operation.reset:
             raise StreamMismatch(
-                f"config_hash mismatch: stream {operation.name!r} was registered with {config_hash!r}, not with "
-                f"{operation.config_hash!r}; register it with reset, or under another name"
+                f"config_hash mismatch: stream {plain_key(operation.name)!r} was registered with {config_hash!r}, "
+                f"not with {operation.config_hash!r}; register it with reset, or under another name"
             )
         if operation.reset:
             self._connection.execute(sql.drop_stream_state, (number,))
