@@ -793,7 +793,11 @@ BUGS = [
         "type-looked-up",
         "a job's type that no function is registered under is looked up in the modules that the worker imported",
         (
-            Edit("headwater/worker/worker.py", "functions=self.functions.known,", "functions=None,"),
+            Edit(
+                "headwater/worker/worker.py",
+                "functions=self.functions.able_to_begin(STALLED_SECONDS),",
+                "functions=None,",
+            ),
             Edit("headwater/worker/functions.py", "        elif job.type in self.known:\n", "        elif job.type:\n"),
             Edit(
                 "headwater/worker/plain_calls.py",

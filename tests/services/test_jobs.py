@@ -14,6 +14,7 @@ from headwater.log.job_operations import Claim, Report, Settle
 from headwater.model.job import JobState, Outcome
 from headwater.sync import open as open_sync
 from tests.contracts.clock import FakeClock
+from tests.waiting import expect_soon_async
 
 
 async def complete_next(hw: headwater.Headwater, result: str | None = None) -> str:
@@ -57,7 +58,12 @@ async def test_who_waits_when_the_store_is_closed_is_told(path: Path) -> None:
     async with headwater.open(str(path), housekeeping=False) as hw:
         job = await hw.jobs.add(command="true")
         waiting = asyncio.get_running_loop().create_task(job.wait())
-        await asyncio.sleep(0.01)
+
+        async def is_known() -> bool:
+            return bool(hw.jobs_service.waits._waiting)
+
+        await expect_soon_async(is_known)
+        await job.show()  # Questions are answered one after the other: its first look is over, too.
     with pytest.raises(asyncio.CancelledError):
         await waiting
     with pytest.raises(Closed):

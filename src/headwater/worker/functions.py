@@ -1,6 +1,7 @@
 """The worker's functions: which there are, and what calls them: a runner for plain ones, and one for async ones."""
 
 import logging
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -66,9 +67,10 @@ class Functions:
         """Whether a call runs since before `moment` (of the monotonic clock)."""
         return any(begun_at <= moment for runner in self._runners for begun_at in runner.begun().values())
 
-    def able_to_begin(self, moment: float) -> frozenset[str]:
-        """Functions that a call would not wait for: plain ones run one after the other, so none of them while one runs
-        since before `moment`."""
+    def able_to_begin(self, seconds: float) -> frozenset[str]:
+        """Functions that a call would not have to wait for long: plain ones run one after the other, so none of them
+        while one runs for more than `seconds`. Those are left to other workers."""
+        moment = time.monotonic() - seconds
         if self._plain is not None and any(begun_at <= moment for begun_at in self._plain.begun().values()):
             return self.known & self._asynchronous
         return self.known

@@ -220,10 +220,6 @@ class Worker:
         held = self._held()
         return depth - held if held <= depth // 2 or held < self._options.concurrency else 0
 
-    def _claimable(self) -> frozenset[str]:
-        """The functions to claim jobs of. What would wait here behind a call that takes long is left to others."""
-        return self.functions.able_to_begin(time.monotonic() - STALLED_SECONDS)
-
     def _held(self) -> int:
         """How many jobs are here."""
         return len(self._buffer) + self.commands.count + self.functions.count
@@ -258,7 +254,7 @@ class Worker:
         elif not self._look:
             now = self._clock.now()
             self._ready_at = self._store.jobs_ready_at(
-                self._options.database, self._options.queues, now, self._claimable()
+                self._options.database, self._options.queues, now, self.functions.able_to_begin(STALLED_SECONDS)
             )
             self._look = self._ready_at == now
         self._news.tell()
@@ -300,7 +296,7 @@ class Worker:
             queues=self._options.queues,
             limit=wanted,
             lease_seconds=self._settings.lease,
-            functions=self._claimable(),
+            functions=self.functions.able_to_begin(STALLED_SECONDS),
         )
         self._is_narrowed = claim.functions != self.functions.known
         self._look = False
