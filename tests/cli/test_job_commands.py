@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,23 @@ def test_a_drain_says_what_it_leaves(queuectl: Queuectl) -> None:
     assert queuectl.expect(0, "show", "now", "--json").document()["state"] == "completed"
     told = queuectl.run_process("worker", "start", "--count", "1", "--drain", "--json", "--queue", "default")
     assert json.loads(told.out.splitlines()[-1])["left"] == 2
+
+
+def test_workers_leave_alone_what_their_program_had_started_before_and_whose_signals_it_heard(
+    queuectl: Queuectl,
+) -> None:
+    """A shell that becomes the supervisor (`helper & exec queuectl …`) keeps its helper."""
+    bystander = subprocess.Popen(["sleep", "60"], process_group=0)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        add(queuectl, {"id": "now"})
+        queuectl.expect(0, "worker", "start", "--count", "1", "--drain")
+        assert queuectl.expect(0, "show", "now", "--json").document()["state"] == "completed"
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
 # ── the view ──

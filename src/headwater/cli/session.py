@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,7 +32,13 @@ def run_fast(main: Coroutine[Any, Any, Result]) -> Result:
     """The same on uvloop, for commands that run long enough to win back the time its import takes."""
     import uvloop
 
-    return uvloop.run(main)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return uvloop.run(main)
+    finally:
+        # A closed uvloop leaves its own handlers behind: Ctrl-C would do nothing from here on.
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @asynccontextmanager

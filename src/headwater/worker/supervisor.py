@@ -16,7 +16,7 @@ import msgspec
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Depart
 from headwater.services.jobs import JobService
-from headwater.worker.processes import adopt_orphans, describe_end, kill_strays
+from headwater.worker.processes import adopt_orphans, children, describe_end, kill_strays
 
 log = logging.getLogger(__name__)
 
@@ -49,15 +49,18 @@ class Supervisor:
         self._service = service
         self._fleet = fleet
         self._children: dict[int, _Child] = {}
+        # Whoever this process had started before is none of ours.
+        self._others: set[int] = set()
         self._signals = 0
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.failed = False
 
     async def run(self) -> int:
         """Until every worker has ended; 0 when all ended well."""
+        self._others = children()
         adopt_orphans()
         await asyncio.gather(*(self._keep() for _ in range(self._fleet.count)))
-        kill_strays(set())
+        kill_strays(self._others)
         return 1 if self.failed else 0
 
     def stop(self) -> None:
@@ -104,7 +107,7 @@ class Supervisor:
     async def _bury(self, child: _Child, how: str) -> None:
         """Take back what a dead worker held, and kill what it left."""
         log.warning("worker %s %s", child.id, how)
-        kill_strays(set(self._children))
+        kill_strays(self._others | set(self._children))
         operation = Depart(database=self._fleet.database, worker=child.id, reason=f"the worker {how}")
         try:
             await self._service.run(operation)
