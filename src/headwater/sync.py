@@ -243,7 +243,7 @@ class Messages:
 
     def __next__(self) -> Message:
         try:
-            message = self._bridge.run(self._inner.take(self._received))
+            message = self._bridge.run(self._inner.take(self._received, threading.current_thread()))
         except StopAsyncIteration:
             raise StopIteration from None
         self._received += 1

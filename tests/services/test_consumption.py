@@ -364,7 +364,7 @@ async def test_messages_reported_by_hand_are_not_reported_again(
                 await message.fail(error="by hand")
             if message.payload == 4:
                 break
-    assert seen == [1, 2, 3, 2, 4]
+    assert seen == [1, 2, 2, 3, 4]
     assert not caplog.records
 
 
@@ -516,3 +516,63 @@ async def test_a_consumer_that_waits_hears_of_a_push_by_another_process(
         await elsewhere.queue("orders").push(7)
         message = await asyncio.wait_for(waiting, 10)
     assert message.payload == 7
+
+
+# ── one message, one worker ──
+
+
+async def test_asking_while_another_task_works_on_the_last_message_is_refused(orders: headwater.Queue) -> None:
+    """It would ack what the other may still fail."""
+    await orders.configure(retry_limit=0)
+    await orders.push_many([0, 1], partition="p")
+    begun, asked = asyncio.Event(), asyncio.Event()
+
+    async with orders.consume(batch=2) as messages:
+
+        async def fail_first() -> None:
+            async for _ in messages:
+                begun.set()
+                await asked.wait()
+                raise RuntimeError("the first failed")
+
+        first = asyncio.ensure_future(fail_first())
+        await begun.wait()
+        with pytest.raises(InvalidInput, match="consume\\(\\) of its own"):
+            await anext(messages)
+        asked.set()
+        with pytest.raises(RuntimeError):
+            await first
+        await messages.fail_current(RuntimeError("the first failed"))
+    assert [bytes(letter.record.data) for letter in await orders.dead_letters()] == [b"0"]
+
+
+async def test_a_loop_may_be_handed_on_when_the_last_message_is_reported_or_its_task_over(
+    orders: headwater.Queue,
+) -> None:
+    await orders.push_many([0, 1, 2], partition="p")
+    async with orders.consume(batch=3) as messages:
+        assert (await asyncio.create_task(messages.take())).payload == 0
+        second = await anext(messages)
+        await second.ack()
+        assert (await asyncio.create_task(messages.take())).payload == 2
+    assert (await orders.groups())[0].lag == 0
+
+
+@pytest.mark.parametrize("how", ["fail", "release"])
+async def test_what_lies_behind_a_message_that_comes_again_is_not_done_before_it(
+    orders: headwater.Queue, how: str
+) -> None:
+    await orders.configure(retry_delay_seconds=0)
+    await orders.push_many([0, 1, 2, 3], partition="p")
+    await orders.push("other", partition="q")
+    seen: list[tuple[Any, int]] = []
+    async with orders.consume(batch=5, idle_seconds=0.2) as messages:
+        async for message in messages:
+            seen.append((message.payload, message.attempts))
+            if len([one for one in seen if one[0] == 1]) == 1 and message.payload == 1:
+                await (message.fail() if how == "fail" else message.release())
+    again = 2 if how == "fail" else 1
+    in_order = [one for one in seen if one[0] != "other"]
+    assert [payload for payload, _ in in_order] == [0, 1, 1, 2, 3]
+    assert in_order[2] == (1, again)
+    assert ("other", 1) in seen

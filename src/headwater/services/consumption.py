@@ -14,10 +14,11 @@ each is kept alive and reported on by itself. A message that was reported by han
 
 import asyncio
 import logging
+import threading
 import weakref
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from headwater.clock import SECOND
 from headwater.errors import Closed, HeadwaterError, InvalidInput, QueueError
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from headwater.services.verbs import Verbs
 
 log = logging.getLogger(__name__)
+
+# Who asks for messages: a task, or, without async, a thread.
+Taker = asyncio.Task[Any] | threading.Thread
 
 # A pop that came back with nothing before its time was sent away by somebody who is closing: no reason to hurry.
 PAUSE_SECONDS = 0.1
@@ -59,9 +63,10 @@ class Consumption:
     async def __anext__(self) -> Message:
         return await self.take()
 
-    async def take(self, received: int | None = None) -> Message:
-        """The next message. `received` says how many the caller has got, if one may have been lost on the way."""
-        return await self._session.take(received)
+    async def take(self, received: int | None = None, taker: Taker | None = None) -> Message:
+        """The next message. `received` says how many the caller has got, if one may have been lost on the way; `taker`
+        who it is, if that is not the running task."""
+        return await self._session.take(received, taker)
 
     async def __aenter__(self) -> Self:
         if self._in_block:
@@ -118,9 +123,9 @@ class Loop:
     async def __anext__(self) -> Message:
         return await self.take()
 
-    async def take(self, received: int | None = None) -> Message:
+    async def take(self, received: int | None = None, taker: Taker | None = None) -> Message:
         """The next message, as `Consumption.take` gives it."""
-        return await self._session.take(received)
+        return await self._session.take(received, taker)
 
     async def aclose(self) -> None:
         """Give back what is held now, and not when this is dropped."""
@@ -143,14 +148,16 @@ class Session:
         self._is_working = False
         self._is_asking = False
         self._is_ended = False
+        self._taker: Taker | None = None
         # Whether what is done was reported with a pop that then failed: a second report may find it settled.
         self._was_reported = False
         self._heartbeat = _Heartbeat(queues)
 
     # ── taking ──
 
-    async def take(self, received: int | None = None) -> Message:
+    async def take(self, received: int | None = None, taker: Taker | None = None) -> Message:
         """The next message; the one before it is done. One that the caller did not receive is given once more."""
+        taker = taker or asyncio.current_task()
         self._queues.life.check()
         if self._is_ended:
             raise Closed("Headwater was closed while this loop ran; what it held was given back")
@@ -158,18 +165,34 @@ class Session:
             raise InvalidInput("two tasks ask one consume() for messages at once; give each a consume() of its own")
         if self._is_working and received is not None and received < self._handed:
             return self._messages[self._taken - 1]
-        self._is_working = False
-        if self._taken >= len(self._messages):
-            self._is_asking = True
-            try:
+        self._is_asking = True
+        try:
+            await self._finish_current(taker)
+            if self._taken >= len(self._messages):
                 await self._turn_over()
-            finally:
-                self._is_asking = False
+        finally:
+            self._is_asking = False
         message = self._messages[self._taken]
         self._taken += 1
         self._handed += 1
         self._is_working = True
+        self._taker = taker
         return message
+
+    async def _finish_current(self, taker: Taker | None) -> None:
+        """The current message is done, if whoever asks for the next one is who works on it."""
+        if not self._is_working:
+            return
+        current = self._messages[self._taken - 1]
+        if not current.is_reported and self._taker is not taker and _still_runs(self._taker):
+            raise InvalidInput(
+                "somebody else works on the last message of this consume(), and asking for the next would ack it; give "
+                "each task or thread a consume() of its own, or use queue.run(handler, concurrency=n)"
+            )
+        if current.delivery.comes_back:
+            # What lies behind it in its partition must not be done before it.
+            await self._drop_lease(Outcome.RELEASED, "")
+        self._is_working = False
 
     async def _turn_over(self) -> None:
         """Report on the last batch and get the next, in one commit."""
@@ -256,7 +279,7 @@ class Session:
             return
         batch = self._messages[self._taken - 1].batch
         reports = self._reports(outcome, error, only=batch)
-        mark_reported(message for message in self._messages if message.batch is batch)
+        mark_reported((message for message in self._messages if message.batch is batch), outcome)
         before = sum(message.batch is not batch for message in self._messages[: self._taken])
         self._messages = [message for message in self._messages if message.batch is not batch]
         self._taken, self._is_working = before, False
@@ -313,6 +336,12 @@ def _report_on(batch: Batch, database: str, said: dict[int | str, Outcome], erro
         # All that is left of the lease: somebody else may have reported on some of them.
         return ack_of(batch, database)
     return ack_of(batch, database, offsets=[offset for offset in batch.offsets if offset in said])
+
+
+def _still_runs(taker: Taker | None) -> bool:
+    if isinstance(taker, threading.Thread):
+        return taker.is_alive()
+    return taker is not None and not taker.done()
 
 
 def _verdict(error: BaseException | None) -> tuple[Outcome, str]:

@@ -67,15 +67,17 @@ class Reporter(Protocol):
 
 
 class Delivery:
-    """A batch as it was delivered: who takes reports on it, and which of its records were reported on from here."""
+    """A batch as it was delivered: who takes reports on it, which of its records were reported on from here, and
+    whether one of them comes again."""
 
-    __slots__ = ("database", "queues", "reported", "size")
+    __slots__ = ("comes_back", "database", "queues", "reported", "size")
 
     def __init__(self, queues: Reporter, database: str, size: int) -> None:
         self.queues = queues
         self.database = database
         self.size = size
         self.reported: set[int] = set()
+        self.comes_back = False
 
     @property
     def is_settled(self) -> bool:
@@ -219,10 +221,11 @@ def messages_of(batches: list[Batch], database: str, queues: Reporter) -> list[M
     return messages
 
 
-def mark_reported(messages: Iterable[Message]) -> None:
+def mark_reported(messages: Iterable[Message], outcome: Outcome) -> None:
     """Remember that these were reported on: whoever holds them says no more of them."""
     for message in messages:
         message.delivery.reported.add(message.index)
+        message.delivery.comes_back |= outcome in (Outcome.FAILED, Outcome.RELEASED)
 
 
 def ack_of(

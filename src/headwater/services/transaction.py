@@ -30,7 +30,7 @@ class Together:
         self._key = idempotency_key
         self._operations: list[Operation] = []
         self._leases: list[tuple[Any, str, int]] = []
-        self._messages: list[Message] = []
+        self._reported: list[tuple[list[Message], Outcome]] = []
         self.results: Sequence[Any] = ()
 
     async def __aenter__(self) -> Self:
@@ -105,14 +105,15 @@ class Together:
         operation = Transaction(
             database=self._database, key=self._key, operations=tuple(self._operations), leases=tuple(self._leases)
         )
-        reported = self._messages
-        self._operations, self._leases, self._messages = [], [], []
+        reported = self._reported
+        self._operations, self._leases, self._reported = [], [], []
         self.results = (await self._queues.run(operation)).results
-        mark_reported(reported)
+        for messages, outcome in reported:
+            mark_reported(messages, outcome)
 
     def _report(self, messages: Message | Iterable[Message], outcome: Outcome, error: str) -> None:
         chosen = check_messages(messages)
         if any(message.database != self._database for message in chosen):
             raise InvalidInput("a transaction stays within one database")
         self._operations.extend(reports_of(chosen, outcome, error))
-        self._messages += chosen
+        self._reported.append((chosen, outcome))

@@ -151,7 +151,7 @@ class Verbs(ABC):
         """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
         await self.holdings.settled()
         popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
-        mark_reported(done)
+        mark_reported(done, Outcome.COMPLETED)
         return messages_of(popped.batches, operation.database, self)
 
     def check_pop(self, operation: Pop) -> None:
@@ -186,9 +186,9 @@ class Verbs(ABC):
         except QueueError:
             # The one lease is lost or the record was settled before: there is no more to say of it.
             if len(reports) == 1:
-                mark_reported(messages)
+                mark_reported(messages, outcome)
             raise
-        mark_reported(messages)
+        mark_reported(messages, outcome)
 
     async def extend(self, messages: Iterable[Message], seconds: float | None) -> None:
         """Keep the leases of some messages for longer."""
