@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,12 @@ def token(store: Store, tmp_path: Path) -> Path:
 
 @pytest.mark.timeout(10_800)
 def test_a_query_with_state_comes_out_right_whatever_is_killed(
-    store: Store, token: Path, tmp_path: Path, way: str, request: pytest.FixtureRequest
+    store: Store,
+    token: Path,
+    tmp_path: Path,
+    way: str,
+    request: pytest.FixtureRequest,
+    record_property: Callable[[str, object], None],
 ) -> None:
     chance = random.Random(20_261_116)
     kills = KILLS_IN_A_CAMPAIGN if is_campaign(request.config) else KILLS
@@ -179,6 +184,10 @@ def test_a_query_with_state_comes_out_right_whatever_is_killed(
     assert shop.totals() == shop.expected
     assert deaths(tmp_path) == kills
     assert unsteady is None or unsteady.kills >= kills
+    record_property(f"over a {way}, kills of the driver:", kills)
+    if unsteady is not None:
+        record_property("kills of the server:", unsteady.kills)
+    record_property("windows right, each once:", f"{len(shop.expected):,}")
 
 
 @contextmanager
