@@ -41,6 +41,12 @@ async def healthy_async(number: int) -> int:
     return number
 
 
+@app.job(name="stop_itself_async", retries=0)
+async def stop_itself_async() -> None:
+    """Not among the others: who shares its loop goes down with it."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 class Unshowable(Exception):
     """Cannot even be shown."""
 

@@ -174,7 +174,7 @@ async def test_a_worker_that_is_killed_at_once_says_what_became_of_its_jobs(benc
 
     await expect_soon_async(runs)
     worker.stop()
-    worker.stop()
+    worker.stop(at_once=True)
     await asyncio.wait_for(task, 30)
     job = await bench.hw.jobs.show("runs")
     assert (job.state, job.error) == (JobState.FAILED, "the worker was told to end at once")

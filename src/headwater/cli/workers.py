@@ -7,6 +7,7 @@ Examples:
 """
 
 import asyncio
+import logging
 import os
 import signal
 from itertools import pairwise
@@ -24,6 +25,12 @@ from headwater.model.job import JobState
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
+
+log = logging.getLogger(__name__)
+
+# A terminal that is closed says SIGHUP.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+OTHER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 Queues = Annotated[
     list[str] | None,
@@ -97,11 +104,17 @@ async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...])
         received = [0]
 
         def stop(number: int) -> None:
+            log.info("told to stop by %s", signal.Signals(number).name)
             received[0] = received[0] or number
             supervisor.stop()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        def ignore(number: int) -> None:
+            log.warning("%s means nothing here; SIGTERM lets jobs finish and ends", signal.Signals(number).name)
+
+        for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
+        for number in OTHER_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, ignore, number)
         if settings.json:
             print_json({"event": "ready", "workers": count, "store": settings.store, "supervisor": supervisor.name})
         else:
@@ -162,7 +175,6 @@ def run_worker(
     settings = settings_of(ctx)
     set_logging(as_json=settings.json)
     parent = int(supervisor.rpartition(":")[2])
-    # Sent once for each thread of the parent that ends, so it must not be one that means more the second time.
     end_with_parent(signal.SIGUSR1, parent)
     adopt_orphans()
     options = WorkerOptions(
@@ -198,9 +210,8 @@ async def _work(settings: Settings, options: object) -> int:
         names = WorkerSettings.__struct_fields__
         chosen = WorkerSettings(**{name: found[name.replace("_", "-")] for name in names})  # type: ignore[arg-type]
         worker = Worker(hw.jobs_service, options, chosen)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, worker.stop)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, worker.stop_once)
+        for number in (*STOP_SIGNALS, *OTHER_SIGNALS, signal.SIGQUIT):
+            asyncio.get_running_loop().add_signal_handler(number, worker.stop_by_signal, number)
         return await worker.run()
 
 

@@ -103,6 +103,11 @@ class Functions:
         for runner in self._runners:
             runner.stop(number, reason)
 
+    def end_stopped(self) -> None:
+        """End processes that a function has stopped (SIGSTOP): what they run would never end otherwise."""
+        for runner in self._runners:
+            runner.end_stopped()
+
     def recall(self) -> list[ClaimedJob]:
         """Take back what has not begun."""
         early, self._early = self._early, []

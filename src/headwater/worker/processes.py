@@ -47,6 +47,15 @@ def children() -> set[int]:
     return set(map(int, found.split()))
 
 
+def is_stopped(process: int) -> bool:
+    """Whether a process was stopped by a signal and waits to be let go on; a debugger's hold is another matter."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"T"
+    except OSError:
+        return False
+
+
 def environment_of(process: int) -> bytes:
     """The environment that a process was started with; nothing when it is gone or not ours."""
     try:

@@ -36,7 +36,7 @@ from headwater.worker.frames import (
     encode_frame,
 )
 from headwater.worker.plain_calls import INTERRUPT
-from headwater.worker.processes import describe_end, kill_group
+from headwater.worker.processes import describe_end, is_stopped, kill_group
 from headwater.worker.runner import ASYNC_KIND
 from headwater.worker.runner_ends import RunnerOptions
 
@@ -160,6 +160,12 @@ class RunnerProcess:
             self._kill()
         else:
             self._interrupt(call)
+
+    def end_stopped(self) -> None:
+        """End the process when a signal has stopped it."""
+        if self._process is not None and is_stopped(self._process.popen.pid):
+            log.warning("the process that runs functions was stopped by a signal, and is ended")
+            self._kill()
 
     def recall(self) -> list[ClaimedJob]:
         """Take back what has not begun."""

@@ -16,21 +16,27 @@ import msgspec
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Depart
 from headwater.services.jobs import JobService
-from headwater.worker.processes import adopt_orphans, children, describe_end, kill_strays
+from headwater.worker.processes import adopt_orphans, children, describe_end, is_stopped, kill_strays
+from headwater.worker.worker_options import TOLD_BY_SIGNAL
 
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS = 0.1
 RESTART_SECONDS_MAX = 10.0
 STEADY_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+# Longer than leases commonly are: whoever stops a worker on purpose lets it go on, and its jobs are others' by then.
+STOPPED_SECONDS_MAX = 120.0
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers of what kind: `arguments` are what each is started with, besides its id."""
+    """How many workers of what kind: `arguments` are what each is started with, besides its id. One that was stopped
+    (SIGSTOP) and does nothing for `stopped_seconds_max` is replaced."""
 
     database: str
     count: int
     arguments: tuple[str, ...]
+    stopped_seconds_max: float = STOPPED_SECONDS_MAX
 
 
 class _Child(msgspec.Struct):
@@ -40,10 +46,13 @@ class _Child(msgspec.Struct):
     process: subprocess.Popen[bytes]
     started_at: float
     ended: asyncio.Future[None]
+    stopped_at: float | None = None
 
 
 class Supervisor:
-    """Starts workers and starts them again. `run` returns when all have ended because they were asked to."""
+    """Starts workers and starts them again. `run` returns when all have ended because they were asked to: by this
+    supervisor, by `queuectl worker stop`, or because nothing was left to drain. A worker that got a signal from anybody
+    else, a job perhaps, is replaced."""
 
     def __init__(self, service: JobService, fleet: Fleet) -> None:
         self._service = service
@@ -59,15 +68,22 @@ class Supervisor:
         """Until every worker has ended; 0 when all ended well."""
         self._others = children()
         adopt_orphans()
-        await asyncio.gather(*(self._keep() for _ in range(self._fleet.count)))
+        looking = asyncio.get_running_loop().create_task(self._look_for_stopped(), name="headwater-stopped-workers")
+        try:
+            await asyncio.gather(*(self._keep() for _ in range(self._fleet.count)))
+        finally:
+            looking.cancel()
         kill_strays(self._others)
         return 1 if self.failed else 0
 
     def stop(self) -> None:
         """Tell the workers to finish; told again, to end at once."""
         self._signals += 1
+        # Two that are alike may come from anybody: the one that ends jobs is of its own kind.
+        number = signal.SIGTERM if self._signals == 1 else signal.SIGQUIT
         for child in self._children.values():
-            child.process.send_signal(signal.SIGTERM)
+            child.process.send_signal(number)
+            child.process.send_signal(signal.SIGCONT)
 
     def workers(self) -> Sequence[tuple[str, int]]:
         """Ids and processes of the workers that run."""
@@ -81,8 +97,11 @@ class Supervisor:
             await child.ended
             code = child.process.wait()
             del self._children[child.process.pid]
-            if code == 0:
+            if code == 0 or (code == TOLD_BY_SIGNAL and self._signals):
                 return
+            if code == TOLD_BY_SIGNAL:
+                log.warning("worker %s was told to end by somebody else, a job perhaps, and is replaced", child.id)
+                continue
             await self._bury(child, describe_end(code))
             if code == 1 and time.monotonic() - child.started_at < STEADY_SECONDS:
                 # It said itself why it cannot work: starting it again would only say it again.
@@ -90,6 +109,22 @@ class Supervisor:
                 return
             pause = RESTART_SECONDS if time.monotonic() - child.started_at > STEADY_SECONDS else pause * 2
             await asyncio.sleep(min(pause, RESTART_SECONDS_MAX))
+
+    async def _look_for_stopped(self) -> None:
+        """A stopped worker neither works nor ends, and nobody else would start another one."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for child in list(self._children.values()):
+                self._look_at(child, time.monotonic())
+
+    def _look_at(self, child: _Child, now: float) -> None:
+        if not is_stopped(child.process.pid):
+            child.stopped_at = None
+            return
+        child.stopped_at = now if child.stopped_at is None else child.stopped_at
+        if now - child.stopped_at >= self._fleet.stopped_seconds_max:
+            log.warning("worker %s was stopped by a signal %.0f s ago, and is ended", child.id, now - child.stopped_at)
+            child.process.send_signal(signal.SIGKILL)
 
     def _start(self) -> _Child:
         name = f"{socket.gethostname().partition('.')[0]}-{secrets.token_hex(4)}"

@@ -6,6 +6,7 @@ short ones are fetched by the hundred, of long ones not one more than can run, s
 
 import asyncio
 import logging
+import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -37,7 +38,7 @@ from headwater.worker.functions import Functions
 from headwater.worker.news import News
 from headwater.worker.reports import LeftToOthers, log_failure
 from headwater.worker.settlement import ERROR_PAUSE_SECONDS, Settlement
-from headwater.worker.worker_options import WorkerOptions
+from headwater.worker.worker_options import TOLD_BY_SIGNAL, WITHOUT_HEARTBEAT, WorkerOptions
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class Worker:
         self._beat_now = asyncio.Event()
         self._stopping = False
         self._killed = False
+        self._code = 0
         self._ready_at: Timestamp | None = None
         self._seconds = AHEAD_SECONDS
         self._news = News()
@@ -99,14 +101,15 @@ class Worker:
         self.functions.on_note = self._note
         self.functions.on_lack = self._lack
         self.functions.on_ready = self._functions_ready
-        self.functions.on_unloadable = self.stop_once
+        self.functions.on_unloadable = self.stop
         self.functions.on_gone = self.commands.sweep
         self.commands.spare = lambda: self.functions.processes
 
     # ── life ──
 
     async def run(self) -> int:
-        """Work until the end; 0 when it was a good one, 1 when the app could not be loaded."""
+        """Work until the end; 0 when there is no more to do here, 1 when the app could not be loaded, and another
+        number when a signal said so."""
         unfollow = await self._tail.follow(self._touched, self._woken)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
         beating.add_done_callback(self._beaten)
@@ -125,7 +128,7 @@ class Worker:
         if self.functions.unloadable:
             log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
             return 1
-        return 0
+        return self._code
 
     async def _register(self) -> None:
         """Let jobs be run as their functions are declared, whoever adds them, and schedules be as they are."""
@@ -133,17 +136,18 @@ class Worker:
         await jobs.register(self.functions.policies)
         await jobs.declare(self.functions.schedules)
 
-    def stop(self) -> None:
-        """Finish what runs, give back the rest, and end; asked a second time, end at once."""
-        if self._stopping:
-            self._killed = True
+    def stop(self, *, at_once: bool = False) -> None:
+        """Finish what runs, give back the rest, and end; `at_once` ends what runs too."""
+        self._killed = self._killed or at_once
         self._stopping = True
         self._news.tell()
 
-    def stop_once(self) -> None:
-        """Finish what runs and end; asked again, go on finishing."""
+    def stop_by_signal(self, number: int) -> None:
+        """A signal came. Whose it was, the supervisor knows: any job that runs here could have sent it, so however many
+        come, what runs is finished. Only SIGQUIT ends it too."""
         if not self._stopping:
-            self.stop()
+            self._code = TOLD_BY_SIGNAL
+        self.stop(at_once=number == signal.SIGQUIT)
 
     async def _work(self) -> None:
         while not self._is_done():
@@ -330,7 +334,7 @@ class Worker:
         if len(claimed.jobs) == wanted or unknown:
             self._look = True
         if claimed.stopping:
-            self.stop_once()
+            self.stop()
 
     async def _settle_rest(self) -> None:
         if self._reports:
@@ -354,6 +358,7 @@ class Worker:
                 await asyncio.wait_for(self._beat_now.wait(), self._settings.lease / 3)
             try:
                 await self._beat()
+                self.functions.end_stopped()
             except (Closed, StoreReplaced):
                 return
             except HeadwaterError as error:
@@ -364,6 +369,7 @@ class Worker:
         """Without a heartbeat everything here would soon belong to others: end, and let the supervisor start anew."""
         if not beating.cancelled() and beating.exception() is not None:
             log.error("the heartbeat ended", exc_info=beating.exception())
+            self._code = WITHOUT_HEARTBEAT
             self.stop()
 
     def _note(self, note: Note) -> None:
@@ -388,7 +394,7 @@ class Worker:
         for number in beat.cancelled:
             self._cancel(number)
         if beat.stopping:
-            self.stop_once()
+            self.stop()
 
     def _heartbeat(self, notes: Sequence[Note]) -> Heartbeat:
         return Heartbeat(

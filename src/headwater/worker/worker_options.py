@@ -8,6 +8,10 @@ import msgspec
 from headwater.log.job_operations import WorkerAbout
 from headwater.worker.loading import FunctionSources
 
+# The exit code of a worker that ends because of a signal: whether that was its supervisor's, the supervisor knows.
+TOLD_BY_SIGNAL = 10
+WITHOUT_HEARTBEAT = 11
+
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker is started. One that is alone in its process kills whatever its commands leave behind (`sweeps`)."""
