@@ -10,11 +10,14 @@ from typing import NamedTuple, Self
 
 import uvloop
 
+from headwater.doors.edge.connection import Connection
 from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.server import Edge
 from headwater.doors.wire import Handler
+from tests.loop_clock import LoopClock, standing_still
+from tests.waiting import expect_soon
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
@@ -85,6 +88,27 @@ class LiveEdge:
         await edge.stop()
 
 
+class TimedEdge(LiveEdge):
+    """An edge whose time is the test's: nobody is slow but by `advance`. On asyncio's loop, which alone can be told."""
+
+    _clock: LoopClock
+
+    def __init__(self, handler: Handler, limits: Limits) -> None:
+        super().__init__(handler, limits, "asyncio")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and what was due by then happen."""
+        asyncio.run_coroutine_threadsafe(self._clock.advance(seconds), self._loop).result(PATIENCE_SECONDS)
+
+    def wait_until(self, holds: Callable[[Connection], bool]) -> None:
+        """Wait until the server has come so far with its only connection."""
+        expect_soon(lambda: self.edge is not None and any(map(holds, list(self.edge._connections))))
+
+    async def _serve(self) -> None:
+        with standing_still() as self._clock:
+            await super()._serve()
+
+
 class Client:
     """One end of a connection. Whatever takes longer than `PATIENCE_SECONDS` is a hang and fails the test."""
 
@@ -112,6 +136,18 @@ class Client:
             self._read_more()
         body, self._rest = self._rest[:length], self._rest[length:]
         return Answer(int(lines[0].split()[1]), headers, body)
+
+    def has_heard_nothing(self) -> bool:
+        """Whether the server has neither answered nor closed until now."""
+        self.socket.setblocking(False)
+        try:
+            self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return not self._rest
+        else:
+            return False
+        finally:
+            self.socket.settimeout(PATIENCE_SECONDS)
 
     def is_closed(self) -> bool:
         """Whether the server has said everything; waits for it."""

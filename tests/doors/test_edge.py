@@ -4,24 +4,28 @@ import asyncio
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+from headwater.doors.edge.connection import Connection
 from headwater.doors.edge.limits import Limits
+from headwater.doors.edge.reading import Phase
 from headwater.doors.wire import Request, Response, problem_response
-from tests.doors.live_edge import LOOPS, Client, LiveEdge, request
+from tests.doors.live_edge import LOOPS, PATIENCE_SECONDS, Client, LiveEdge, TimedEdge, request
 
-QUICK = Limits(head_seconds=0.3, body_seconds=0.3, keep_alive_seconds=0.3)
 MakeEdge = Callable[..., LiveEdge]
 given_up = threading.Event()
+opened = threading.Event()
 
 
 async def echo(message: Request) -> Response:
     """Answers with what it was asked; some paths are slow, large or broken."""
     if message.path == "/broken":
         raise RuntimeError("a secret of the server")
+    if message.path == "/gate":
+        await asyncio.to_thread(opened.wait, PATIENCE_SECONDS)
     if message.path == "/never":
         await wait_for_ever()
     if message.path == "/slow":
@@ -53,6 +57,15 @@ def make_edge(request: pytest.FixtureRequest) -> Iterator[MakeEdge]:
     yield make
     for edge in made:
         edge.__exit__(None, None, None)
+
+
+@pytest.fixture
+def timed_edge() -> Iterator[TimedEdge]:
+    """An edge with the usual limits, whose time the test lets pass; `/gate` is answered when `opened` is set."""
+    opened.clear()
+    with TimedEdge(echo, Limits()) as edge:
+        yield edge
+        opened.set()
 
 
 def expect_problem(client: Client, status: int, code: str) -> None:
@@ -234,47 +247,66 @@ def test_a_chunked_body_over_its_limit_is_refused(make_edge: MakeEdge) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"GET / HTTP/1.1\r\nhost: a\r\nx: ", b"G", request("/", "POST", content_length="10") + b"half"]
+    ("data", "phase"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx: ", Phase.HEAD),
+        (b"G", Phase.HEAD),
+        (request("/", "POST", content_length="10") + b"half", Phase.BODY),
+    ],
 )
-def test_a_request_that_does_not_arrive_in_time_is_refused(make_edge: MakeEdge, data: bytes) -> None:
-    with make_edge(QUICK).connect() as client:
+def test_a_request_that_does_not_arrive_in_time_is_refused(timed_edge: TimedEdge, data: bytes, phase: Phase) -> None:
+    seconds = Limits().head_seconds if phase is Phase.HEAD else Limits().body_seconds
+    with timed_edge.connect() as client:
         client.send(data)
+        timed_edge.wait_until(lambda connection: connection._reader.phase is phase)
+        timed_edge.advance(seconds - 1)
+        assert client.has_heard_nothing()
+        timed_edge.advance(2)
         expect_problem(client, 408, "request_timeout")
 
 
-def test_a_client_that_trickles_its_head_is_refused_in_time(make_edge: MakeEdge) -> None:
-    stopped = threading.Event()
+def test_a_body_that_does_not_arrive_in_time_is_refused_by_the_real_clock_too(make_edge: MakeEdge) -> None:
+    with make_edge(body_seconds=0.05).connect() as client:
+        client.send(request("/", "POST", content_length="10") + b"half")
+        expect_problem(client, 408, "request_timeout")
 
-    def trickle(client: Client) -> None:
-        while not stopped.wait(0.02):
-            client.send_all_it_takes(b"x")
 
-    with make_edge(QUICK).connect() as client:
+def test_a_client_that_trickles_its_head_is_refused_in_time(timed_edge: TimedEdge) -> None:
+    with timed_edge.connect() as client:
         client.send(b"GET / HTTP/1.1\r\nhost: a\r\nx: ")
-        trickler = threading.Thread(target=trickle, args=(client,))
-        trickler.start()
-        answer = client.answer()
-        stopped.set()
-        trickler.join()
-        assert answer.status == 408
+        timed_edge.wait_until(lambda connection: connection._reader.phase is Phase.HEAD)
+        for _ in range(5):
+            client.send_all_it_takes(b"x")
+            timed_edge.advance(Limits().head_seconds / 4)
+        assert client.answer().status == 408
 
 
-def test_every_request_of_a_busy_connection_has_its_own_time(make_edge: MakeEdge) -> None:
+def test_every_request_of_a_busy_connection_has_its_own_time(timed_edge: TimedEdge) -> None:
     whole = request("/a")
-    with make_edge(QUICK).connect() as client:
-        client.send(request("/slow?0.7") + whole[:10])
-        for _ in range(8):
-            time.sleep(0.08)
+    with timed_edge.connect() as client:
+        client.send(request("/gate") + whole[:10])
+        for number in range(8):
+            timed_edge.wait_until(partial(has_begun, number=number + 2))
+            timed_edge.advance(Limits().head_seconds * 0.9)
             client.send(whole[10:] + whole[:10])
+        timed_edge.wait_until(partial(has_begun, number=10))
+        opened.set()
         assert [client.answer().status for _ in range(9)] == [200] * 9
 
 
-def test_a_client_that_is_held_back_is_not_called_slow(make_edge: MakeEdge) -> None:
+def has_begun(connection: Connection, number: int) -> bool:
+    """Whether so many requests have begun, and the last of them is not all there."""
+    return connection._reader.number == number and connection._reader.phase is Phase.HEAD
+
+
+def test_a_client_that_is_held_back_is_not_called_slow(timed_edge: TimedEdge) -> None:
     whole = request("/a")
-    with make_edge(QUICK).connect() as client:
-        client.send(request("/slow?0.5") + whole * 20 + whole[:10])
-        time.sleep(0.4)
+    with timed_edge.connect() as client:
+        client.send(request("/gate") + whole * 20 + whole[:10])
+        timed_edge.wait_until(lambda connection: connection._paused)
+        timed_edge.advance(Limits().head_seconds * 3)
         client.send(whole[10:])
+        opened.set()
         assert [client.answer().status for _ in range(22)] == [200] * 22
 
 
@@ -286,18 +318,31 @@ def test_a_client_that_sends_faster_than_it_is_answered_is_held_back(make_edge: 
 
 
 @pytest.mark.parametrize("before", [b"", b"\r\n\r\n", request("/a")])
-def test_a_connection_on_which_nothing_happens_is_closed_without_a_word(make_edge: MakeEdge, before: bytes) -> None:
-    with make_edge(QUICK).connect() as client:
+def test_a_connection_on_which_nothing_happens_is_closed_without_a_word(timed_edge: TimedEdge, before: bytes) -> None:
+    seconds = Limits().keep_alive_seconds if before.strip() else Limits().head_seconds
+    with timed_edge.connect() as client:
         client.send(before)
         if before.strip():
             assert client.answer().status == 200
+        timed_edge.wait_until(lambda connection: connection._task is None)
+        timed_edge.advance(seconds - 1)
+        assert client.has_heard_nothing()
+        timed_edge.advance(2)
         assert client.is_closed()
 
 
-def test_a_slow_answer_is_not_taken_for_a_slow_client(make_edge: MakeEdge) -> None:
-    with make_edge(head_seconds=0.1, keep_alive_seconds=0.1).connect() as client:
-        client.send(request("/slow"))
-        assert client.answer().body == b"GET /slow "
+def test_a_connection_on_which_nothing_happens_is_closed_by_the_real_clock_too(make_edge: MakeEdge) -> None:
+    with make_edge(head_seconds=0.05).connect() as client:
+        assert client.is_closed()
+
+
+def test_a_slow_answer_is_not_taken_for_a_slow_client(timed_edge: TimedEdge) -> None:
+    with timed_edge.connect() as client:
+        client.send(request("/gate"))
+        timed_edge.wait_until(lambda connection: connection._task is not None)
+        timed_edge.advance(Limits().head_seconds + Limits().keep_alive_seconds)
+        opened.set()
+        assert client.answer().body == b"GET /gate "
 
 
 def test_a_client_that_half_closes_still_gets_its_answers(make_edge: MakeEdge) -> None:

@@ -1,11 +1,12 @@
 """A campaign is written down: what was run, on what, and what each test told."""
 
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
-import pytest
-
-from tests.campaign_records import CampaignRecord, write_section
+from tests.campaign_records import write_section
+from tests.tidy.tree import ROOT, plant
 
 DAY = date(2026, 11, 16)
 A_TEST = """
@@ -20,13 +21,22 @@ def test_red():
 """
 
 
+RECORDED = """
+from pathlib import Path
+
+from tests.campaign_records import CampaignRecord
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(CampaignRecord(["--campaign", "tests/tried"], folder=Path.cwd()))
+"""
+
+
 def test_a_run_leaves_counts_and_figures_under_its_command(tmp_path: Path) -> None:
-    tried = tmp_path / "test_tried.py"
-    tried.write_text(A_TEST)
-    record = CampaignRecord(["--campaign", "tests/tried"], folder=tmp_path)
-    pytest.main(
-        ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "--rootdir", str(tmp_path), str(tried)], plugins=[record]
-    )
+    plant(tmp_path, {"test_tried.py": A_TEST, "conftest.py": RECORDED, "pytest.ini": "[pytest]\n"})
+    # In a process of its own: pytest leaves its modules and paths behind.
+    command = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     [file] = tmp_path.glob("campaigns-*.md")
     text = file.read_text()
     assert "## `script/test --campaign tests/tried`" in text
