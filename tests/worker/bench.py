@@ -13,7 +13,7 @@ from headwater.worker.loading import FunctionSources
 from headwater.worker.worker import Worker
 from headwater.worker.worker_options import WorkerOptions
 
-SECONDS = 30.0
+SECONDS = 120.0
 FUNCTIONS = "tests.worker.functions:app"
 
 

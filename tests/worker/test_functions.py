@@ -18,6 +18,7 @@ from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.functions import Functions
 from headwater.worker.loading import FunctionSources
+from headwater.worker.worker_options import UNLOADABLE
 from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import FUNCTIONS, Bench
@@ -178,14 +179,14 @@ async def test_a_batch_calls_back_when_all_of_it_has_ended(bench: Bench) -> None
 
 async def test_an_app_that_cannot_be_loaded_ends_the_worker_and_gives_the_jobs_back(bench: Bench) -> None:
     job = await bench.hw.jobs.add(functions.add.job(1))
-    assert await bench.drain(app="tests.worker.missing:app") == 1
+    assert await bench.drain(app="tests.worker.missing:app") == UNLOADABLE
     shown = await job.show()
     assert (shown.state, shown.attempts) == (JobState.PENDING, 0)
 
 
 async def test_an_app_that_kills_its_process_again_and_again_ends_the_worker(bench: Bench) -> None:
     job = await bench.hw.jobs.add(functions.add.job(1))
-    assert await bench.drain(app="tests.worker.dying:app") == 1
+    assert await bench.drain(app="tests.worker.dying:app") == UNLOADABLE
     shown = await job.show()
     assert (shown.state, shown.attempts) == (JobState.PENDING, 0)
 

@@ -155,12 +155,17 @@ async def test_a_worker_without_the_function_leaves_the_job_to_others_and_says_s
     assert await bench.hw.jobs.limits() == []
 
 
-async def test_an_import_that_hangs_keeps_no_command_waiting_and_no_worker_from_ending(bench: Bench) -> None:
+async def test_an_import_that_hangs_keeps_no_worker_from_ending_and_touches_nothing(bench: Bench) -> None:
     waits = await bench.hw.jobs.add(functions.add.job(1))
+    command = await bench.hw.jobs.add(command="true")
     worker = bench.worker(app="tests.worker.hanging:app")
     task = asyncio.get_running_loop().create_task(worker.run())
-    command = await bench.hw.jobs.add(command="true")
-    assert await command.wait(LONG) is JobState.COMPLETED
+
+    async def loads() -> bool:
+        return bool(worker.functions.processes)
+
+    await expect_soon_async(loads, LONG)
     worker.stop()
     assert await asyncio.wait_for(task, LONG) == 0
-    assert ((await waits.show()).state, (await waits.show()).attempts) == (JobState.PENDING, 0)
+    for job in (waits, command):
+        assert ((await job.show()).state, (await job.show()).token) == (JobState.PENDING, 0)

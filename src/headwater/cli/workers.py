@@ -52,6 +52,9 @@ RecycleAfter = Annotated[
     int,
     typer.Option(min=0, help="Run functions in a new process after so many of them.", show_default="never"),
 ]
+LoadTimeout = Annotated[
+    float, typer.Option(min=0.1, max=86_400, help="Seconds that importing your functions may take.")
+]
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is due, and say what is left.")]
 
 
@@ -64,6 +67,7 @@ def start_workers(
     modules: Modules = None,
     functions: AllowedFunctions = None,
     recycle_after: RecycleAfter = 0,
+    load_timeout: LoadTimeout = 120.0,
     drain: Drain = False,
 ) -> None:
     """Run jobs until Ctrl-C, SIGTERM or `queuectl worker stop`.
@@ -88,6 +92,7 @@ def start_workers(
         arguments += ["--function", name]
     arguments += ["--app", app] if app else []
     arguments += ["--recycle-after", str(recycle_after)] if recycle_after else []
+    arguments += ["--load-timeout", str(load_timeout)]
     arguments += ["--drain"] if drain else []
     code, ended_by = run_fast(_supervise(settings, count, tuple(arguments)))
     if ended_by == signal.SIGINT:
@@ -160,6 +165,7 @@ def run_worker(
     modules: Modules = None,
     functions: AllowedFunctions = None,
     recycle_after: RecycleAfter = 0,
+    load_timeout: LoadTimeout = 120.0,
     drain: Drain = False,
 ) -> None:
     """One worker of a supervisor; `queuectl worker start` runs it.
@@ -193,6 +199,7 @@ def run_worker(
         drain=drain,
         sweeps=True,
         recycle_after=recycle_after,
+        load_seconds_max=load_timeout,
     )
     code = run_fast(_work(settings, options))
     if code:

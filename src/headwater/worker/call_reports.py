@@ -21,6 +21,7 @@ class FunctionSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 5.0
     output_bytes_max: int = 65_536
     recycle_after: int = 0
+    load_seconds_max: float = 120.0
     worker: str = ""
 
 

@@ -1,5 +1,6 @@
 """The worker's functions: which there are, and what calls them: a runner for plain ones, and one for async ones."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Functions:
         self._early_deaths = 0
         self._loaded = False
         self._ending = False
+        self._slow: asyncio.TimerHandle | None = None
         self.known: frozenset[str] = frozenset()
         self.policies: dict[str, JobPolicy] = {}
         self.schedules: list[DeclaredSchedule] = []
@@ -83,6 +85,8 @@ class Functions:
         """Load the functions, so that no job has to wait for that. OSError when this process lacks what that takes."""
         if not self._first.process:
             self._first.start()
+        if self._slow is None and self.is_loading:
+            self._slow = asyncio.get_running_loop().call_later(self._settings.load_seconds_max, self._too_slow)
 
     def run(self, job: ClaimedJob) -> None:
         """Call a function."""
@@ -182,6 +186,14 @@ class Functions:
         for job in early:
             self.run(job)
         self.on_ready()
+
+    def _too_slow(self) -> None:
+        """An import that hangs would keep the worker from everything, for ever, and nobody would be told."""
+        if self.is_loading and not self._ending:
+            seconds = f"{self._settings.load_seconds_max:g} s"
+            self._cannot_load(
+                f"they were not imported within {seconds} (--load-timeout): does a module wait for something?"
+            )
 
     def _died_early(self, runner: RunnerProcess, how: str) -> None:
         """A process that dies again and again before it runs anything would be started for ever."""

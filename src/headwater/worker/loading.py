@@ -34,15 +34,18 @@ class FunctionSources(msgspec.Struct, frozen=True, kw_only=True):
 def load_functions(sources: FunctionSources) -> KnownFunctions:
     """The functions that may be called, by the exact names that jobs know them by."""
     known: KnownFunctions = {}
+    apps: list[JobRegistry] = []
     if sources.app:
-        _add(known, load_app(sources.app).functions)
+        apps.append(load_app(sources.app))
+        _add(known, apps[0].functions)
     for name in sources.modules:
-        _add(known, _defined_in(importlib.import_module(name)))
+        _add(known, _defined_in(_module(name)))
     for name in sources.functions:
         function = _allowed(name)
         _add(known, {function.name: function})
     if sources.store:
-        for app in {id(one.app): one.app for one in known.values()}.values():
+        apps += [one.app for one in known.values()]
+        for app in {id(app): app for app in apps}.values():
             app.work_for(sources.store, sources.database)
     return known
 
@@ -50,10 +53,27 @@ def load_functions(sources: FunctionSources) -> KnownFunctions:
 def load_app(path: str) -> JobRegistry:
     """The app at `module:name`; without a name it is `app`."""
     module, _, name = path.partition(":")
-    found = getattr(importlib.import_module(module), name or "app")
-    if not isinstance(found, JobRegistry):
-        raise InvalidOption(f"{path} must be a JobApp; it is a {type(found).__name__}")
-    return found
+    loaded = _module(module)
+    found = getattr(loaded, name or "app", None)
+    if isinstance(found, JobRegistry):
+        return found
+    there = sorted(f"{module}:{name}" for name, value in vars(loaded).items() if isinstance(value, JobRegistry))
+    what = "there is no such name" if found is None else f"it is a {type(found).__name__}"
+    raise InvalidOption(f"{path} must be a JobApp, as module:name; {what}. There is {', '.join(there) or 'none'} there")
+
+
+def _module(name: str) -> ModuleType:
+    """A module that an operator has named; what goes wrong inside it is its author's matter."""
+    if not name or not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidOption(f"{name!r} must be the name of a module, like tasks or shop.tasks: no path and no .py")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InvalidOption(
+                f"there is no module {error.name!r}: start the worker in the folder that has it, or set PYTHONPATH"
+            ) from None
+        raise
 
 
 def _defined_in(module: ModuleType) -> KnownFunctions:
@@ -68,7 +88,7 @@ def _defined_in(module: ModuleType) -> KnownFunctions:
 def _allowed(path: str) -> JobFunction[..., Any]:
     """A function that no decorator has made a job: an operator has named it."""
     module, _, name = path.partition(":")
-    found = vars(importlib.import_module(module)).get(name)
+    found = vars(_module(module)).get(name)
     if isinstance(found, JobFunction):
         return found
     if not inspect.isroutine(found):

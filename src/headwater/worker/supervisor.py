@@ -17,7 +17,7 @@ from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Depart
 from headwater.services.jobs import JobService
 from headwater.worker.processes import adopt_orphans, children, describe_end, is_stopped, kill_strays
-from headwater.worker.worker_options import TOLD_BY_SIGNAL
+from headwater.worker.worker_options import TOLD_BY_SIGNAL, UNLOADABLE
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,7 @@ class Supervisor:
     async def _keep(self) -> None:
         """One worker after the other, until one ends because it was asked to."""
         pause = RESTART_SECONDS
+        has_worked = False
         while not self._signals:
             child = self._start()
             await child.ended
@@ -103,11 +104,14 @@ class Supervisor:
                 log.warning("worker %s was told to end by somebody else, a job perhaps, and is replaced", child.id)
                 continue
             await self._bury(child, describe_end(code))
-            if code == 1 and time.monotonic() - child.started_at < STEADY_SECONDS:
+            is_steady = time.monotonic() - child.started_at > STEADY_SECONDS
+            if not has_worked and (code == UNLOADABLE or (code == 1 and not is_steady)):
                 # It said itself why it cannot work: starting it again would only say it again.
                 self.failed = True
                 return
-            pause = RESTART_SECONDS if time.monotonic() - child.started_at > STEADY_SECONDS else pause * 2
+            # An app that could be loaded once may only be under repair.
+            has_worked = has_worked or code != UNLOADABLE
+            pause = RESTART_SECONDS if is_steady and code != UNLOADABLE else pause * 2
             await asyncio.sleep(min(pause, RESTART_SECONDS_MAX))
 
     async def _look_for_stopped(self) -> None:

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, StoreReplaced
@@ -36,9 +34,10 @@ from headwater.worker.call_reports import FunctionSettings, release
 from headwater.worker.commands import Commands
 from headwater.worker.functions import Functions
 from headwater.worker.news import News
+from headwater.worker.notes import Notes
 from headwater.worker.reports import LeftToOthers, log_failure
 from headwater.worker.settlement import ERROR_PAUSE_SECONDS, Settlement
-from headwater.worker.worker_options import TOLD_BY_SIGNAL, WITHOUT_HEARTBEAT, WorkerOptions
+from headwater.worker.worker_options import TOLD_BY_SIGNAL, UNLOADABLE, WITHOUT_HEARTBEAT, WorkerOptions
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,7 @@ class Worker:
         self._jobs: dict[JobNumber, ClaimedJob] = {}
         self._reports: list[Report] = []
         self._reported_at = 0.0
-        self._notes: dict[JobNumber, Note] = {}
+        self._notes = Notes()
         self._look = True
         self._vain_wakes = 0
         self._deferred_seconds = 0.0
@@ -94,6 +93,7 @@ class Worker:
             grace_seconds=settings.grace,
             output_bytes_max=settings.output_max,
             recycle_after=options.recycle_after,
+            load_seconds_max=options.load_seconds_max,
             worker=options.id,
         )
         self.functions = Functions(chosen, self.starts)
@@ -108,8 +108,7 @@ class Worker:
     # ── life ──
 
     async def run(self) -> int:
-        """Work until the end; 0 when there is no more to do here, 1 when the app could not be loaded, and another
-        number when a signal said so."""
+        """Work until the end; 0 when there is no more to do here, another number for every other reason."""
         unfollow = await self._tail.follow(self._touched, self._woken)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
         beating.add_done_callback(self._beaten)
@@ -127,7 +126,7 @@ class Worker:
         self.starts.close()
         if self.functions.unloadable:
             log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
-            return 1
+            return UNLOADABLE
         return self._code
 
     async def _register(self) -> None:
@@ -215,8 +214,9 @@ class Worker:
     # ── what comes next ──
 
     def _wanted(self) -> int:
-        """How many jobs to claim: enough for a tenth of a second, and only when half of that is used up."""
-        if time.monotonic() < self._lacking_until:
+        """How many jobs to claim: enough for a tenth of a second, and only when half of that is used up. None before it
+        is known that the functions can be loaded: a worker that was started wrongly must not touch anything."""
+        if time.monotonic() < self._lacking_until or self.functions.is_loading:
             return 0
         ahead = min(int(AHEAD_SECONDS / max(self._seconds, 1e-6)), AHEAD_MAX)
         depth = max(self._options.concurrency, ahead * self._options.concurrency)
@@ -376,19 +376,11 @@ class Worker:
         """Tell it with a heartbeat that comes soon: a job may report progress a thousand times a second."""
         if not self._notes:
             asyncio.get_running_loop().call_later(NOTE_PAUSE_SECONDS, self._beat_now.set)
-        before = self._notes.get(note.number)
-        if before is not None and before.token == note.token:
-            note = msgspec.structs.replace(
-                note,
-                progress=before.progress if note.progress is None else note.progress,
-                output=before.output if note.output is None else note.output,
-            )
-        self._notes[note.number] = note
+        self._notes.add(note)
 
     async def _beat(self) -> None:
         self._beat_now.clear()
-        notes, self._notes = self._notes, {}
-        operation = self._heartbeat(tuple(notes.values()))
+        operation = self._heartbeat(self._notes.take())
         beat: Beat = (await self._committer.submit(operation, Durability.WRITTEN)).result
         self._check_lease(alive=beat.alive)
         for number in beat.cancelled:

@@ -8,9 +8,11 @@ import msgspec
 from headwater.log.job_operations import WorkerAbout
 from headwater.worker.loading import FunctionSources
 
-# The exit code of a worker that ends because of a signal: whether that was its supervisor's, the supervisor knows.
+# Exit codes of a worker, for its supervisor. Whose signal it was, the supervisor knows.
 TOLD_BY_SIGNAL = 10
 WITHOUT_HEARTBEAT = 11
+UNLOADABLE = 12
+LOAD_SECONDS_MAX = 120.0
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     drain: bool = False
     sweeps: bool = False
     recycle_after: int = 0
+    load_seconds_max: float = LOAD_SECONDS_MAX
 
     def about(self) -> WorkerAbout:
         """What others are told of it."""
