@@ -23,6 +23,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -34,14 +35,14 @@ from headwater.config import load_config
 from headwater.errors import InvalidInput, JobError, QueueError
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Push
-from headwater.model.names import DATABASE_DEFAULT, SYSTEM_PREFIX, check_name
-from headwater.model.record import Record, encode_payload
-from headwater.services.checks import check_text
+from headwater.model.names import DATABASE_DEFAULT, Offset, check_name
+from headwater.services.checks import check_outgoing
 from headwater.services.job_checks import check_job
+from headwater.services.outgoing import Target, make_record, target, target_of
+from headwater.services.verbs import check_push
 from headwater.stores.outbox.table import Plain, Staged, Table, create_table
 from headwater.stores.outbox.table import stage as stage_row
 from headwater.stores.sqlite import outbox
-from headwater.stores.sqlite.outbox import push
 
 __all__ = ["create_table", "drain", "enqueue", "push", "stage", "stage_jobs"]
 
@@ -63,6 +64,34 @@ def enqueue(
     return outbox.enqueue(connection, *(check_job(job, bytes_max) for job in jobs), database=database)
 
 
+def push(
+    connection: apsw.Connection | sqlite3.Connection,
+    queue: str,
+    payload: Any,
+    *,
+    partition: str = "",
+    database: str = DATABASE_DEFAULT,
+    transaction_id: str = "",
+    trace_id: str = "",
+    type: str = "",
+    headers: dict[str, str] | None = None,
+    timestamp: datetime | int | None = None,
+    ttl_seconds: float | None = None,
+    delay: float | timedelta = 0,
+    priority: int = 0,
+) -> Offset | None:
+    """Append a message as part of the transaction that is open on `connection`; its offset, if that commits.
+
+    Without a partition it goes to one of the queue's lanes, and the offset counts in that lane; one with a `delay` has
+    none before it is due. A transaction id is kept with the message, and a later push with the same id is a duplicate
+    of this one; this push itself is not checked, because your transaction happens once.
+    """
+    message = check_outgoing(
+        payload, transaction_id=transaction_id, trace_id=trace_id, type=type, headers=headers, timestamp=timestamp
+    )
+    return outbox.push(connection, _push_of(database, message, target(queue, partition, delay, priority), ttl_seconds))
+
+
 def stage(
     connection: Any,
     queue: str,
@@ -71,25 +100,34 @@ def stage(
     partition: str = "",
     database: str = DATABASE_DEFAULT,
     transaction_id: str = "",
+    trace_id: str = "",
     type: str = "",
+    headers: dict[str, str] | None = None,
+    timestamp: datetime | int | None = None,
+    ttl_seconds: float | None = None,
+    delay: float | timedelta = 0,
+    priority: int = 0,
 ) -> None:
     """Let a message wait in your own database, as part of the transaction that is open there; `drain` moves it on.
 
-    `connection` is one of `sqlite3`, a SQLAlchemy connection or session, or Django's.
+    `connection` is one of `sqlite3`, a SQLAlchemy connection or session, or Django's. A `delay` and a time to live are
+    counted from when it is moved.
     """
-    check_name("queue", queue)
-    check_name("database", database)
-    if partition:
-        check_name("partition", partition)
-    if queue.startswith(SYSTEM_PREFIX):
-        raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
-    record = Record(
-        encode_payload(payload, load_config().record_bytes_max),
-        transaction_id=check_text("transaction_id", transaction_id),
-        type=check_text("type", type),
+    message = check_outgoing(
+        payload, transaction_id=transaction_id, trace_id=trace_id, type=type, headers=headers, timestamp=timestamp
     )
-    operation = Push(database=database, key=_new_key(), queue=queue, partition=partition, records=[record])
+    operation = _push_of(database, message, target(queue, partition, delay, priority), ttl_seconds, _new_key())
     stage_row(connection, "push", msgspec.json.encode(operation).decode())
+
+
+def _push_of(database: str, message: Any, call: Target, ttl_seconds: float | None, key: str = "") -> Push:
+    """The push of one message, once nothing speaks against it."""
+    check_name("database", database)
+    config = load_config()
+    record = make_record(message, config.record_bytes_max)
+    operation = target_of(message, call).push(database, [record], key=key, ttl_seconds=ttl_seconds)
+    check_push(operation, config)
+    return operation
 
 
 def stage_jobs(connection: Any, *jobs: NewJob, database: str = DATABASE_DEFAULT) -> list[str]:

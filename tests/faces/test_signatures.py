@@ -71,7 +71,7 @@ def test_configure_names_every_option_of_a_queue() -> None:
 
 
 def test_a_push_in_a_transaction_says_what_a_push_says() -> None:
-    apart = {"durability", "idempotency_key", "ttl_seconds"}
+    apart = {"durability", "idempotency_key"}
     assert names(headwater.Together.push) - {"queue"} == names(headwater.Queue.push) - apart
 
 

@@ -236,7 +236,7 @@ def test_a_file_that_the_interpreters_sqlite_could_damage_is_refused_with_the_li
     ],
 )
 def test_bad_input_is_refused_before_it_is_staged(
-    path: str, queue: str, payload: Any, options: dict[str, str], error: type[Exception]
+    path: str, queue: str, payload: Any, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with plain_transaction(path) as connection, pytest.raises(error):
         outbox.stage(connection, queue, payload, **options)

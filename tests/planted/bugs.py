@@ -1154,4 +1154,25 @@ BUGS = [
         ),
         (f"{ADMITTED}::test_micro_batches_hold_every_record_once_in_order_and_none_more_than_its_limit",),
     ),
+    Bug(
+        "priority-behind-what-waited",
+        "lanes of a priority are asked for like all others: whoever has waited longest is first",
+        (Edit(CURSORS, "if self._catalog.has_priorities(group.queue):", "if False:"),),
+        (
+            "tests/contracts/test_priorities.py::"
+            "test_a_priority_overtakes_named_partitions_and_lanes_that_are_ready_longer",
+        ),
+    ),
+    Bug(
+        "outbox-without-priority",
+        "the outbox forgets the priority on the way",
+        (
+            Edit(
+                "headwater/stores/sqlite/outbox.py",
+                "choose_lane(queue, identity, now, operation.priority)",
+                "choose_lane(queue, identity, now)",
+            ),
+        ),
+        ("tests/faces/test_ways_of_pushing.py",),
+    ),
 ]

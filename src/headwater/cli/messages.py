@@ -62,6 +62,9 @@ def push(
         Literal["synced", "written", "memory"] | None, typer.Option(help="When to answer; synced survives power loss.")
     ] = None,
     delay: Annotated[float, typer.Option(min=0, help="Deliver them this many seconds later.")] = 0,
+    priority: Annotated[
+        int, typer.Option(min=0, max=9, help="Deliver them before those with a lower one; not with a partition.")
+    ] = 0,
 ) -> None:
     """Append messages to a queue, which is made when it is new.
 
@@ -77,10 +80,12 @@ def push(
 
     if payloads and file is not None:
         raise Misuse("payloads come as arguments or from --file, not both")
+    if priority and partition:
+        raise Misuse("--priority is for messages without --partition: those of one partition keep their order")
     if transaction_id and len(payloads or ()) != 1:
         raise Misuse("--transaction-id is the id of one message: give one payload as argument")
     settings = settings_of(ctx)
-    tally = Tally(Aim(queue, partition, type_, transaction_id, durability, delay))
+    tally = Tally(Aim(queue, partition, type_, transaction_id, durability, delay, priority))
     try:
         run_async(_push(settings, tally, payloads or [], file))
     finally:

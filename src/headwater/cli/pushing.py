@@ -24,6 +24,7 @@ class Aim(NamedTuple):
     transaction_id: str
     durability: str | None
     delay: float = 0
+    priority: int = 0
 
 
 class Tally:
@@ -78,7 +79,10 @@ async def push_messages(hw: "Headwater | Client", tally: Tally, messages: "Seque
     """Push messages in one commit, and count them."""
     aim = tally.aim
     queue = hw.queue(aim.queue)
-    tally.add(await queue.push_many(messages, partition=aim.partition, durability=aim.durability, delay=aim.delay))
+    receipts = await queue.push_many(
+        messages, partition=aim.partition, durability=aim.durability, delay=aim.delay, priority=aim.priority
+    )
+    tally.add(receipts)
 
 
 async def push_lines(hw: "Headwater | Client", tally: Tally, lines: Lines, tell: Callable[[float], None]) -> None:

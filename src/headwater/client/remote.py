@@ -332,12 +332,15 @@ def _pop_fields(operation: Pop) -> dict[str, Any]:
 
 def _lane_push(push: Push) -> dict[str, Any]:
     lane = {"queue": push.queue, "partition": push.partition, "records": push.records}
-    return {**lane, "delay_seconds": push.delay_seconds} if push.delay_seconds else lane
+    # Left out where nothing is asked for: a server of an older version knows them not.
+    asked = {"delay_seconds": push.delay_seconds, "priority": push.priority}
+    return lane | {name: value for name, value in asked.items() if value}
 
 
 def _step(operation: Operation) -> dict[str, Any]:
     if isinstance(operation, Push):
-        return {"kind": "push", **_lane_push(operation)}
+        ttl = {} if operation.ttl_seconds is None else {"ttl_seconds": operation.ttl_seconds}
+        return {"kind": "push", **_lane_push(operation), **ttl}
     if isinstance(operation, Enqueue):
         return {"kind": "jobs", "jobs": operation.jobs}
     if not isinstance(operation, Ack):

@@ -78,7 +78,8 @@ class Push(Operation, frozen=True, kw_only=True):
     """Append records to one partition; queue and partition are made when they are new.
 
     A push to the partition "" names none: its records are spread over the lanes of the queue. `lanes` are those of a
-    queue that is made by this push. `part_of` is the fingerprint of a keyed request that became several pushes.
+    queue that is made by this push. `priority` is for those that name no partition: the higher one is delivered first.
+    `part_of` is the fingerprint of a keyed request that became several pushes.
     """
 
     queue: str
@@ -87,6 +88,7 @@ class Push(Operation, frozen=True, kw_only=True):
     ttl_seconds: float | None = None
     lanes: int = LANES_DEFAULT
     delay_seconds: float = 0.0
+    priority: int = 0
     part_of: str = ""
 
 

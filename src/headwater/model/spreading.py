@@ -4,15 +4,45 @@ A lane is a partition that nobody has named. Within a lane order holds as in any
 none. What is decided here depends on nothing but its arguments, so every store and every process decides the same.
 """
 
+import re
 from collections.abc import Iterator
 from zlib import crc32
 
+from headwater.errors import InvalidOption
 from headwater.model.names import PARTITION_DEFAULT, SYSTEM_PREFIX
 
+# Each priority that is in use has lanes of its own; ten of them are as many as anybody can tell apart.
+PRIORITY_MAX = 9
+_PRIORITY_PREFIX = f"{PARTITION_DEFAULT}/priority-"
+_priority_lane = re.compile(rf"{_PRIORITY_PREFIX}([1-{PRIORITY_MAX}])(?:/[1-9][0-9]{{0,2}})?")
 
-def lane_name(lane: int) -> str:
+
+def lane_name(lane: int, priority: int = 0) -> str:
     """The name of a lane; the first is the partition that a queue of one lane has."""
-    return f"{PARTITION_DEFAULT}/{lane}" if lane else PARTITION_DEFAULT
+    base = f"{_PRIORITY_PREFIX}{priority}" if priority else PARTITION_DEFAULT
+    return f"{base}/{lane}" if lane else base
+
+
+def priority_of(partition: str) -> int:
+    """The priority of the messages in a partition: that of the lane it is, 0 for any other."""
+    if not partition.startswith(_PRIORITY_PREFIX):
+        return 0
+    found = _priority_lane.fullmatch(partition)
+    return int(found[1]) if found else 0
+
+
+def check_priority(priority: object, partition: str) -> int:
+    """The priority of a message that goes to this partition, '' for none, once it is one that can be kept."""
+    if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidOption(
+            f"priority must be a whole number from 0 to {PRIORITY_MAX}, the highest first; got {priority!r:.80}"
+        )
+    if priority and partition:
+        raise InvalidOption(
+            f"messages of one partition keep their order, so none can have a priority; got priority {priority} for "
+            f"partition {partition!r:.80}: leave the partition out, or the priority"
+        )
+    return priority
 
 
 def lane_of_id(transaction_id: str, lanes: int) -> int:

@@ -65,15 +65,6 @@ def check_outgoing(
     )
 
 
-def check_lane(payload: Any, queue: str, partition: str) -> str:
-    """The partition that a payload goes to: its own if it names one. One that names another queue is refused."""
-    if type(payload) is not Outgoing:
-        return partition
-    if payload.queue not in ("", queue):
-        raise InvalidOption(f"a message for queue {payload.queue!r} was pushed to {queue!r}; push_all takes several")
-    return check_optional_name("partition", payload.partition) or partition
-
-
 def check_durability(value: Durability | str | None) -> Durability | None:
     if value is None or isinstance(value, Durability):
         return value

@@ -6,13 +6,14 @@ from typing import Any
 
 from headwater.config import Durability
 from headwater.errors import InvalidOption
-from headwater.log.operations import DeleteGroup, Push
+from headwater.log.operations import DeleteGroup
 from headwater.model.names import GROUP_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_limit, check_list, check_optional_name, check_text
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.jobs import Jobs
 from headwater.services.life import Life, verb
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
+from headwater.services.outgoing import Target, target_of
 from headwater.services.queue import Queue, make_pop
 from headwater.services.transaction import Together
 from headwater.services.verbs import Verbs
@@ -50,28 +51,20 @@ class Database:
     ) -> Sequence[Receipt]:
         """Append messages to several queues and partitions in one commit; each `Outgoing` names its queue."""
         messages = check_list("messages", messages)
-        lanes: dict[tuple[str, str], list[int]] = {}
+        targets: dict[Target, list[int]] = {}
         for index, message in enumerate(messages):
             if not isinstance(message, Outgoing) or not message.queue:
                 raise InvalidOption("push_all takes headwater.Outgoing values that name their queue")
-            lane = (
-                check_name("queue", message.queue),
-                check_optional_name("partition", message.partition),
-            )
-            lanes.setdefault(lane, []).append(index)
+            chosen = target_of(message, Target(check_name("queue", message.queue)))
+            targets.setdefault(chosen, []).append(index)
         pushes = [
-            Push(
-                database=self.name,
-                queue=queue,
-                partition=partition,
-                records=[self.queues_service.record(messages[index]) for index in members],
-            )
-            for (queue, partition), members in lanes.items()
+            chosen.push(self.name, [self.queues_service.record(messages[index]) for index in members])
+            for chosen, members in targets.items()
         ]
         if not pushes:
             return []
         answers = await self.queues_service.push_together(pushes, check_durability(durability))
-        return in_order(zip(lanes.values(), map(Receipts, pushes, answers), strict=True), len(messages))
+        return in_order(zip(targets.values(), map(Receipts, pushes, answers), strict=True), len(messages))
 
     @verb
     async def pop(

@@ -3,7 +3,7 @@
 import itertools
 import operator
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, overload
 
 import msgspec
@@ -16,6 +16,7 @@ from headwater.log.operations import Ack, Batch, Extend, Push, Pushed
 from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, decode_payload
+from headwater.model.spreading import priority_of
 
 ERROR_LENGTH_MAX = 4_096
 
@@ -23,7 +24,8 @@ ERROR_LENGTH_MAX = 4_096
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A message to push, with more than its payload to say. Empty names take those of the call.
 
-    `timestamp` is when it was made, if that is not now: a datetime with its zone, or microseconds since 1970.
+    `timestamp` is when it was made, if that is not now: a datetime with its zone, or microseconds since 1970. `delay`
+    and `priority` are those of the call unless they are said here.
     """
 
     payload: Any
@@ -34,6 +36,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     type: str = ""
     headers: dict[str, str] | None = None
     timestamp: Timestamp | datetime | None = None
+    delay: float | timedelta | None = None
+    priority: int | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -146,6 +150,11 @@ class Message(msgspec.Struct, eq=False):
         return self.batch.partition
 
     @property
+    def priority(self) -> int:
+        """The priority that it was pushed with."""
+        return priority_of(self.batch.partition)
+
+    @property
     def partition_id(self) -> PartitionId:
         """The partition's number."""
         return self.batch.partition_id
@@ -215,9 +224,10 @@ def messages_of(batches: list[Batch], database: str, queues: Reporter) -> list[M
         delivery = Delivery(queues, database, count)
         messages += [Message(batch, index, delivery) for index in range(count)]
     if len(batches) > 1:
-        # Queues that were popped together stay in the order of their priority.
+        # Queues that were popped together stay in the order of their priority, and so do the messages of one queue.
         places = {batch.queue: place for place, batch in reversed(list(enumerate(batches)))}
-        messages.sort(key=lambda message: (places[message.queue], message.lsn))
+        ranks = {batch.partition_id: (places[batch.queue], -priority_of(batch.partition)) for batch in batches}
+        messages.sort(key=lambda message: (ranks[message.partition_id], message.lsn))
     return messages
 
 

@@ -19,13 +19,10 @@ from headwater.model.idempotency import fingerprint, lane_key
 from headwater.model.names import GROUP_DEFAULT
 from headwater.services import signals
 from headwater.services.checks import (
-    check_delay,
     check_durability,
     check_flag,
-    check_lane,
     check_list,
     check_messages,
-    check_optional_name,
     check_outgoing,
     check_seconds,
     check_text,
@@ -33,7 +30,8 @@ from headwater.services.checks import (
 )
 from headwater.services.consumption import Consumption
 from headwater.services.life import verb
-from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
+from headwater.services.messages import Message, Receipt, Receipts, in_order
+from headwater.services.outgoing import by_target, target, target_of
 from headwater.services.queue_upkeep import QueueUpkeep
 from headwater.services.running import Handler, Run, check_concurrency, check_handler, check_stop_seconds
 
@@ -59,13 +57,15 @@ class Queue(QueueUpkeep):
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
         delay: float | timedelta = 0,
+        priority: int = 0,
     ) -> Receipt:
         """Append one message; answered when it survives power loss.
 
         Messages of one partition keep their order, and one consumer of a group at a time works on them. Without a
         partition many consumers work at once: the message goes to one of the queue's lanes, and the receipt says which.
         A second push with the same `transaction_id` is a duplicate of the first. With `delay`, in seconds or as a
-        timedelta, it is delivered that much later, and has no offset before.
+        timedelta, it is delivered that much later, and has no offset before. With a `priority`, from 1 to 9, it is
+        delivered before those of the queue with a lower one and those with none; it cannot name a partition then.
 
         >>> receipt = await orders.push({"id": 7}, partition="customer-42")
         """
@@ -79,15 +79,9 @@ class Queue(QueueUpkeep):
                 timestamp=timestamp,
             )
         )
-        push = Push(
-            database=self.database,
-            key=check_text("idempotency_key", idempotency_key),
-            queue=self.name,
-            partition=check_lane(payload, self.name, partition),
-            records=(record,),
-            ttl_seconds=ttl_seconds,
-            delay_seconds=check_delay(delay) if delay else 0.0,
-        )
+        chosen = target_of(payload, target(self.name, partition, delay, priority))
+        key = check_text("idempotency_key", idempotency_key)
+        push = chosen.push(self.database, (record,), key=key, ttl_seconds=ttl_seconds)
         return Receipts(push, await self._queues.push(push, check_durability(durability)))[0]
 
     @verb
@@ -100,31 +94,29 @@ class Queue(QueueUpkeep):
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
         delay: float | timedelta = 0,
+        priority: int = 0,
     ) -> Sequence[Receipt]:
-        """Append messages in one commit: to one partition, to those that each `Outgoing` names, or over all lanes."""
+        """Append messages in one commit: to one partition, to those that each `Outgoing` names, or over all lanes.
+
+        What an `Outgoing` says of itself comes before what is said here.
+        """
         payloads = check_list("payloads", payloads)
-        check_optional_name("partition", partition)
         check_text("idempotency_key", idempotency_key)
-        lanes: dict[str, list[int]] = {partition: list(range(len(payloads)))}
-        if Outgoing in set(map(type, payloads)):
-            lanes = by_partition(payloads, self.name, partition)
+        targets = by_target(payloads, target(self.name, partition, delay, priority))
         records = self._queues.records(payloads)
         if not records:
             return []
         pushes = [
-            Push(
-                database=self.database,
-                queue=self.name,
-                partition=lane,
-                records=records if len(lanes) == 1 else [records[index] for index in members],
+            chosen.push(
+                self.database,
+                records if len(targets) == 1 else [records[index] for index in members],
                 ttl_seconds=ttl_seconds,
-                delay_seconds=check_delay(delay) if delay else 0.0,
             )
-            for lane, members in lanes.items()
+            for chosen, members in targets.items()
         ]
         pushes = with_keys(pushes, idempotency_key)
         answers = await self._queues.push_together(pushes, check_durability(durability))
-        return in_order(zip(lanes.values(), map(Receipts, pushes, answers), strict=True), len(records))
+        return in_order(zip(targets.values(), map(Receipts, pushes, answers), strict=True), len(records))
 
     @verb
     async def pop(
@@ -321,11 +313,3 @@ def check_idle_seconds(value: object) -> float | None:
         return None if value is None else 0.0
     check_seconds("idle_seconds", value)
     return value  # type: ignore[return-value]
-
-
-def by_partition(payloads: Sequence[Any], queue: str, partition: str) -> dict[str, list[int]]:
-    """Which payloads go to which partition: those that name none go to `partition`."""
-    lanes: dict[str, list[int]] = {}
-    for index, payload in enumerate(payloads):
-        lanes.setdefault(check_lane(payload, queue, partition), []).append(index)
-    return lanes

@@ -245,6 +245,8 @@ class Queues(Verbs):
         result = (await self._committer.submit(operation, durability or self._standing)).result
         if type(operation) in _freeing:
             self.intentions.committed_elsewhere()
+        elif isinstance(operation, Transaction):
+            self._tell_waiters([step for step in operation.operations if isinstance(step, Push)])
         return result
 
     async def _all(self, operations: Sequence[Operation], durability: Durability) -> list[Answer]:

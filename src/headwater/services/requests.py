@@ -15,6 +15,7 @@ from headwater.log.operations import Batch, Pushed
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, Lsn, PartitionId
 from headwater.model.record import Record
+from headwater.model.spreading import PRIORITY_MAX
 from headwater.stores.contract import Segment
 
 Text = Annotated[str, Meta(max_length=256)]
@@ -36,12 +37,17 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LanePush(Struct, frozen=True, forbid_unknown_fields=True):
-    """Records for one partition, or for the lanes of the queue when it names none: all of them, or none."""
+    """Records for one partition, or for the lanes of the queue when it names none: all of them, or none.
+
+    `delay_seconds` delivers them that much later. `priority`, for those that name no partition, delivers them before
+    those of the queue with a lower one.
+    """
 
     queue: str
     records: Annotated[list[Record], Meta(min_length=1)]
     partition: str = ""
     delay_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX)] = 0
 
 
 class PushRequest(Asked, frozen=True, kw_only=True):
@@ -129,6 +135,8 @@ class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 class TransactedPush(LanePush, frozen=True, tag_field="kind", tag="push", forbid_unknown_fields=True):
     """Records that are pushed if everything else holds."""
+
+    ttl_seconds: float | None = None
 
 
 class TransactedReport(Struct, frozen=True, tag_field="kind", tag="report", forbid_unknown_fields=True, kw_only=True):

@@ -12,11 +12,12 @@ from typing import Any, Self
 
 from headwater.errors import InvalidInput, InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
-from headwater.log.operations import Operation, Push, Transaction
+from headwater.log.operations import Operation, Transaction
 from headwater.model.cursor import Outcome
-from headwater.services.checks import check_delay, check_lane, check_messages, check_outgoing
+from headwater.services.checks import check_messages, check_outgoing
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, mark_reported, reports_of
+from headwater.services.outgoing import target, target_of
 from headwater.services.verbs import Verbs
 
 
@@ -53,7 +54,9 @@ class Together:
         type: str = "",
         headers: dict[str, str] | None = None,
         timestamp: "datetime | int | None" = None,
+        ttl_seconds: float | None = None,
         delay: float | timedelta = 0,
+        priority: int = 0,
     ) -> None:
         """Append a message when the block ends, or, with `delay` in seconds or as a timedelta, that long after it."""
         record = self._queues.record(
@@ -66,14 +69,8 @@ class Together:
                 timestamp=timestamp,
             )
         )
-        lane = check_lane(payload, queue, partition)
-        push = Push(
-            database=self._database,
-            queue=queue,
-            partition=lane,
-            records=(record,),
-            delay_seconds=check_delay(delay) if delay else 0.0,
-        )
+        chosen = target_of(payload, target(queue, partition, delay, priority))
+        push = chosen.push(self._database, (record,), ttl_seconds=ttl_seconds)
         self._queues.check_push(push)
         self._operations.append(push)
 

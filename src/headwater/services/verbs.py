@@ -18,19 +18,17 @@ from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, PartitionId, check_name
-from headwater.model.record import Record, encode_payload, encode_payloads
+from headwater.model.record import Record, encode_payloads
+from headwater.model.spreading import check_priority
 from headwater.services.checks import (
     check_delay,
-    check_headers,
     check_optional_name,
     check_seconds,
-    check_text,
-    check_time,
-    check_timestamp,
 )
 from headwater.services.holdings import Holdings
 from headwater.services.life import Life
 from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
+from headwater.services.outgoing import make_record
 from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
 
 _data = operator.attrgetter("data")
@@ -66,6 +64,24 @@ def check_target(queue: str, partition: str) -> None:
     check_optional_name("partition", partition)
     if queue.startswith(SYSTEM_PREFIX):
         raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+
+
+def check_push(push: Push, config: Config) -> None:
+    """Raises when a push cannot be taken whatever the state of its queue is."""
+    check_target(push.queue, push.partition)
+    if push.partition.startswith(SYSTEM_PREFIX):
+        raise InvalidInput(f"partitions under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+    count = len(push.records)
+    if not 1 <= count <= config.batch_max:
+        raise TooLarge(f"a push takes 1 to {config.batch_max:,} messages; got {count:,}")
+    if count > 1 and sum(map(len, map(_data, push.records))) > config.batch_bytes_max:
+        raise TooLarge(f"a push may have {config.batch_bytes_max:,} bytes; split it")
+    if push.delay_seconds:
+        check_delay(push.delay_seconds)
+    if push.priority:
+        check_priority(push.priority, push.partition)
+    if push.ttl_seconds is not None:
+        check_seconds("ttl_seconds", push.ttl_seconds)
 
 
 class Verbs(ABC):
@@ -112,17 +128,7 @@ class Verbs(ABC):
 
     def record(self, message: Any) -> Record:
         """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
-        if type(message) is not Outgoing:
-            return Record(encode_payload(message, self.config.record_bytes_max))
-        outgoing = message
-        return Record(
-            data=encode_payload(outgoing.payload, self.config.record_bytes_max),
-            transaction_id=check_text("transaction_id", outgoing.transaction_id),
-            trace_id=check_text("trace_id", outgoing.trace_id),
-            type=check_text("type", outgoing.type),
-            headers=check_headers(outgoing.headers),
-            timestamp=check_timestamp(check_time(outgoing.timestamp or 0)),
-        )
+        return make_record(message, self.config.record_bytes_max)
 
     def records(self, messages: Sequence[Any]) -> list[Record]:
         """Many at once, as records; plain payloads go together."""
@@ -132,18 +138,7 @@ class Verbs(ABC):
 
     def check_push(self, push: Push) -> None:
         """Raises when a push cannot be taken whatever the state of its queue is."""
-        check_target(push.queue, push.partition)
-        if push.partition.startswith(SYSTEM_PREFIX):
-            raise InvalidInput(f"partitions under {SYSTEM_PREFIX} are Headwater's own; push to another name")
-        count = len(push.records)
-        if not 1 <= count <= self.config.batch_max:
-            raise TooLarge(f"a push takes 1 to {self.config.batch_max:,} messages; got {count:,}")
-        if count > 1 and sum(map(len, map(_data, push.records))) > self.config.batch_bytes_max:
-            raise TooLarge(f"a push may have {self.config.batch_bytes_max:,} bytes; split it")
-        if push.delay_seconds:
-            check_delay(push.delay_seconds)
-        if push.ttl_seconds is not None:
-            check_seconds("ttl_seconds", push.ttl_seconds)
+        check_push(push, self.config)
 
     # ── popping and reporting ──
 

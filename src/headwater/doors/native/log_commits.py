@@ -24,6 +24,8 @@ from headwater.model.idempotency import scoped_name
 from headwater.model.names import Lsn, check_name
 from headwater.model.principal import Scope
 from headwater.model.record import Record
+from headwater.model.spreading import check_priority
+from headwater.services.checks import check_delay
 from headwater.services.log_requests import (
     CommitAnswer,
     CommitRequest,
@@ -32,6 +34,7 @@ from headwater.services.log_requests import (
     StepTaken,
     UnstageRequest,
 )
+from headwater.services.outgoing import Target
 from headwater.services.requests import LanePush
 from headwater.services.verbs import check_target
 
@@ -105,23 +108,23 @@ def _move(request: Request, move: GroupMove) -> Seek:
 def _checked(site: Site, request: Request, push: LanePush) -> LanePush:
     """A push that they may make, of any number of records: its bytes are bounded by what carries it."""
     _check_lane(request, push)
-    return LanePush(push.queue, [record_of(site, request, record) for record in push.records], push.partition)
+    return msgspec.structs.replace(push, records=[record_of(site, request, record) for record in push.records])
 
 
 def _check_lane(request: Request, push: LanePush) -> None:
     check_target(push.queue, push.partition)
+    check_delay(push.delay_seconds)
+    check_priority(push.priority, push.partition)
     check_use(request, push.queue)
 
 
 def _together(database: str, pushes: Sequence[LanePush]) -> list[Push]:
     """One push for each partition, with the records of all parts in their order."""
-    lanes: dict[tuple[str, str], list[Record]] = {}
+    targets: dict[Target, list[Record]] = {}
     for push in pushes:
-        lanes.setdefault((push.queue, push.partition), []).extend(push.records)
-    return [
-        Push(database=database, queue=queue, partition=partition, records=records)
-        for (queue, partition), records in lanes.items()
-    ]
+        target = Target(push.queue, push.partition, push.delay_seconds, push.priority)
+        targets.setdefault(target, []).extend(push.records)
+    return [target.push(database, records) for target, records in targets.items()]
 
 
 async def _staged(site: Site, request: Request, upload: str, count: int) -> list[LanePush]:

@@ -58,6 +58,7 @@ def push_of(site: Site, request: Request, asked: LanePush, ttl_seconds: float | 
         records=[record_of(site, request, record) for record in asked.records],
         ttl_seconds=ttl_seconds,
         delay_seconds=asked.delay_seconds,
+        priority=asked.priority,
     )
     site.queues.check_push(push)
     return push
@@ -194,7 +195,7 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
         if isinstance(asked, TransactedPush):
             await check_pushes_taken(site, request)
             check_scope(request, Scope.PUBLISH)
-            operations.append(push_of(site, request, asked))
+            operations.append(push_of(site, request, asked, asked.ttl_seconds))
         elif isinstance(asked, TransactedJobs):
             check_scope(request, Scope.SUBMIT_JOBS)
             operations.append(await enqueue_of(site, request, asked.jobs))

@@ -203,7 +203,7 @@ class Answers:
     ) -> GroupStatus:
         partitions, lag, leased, working, lagging = self._connection.execute(sql.group_lag, (number, now)).fetchone()
         unmet, unmet_oldest, unmet_partitions = self._connection.execute(
-            sql.group_undiscovered, (queue_id, discovered, since_lsn, name)
+            sql.group_undiscovered, (queue_id, discovered, since_lsn, name, number)
         ).fetchone()
         (met_oldest,) = self._connection.execute(sql.group_oldest_waiting, (number,)).fetchone()
         oldest = min((written_at for written_at in (met_oldest, unmet_oldest) if written_at is not None), default=None)

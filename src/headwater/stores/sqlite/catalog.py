@@ -31,7 +31,7 @@ from headwater.model.queue import (
     merge_group_options,
     merge_options,
 )
-from headwater.model.spreading import reader_of
+from headwater.model.spreading import priority_of, reader_of
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.connection import Connection
 from headwater.stores.statements import load_statements
@@ -87,6 +87,8 @@ class Catalog:
         self._partitions: dict[tuple[int, str], Partition] = {}
         self._partitions_by_id: dict[int, Partition] = {}
         self._groups: dict[tuple[int, str], Group] = {}
+        # Whether a queue has lanes of a priority: those that have stay so, the others are looked at in each generation.
+        self._priorities: dict[int, tuple[int, bool]] = {}
 
     def forget(self) -> None:
         """Drop everything remembered. What a group has met may have been undone: it meets its partitions again."""
@@ -95,6 +97,7 @@ class Catalog:
         self._partitions.clear()
         self._partitions_by_id.clear()
         self._groups.clear()
+        self._priorities.clear()
 
     def catch_up(self, version: int, newest_partition: int) -> None:
         """Others have committed: drop what is remembered if they changed names or options."""
@@ -193,7 +196,7 @@ class Catalog:
         """The partition, made when it is new."""
         partition = self.find_partition(queue, name)
         if partition is None:
-            self._connection.execute(sql.add_partition, (queue.id, name, reader_of(name), now))
+            self._connection.execute(sql.add_partition, (queue.id, name, reader_of(name), priority_of(name), now))
             self.generation += 1
             (number, _) = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
             partition = self._remember(PartitionId(number), queue, name)
@@ -211,6 +214,14 @@ class Catalog:
                 return None
             partition = self._remember(number, self.queue_by_id(QueueId(row[0])), row[1])
         return partition
+
+    def has_priorities(self, queue: Queue) -> bool:
+        """Whether some messages of the queue were pushed with a priority, ever."""
+        known = self._priorities.get(queue.id)
+        if known is None or (known[0] != self.generation and not known[1]):
+            (found,) = self._connection.execute(sql.has_priorities, (queue.id,)).fetchone()
+            known = self._priorities[queue.id] = (self.generation, bool(found))
+        return known[1]
 
     def queue_by_id(self, number: QueueId) -> Queue:
         """The queue with this number."""

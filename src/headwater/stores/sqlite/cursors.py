@@ -54,7 +54,9 @@ class Cursors:
         return None if row is None else cursor_of(row)
 
     def ready(self, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
-        """The partitions that a group may lease now, the one that has waited longest first."""
+        """The partitions that a group may lease now: those of a priority, then the one that has waited longest."""
+        if self._catalog.has_priorities(group.queue):
+            return self._ready_by_priority(group, now, limit)
         unwritten = self._unwritten.get(group.id, {})
         rows = self._connection.execute(sql.ready_cursors, (group.id, now, limit + len(unwritten))).fetchall()
         if not unwritten:
@@ -63,6 +65,16 @@ class Cursors:
         found += [place for place in unwritten.items() if place[1].ready_at is not None and place[1].ready_at <= now]
         found.sort(key=_ready_at)
         return found[:limit]
+
+    def _ready_by_priority(self, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
+        self.flush()
+        urgent = self._connection.execute(sql.urgent_cursors, (group.id, group.queue.id, now, limit)).fetchall()
+        found = {row[0]: cursor_of(row) for row in urgent}
+        if len(found) < limit:
+            # All that are urgent were found: what else is among so many is not.
+            rows = self._connection.execute(sql.ready_cursors, (group.id, now, limit)).fetchall()
+            found |= {row[0]: cursor_of(row) for row in rows if row[0] not in found}
+        return list(found.items())[:limit]
 
     def next_ready_at(self, group: Group) -> int | None:
         """When the next partition of a group may be leased."""

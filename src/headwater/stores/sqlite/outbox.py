@@ -7,16 +7,15 @@ whatever else it does. Our own connections notice its commit like any other's.
 import os
 import secrets
 import sqlite3
-from typing import Any
 
 import apsw
 
-from headwater.clock import SystemClock
+from headwater.clock import SECOND, SystemClock, Timestamp
 from headwater.config import load_config
 from headwater.errors import InvalidInput, StoreForeign, StoreNewer, StoreReplaced
 from headwater.log.job_operations import Enqueue, NewJob
-from headwater.model.names import DATABASE_DEFAULT, SYSTEM_PREFIX, Offset, check_name
-from headwater.model.record import Record, encode_payload
+from headwater.log.operations import Push
+from headwater.model.names import DATABASE_DEFAULT, Offset, check_name
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.catalog import Catalog
 from headwater.stores.sqlite.connection import has_moved, open_files
@@ -35,42 +34,31 @@ _SOUND_BRANCHES = {(3, 50): 7, (3, 44): 6}
 
 def push(
     connection: apsw.Connection | sqlite3.Connection,
-    queue: str,
-    payload: Any,
-    *,
-    partition: str = "",
-    database: str = DATABASE_DEFAULT,
-    transaction_id: str = "",
-    type: str = "",
-) -> Offset:
-    """Append a message as part of the transaction that is open on `connection`; its offset, if that commits.
+    operation: Push,
+) -> Offset | None:
+    """Append one message as part of the transaction that is open on `connection`; its offset, if that commits.
 
-    Without a partition it goes to one of the queue's lanes, and the offset counts in that lane.
-    A transaction id is kept with the message, and a later push with the same id is a duplicate of this one; this push
-    itself is not checked, because your transaction happens once.
+    One that is delivered later has none yet. Nothing is compared with what is there: the transaction happens once.
     """
-    check_name("queue", queue)
-    if partition:
-        check_name("partition", partition)
-    check_name("database", database)
-    if queue.startswith(SYSTEM_PREFIX):
-        raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
     _check_connection(connection)
     config = load_config()
-    record = Record(encode_payload(payload, config.record_bytes_max), transaction_id=transaction_id, type=type)
     codec = Codec(config.encryption_key)
     catalog = Catalog(connection, codec)
     segments = Segments(connection, codec, _origin, config.deduplication_ids_max)
     segments.catch_up(read_last_lsn(connection))
     now = SystemClock().now()
-    place = catalog.make_queue(database, queue, now)
-    if partition:
-        lane = catalog.make_partition(place, partition, now)
+    queue = catalog.make_queue(operation.database, operation.queue, now)
+    delayed = Delayed(connection, codec, catalog, segments)
+    if operation.partition:
+        lane = catalog.make_partition(queue, operation.partition, now)
     else:
-        lane = Pushes(connection, catalog, segments, Delayed(connection, codec, catalog, segments)).choose_lane(
-            place, transaction_id, now
-        )
-    return segments.append(lane, [record], now)
+        identity = operation.records[0].transaction_id
+        lane = Pushes(connection, catalog, segments, delayed).choose_lane(queue, identity, now, operation.priority)
+    if operation.delay_seconds:
+        due_at = Timestamp(now + int(operation.delay_seconds * SECOND))
+        delayed.add(lane, operation.records, due_at, now, operation.ttl_seconds)
+        return None
+    return segments.append(lane, operation.records, now, operation.ttl_seconds)
 
 
 def enqueue(

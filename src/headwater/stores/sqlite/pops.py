@@ -65,6 +65,7 @@ class Pops:
         self._segments = segments
         self._cursors = cursors
         self._discovered: dict[int, int] = {}
+        self._discovered_urgent: dict[int, int] = {}
         self._ahead: dict[int, int] = {}
         self._spare: dict[int, list[tuple[PartitionId, Cursor]]] = {}
         self._alike: Mapping[tuple[str, ...], int] = {}
@@ -73,6 +74,7 @@ class Pops:
     def forget(self) -> None:
         """After a rollback: partitions that a group met may be new to it again."""
         self._discovered.clear()
+        self._discovered_urgent.clear()
         self._ahead.clear()
         self._spare.clear()
 
@@ -128,6 +130,7 @@ class Pops:
 
     def discover_all(self, group: Group, now: Timestamp) -> None:
         """Give the group a cursor in every partition there is."""
+        self._discover_urgent(group, now)
         while self._discover(group, now, DISCOVER_LIMIT):
             pass
 
@@ -156,6 +159,7 @@ class Pops:
 
     def _take(self, operation: Pop, group: Group, now: Timestamp, batches: list[Batch]) -> None:
         """Add batches from the ready partitions of one group. A partition that gives nothing is not ready any more."""
+        self._discover_urgent(group, now)
         # New partitions are met at every pop, lest those that always have something starve them; but some at a time: as
         # long as some of the last ones are left, later ones would wait behind them anyway.
         reach = operation.partitions or min(operation.batch, LOOK_AT)
@@ -358,6 +362,17 @@ class Pops:
         if len(met) < limit:
             self._discovered[group.id] = self._catalog.generation
         return len(met)
+
+    def _discover_urgent(self, group: Group, now: Timestamp) -> None:
+        """Give the group a cursor in all partitions of a priority: they are few, and do not wait behind the others."""
+        generation = self._catalog.generation
+        if not self._catalog.has_priorities(group.queue) or self._discovered_urgent.get(group.id) == generation:
+            return
+        self._discovered_urgent[group.id] = generation
+        for number, start in self._connection.execute(sql.undiscovered_urgent, (group.queue.id, group.id)).fetchall():
+            partition_id, ready_at = self._meet(group, PartitionId(number), Offset(start), now)
+            if ready_at is None:
+                self._segments.idle(PartitionId(partition_id))
 
     def _unmet(self, group: Group, limit: int) -> list[tuple[int, int]]:
         return self._connection.execute(sql.undiscovered_partitions, (group.id, limit)).fetchall()

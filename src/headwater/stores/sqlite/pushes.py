@@ -62,7 +62,7 @@ class Pushes:
         self._waiting: dict[int, int] = {}
         self._placed: dict[int, int] = {}
         # Whose turn it is among the lanes of a queue. It need not be right, only go on.
-        self._turns: dict[int, int] = {}
+        self._turns: dict[tuple[int, int], int] = {}
 
     def forget(self) -> None:
         """Others may have pushed or popped: what waits is counted again when it matters."""
@@ -75,7 +75,7 @@ class Pushes:
         results: list[Any] = [None] * len(pushes)
         self._placed.clear()
         stacks: Stacks = {}
-        loose: dict[tuple[int, float | None], tuple[Queue, list[int]]] = {}
+        loose: dict[tuple[int, float | None, int], tuple[Queue, list[int]]] = {}
         later: list[tuple[Queue, int]] = []
         for index, push in enumerate(pushes):
             try:
@@ -85,16 +85,17 @@ class Pushes:
                     later.append((queue, index))
                     continue
                 if not push.partition:
-                    loose.setdefault((queue.id, push.ttl_seconds), (queue, []))[1].append(index)
+                    key = (queue.id, push.ttl_seconds, push.priority)
+                    loose.setdefault(key, (queue, []))[1].append(index)
                     continue
                 partition = self._named(queue, push.partition, now)
             except HeadwaterError as error:
                 results[index] = error
                 continue
-            key = (partition.id, push.ttl_seconds, False)
-            stack = stacks.get(key)
+            place = (partition.id, push.ttl_seconds, False)
+            stack = stacks.get(place)
             if stack is None:
-                stack = stacks[key] = Stack(partition, push.ttl_seconds, [])
+                stack = stacks[place] = Stack(partition, push.ttl_seconds, [])
             stack.shares.append(Share(index, push.records))
         for queue, indexes in loose.values():
             self._spread(queue, pushes, indexes, stacks, results, now)
@@ -148,8 +149,8 @@ class Pushes:
         results: list[Any],
         now: Timestamp,
     ) -> None:
-        """Put the records of pushes without a partition onto the lanes of their queue."""
-        lanes = queue.options.lanes
+        """Put the records of pushes without a partition, all of one priority, onto the lanes of their queue."""
+        lanes, priority = queue.options.lanes, pushes[indexes[0]].priority
         plain: list[tuple[int, Sequence[Record]]] = []
         for index in indexes:
             records = pushes[index].records
@@ -157,7 +158,7 @@ class Pushes:
                 plain.append((index, records))
                 continue
             try:
-                shares = self._shares_by_id(queue, index, records, now)
+                shares = self._shares_by_id(queue, priority, index, records, now)
             except HeadwaterError as error:
                 results[index] = error
                 continue
@@ -166,13 +167,13 @@ class Pushes:
         total = sum([len(records) for _, records in plain])
         if not total:
             return
-        chunks = deal(total, lanes, self._turn(queue, min(total, lanes)))
+        chunks = deal(total, lanes, self._turn(queue, priority, min(total, lanes)))
         for lane, share in _cut(plain, chunks):
-            partition = self._catalog.make_partition(queue, lane_name(lane), now)
+            partition = self._catalog.make_partition(queue, lane_name(lane, priority), now)
             _stack(stacks, partition, pushes[share.push].ttl_seconds, share)
 
     def _shares_by_id(
-        self, queue: Queue, index: int, records: Sequence[Record], now: Timestamp
+        self, queue: Queue, priority: int, index: int, records: Sequence[Record], now: Timestamp
     ) -> list[tuple[Partition, Share]]:
         """The records of a push with transaction ids by their lanes. It goes to all of them or to none: what it must
         be compared with is read first."""
@@ -185,11 +186,11 @@ class Pushes:
             else:
                 plain.append(place)
         if plain:
-            for lane, begin, end in deal(len(plain), lanes, self._turn(queue, min(len(plain), lanes))):
+            for lane, begin, end in deal(len(plain), lanes, self._turn(queue, priority, min(len(plain), lanes))):
                 members.setdefault(lane, []).extend(plain[begin:end])
         shares = [
             (
-                self._catalog.make_partition(queue, lane_name(lane), now),
+                self._catalog.make_partition(queue, lane_name(lane, priority), now),
                 Share(index, [records[place] for place in places], None if len(members) == 1 else places),
             )
             for lane, places in members.items()
@@ -199,21 +200,22 @@ class Pushes:
                 self._segments.duplicates(partition, share.records, now, remember=False)
         return shares
 
-    def choose_lane(self, queue: Queue, transaction_id: str, now: Timestamp) -> Partition:
+    def choose_lane(self, queue: Queue, transaction_id: str, now: Timestamp, priority: int = 0) -> Partition:
         """The lane for one record that names no partition."""
         lanes = queue.options.lanes
-        lane = lane_of_id(transaction_id, lanes) if transaction_id else self._turn(queue, 1) % lanes
-        return self._catalog.make_partition(queue, lane_name(lane), now)
+        lane = lane_of_id(transaction_id, lanes) if transaction_id else self._turn(queue, priority, 1) % lanes
+        return self._catalog.make_partition(queue, lane_name(lane, priority), now)
 
-    def _turn(self, queue: Queue, used: int) -> int:
+    def _turn(self, queue: Queue, priority: int, used: int) -> int:
         """The lane to begin with. A process that has just begun goes on where the log ends: it counts what is there."""
-        turn = self._turns.get(queue.id)
+        turn = self._turns.get((queue.id, priority))
         if turn is None:
             if len(self._turns) >= TURNS_MAX:
                 self._turns.clear()
-            found = [self._catalog.find_partition(queue, lane_name(lane)) for lane in range(queue.options.lanes)]
+            names = [lane_name(lane, priority) for lane in range(queue.options.lanes)]
+            found = [self._catalog.find_partition(queue, name) for name in names]
             turn = sum(self._segments.end(partition.id) for partition in found if partition is not None)
-        self._turns[queue.id] = turn + used
+        self._turns[queue.id, priority] = turn + used
         return turn
 
     # ── later ──

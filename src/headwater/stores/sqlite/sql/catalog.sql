@@ -57,12 +57,16 @@ SELECT id, start_offset FROM hw_partitions WHERE queue_id = ? AND name = ?;
 SELECT queue_id, name, start_offset FROM hw_partitions WHERE id = ?;
 
 -- name: count_partitions
--- How many partitions a queue has.
-SELECT count(*) FROM hw_partitions WHERE queue_id = ?;
+-- How many partitions a queue has, without the lanes of its priorities.
+SELECT count(*) FROM hw_partitions WHERE queue_id = ? AND priority = 0;
+
+-- name: has_priorities
+-- Whether a queue has lanes of a priority.
+SELECT EXISTS (SELECT 1 FROM hw_partitions WHERE queue_id = ? AND priority > 0);
 
 -- name: add_partition
 -- A new partition.
-INSERT INTO hw_partitions (queue_id, name, reader, created_at) VALUES (?, ?, ?, ?);
+INSERT INTO hw_partitions (queue_id, name, reader, priority, created_at) VALUES (?, ?, ?, ?, ?);
 
 -- name: raise_partition_start
 -- Records before this offset are gone.

@@ -1,9 +1,9 @@
 -- name: discover
--- Give a group that reads from the beginning a cursor in partitions it has not met.
+-- Give a group that reads from the beginning a cursor in partitions it has not met. Those of a priority come before.
 INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at)
 SELECT g.id, p.id, p.start_offset, ?2, CASE WHEN EXISTS (SELECT 1 FROM hw_segments s WHERE s.partition_id = p.id) THEN ?2 END
 FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-WHERE g.id = ?1 AND p.reader IN ('', g.name) ORDER BY p.id LIMIT ?3
+WHERE g.id = ?1 AND p.priority = 0 AND p.reader IN ('', g.name) ORDER BY p.id LIMIT ?3
 RETURNING partition_id, ready_at;
 
 -- name: wake_put_off
@@ -11,9 +11,14 @@ RETURNING partition_id, ready_at;
 UPDATE hw_cursors SET ready_at = ?1 WHERE partition_id = ?2 AND ready_at > ?1 AND lease_until IS NULL;
 
 -- name: undiscovered_partitions
--- Partitions that the group has no cursor for yet.
+-- Partitions that the group has no cursor for yet, without those of a priority.
 SELECT p.id, p.start_offset FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-WHERE g.id = ? AND p.reader IN ('', g.name) ORDER BY p.id LIMIT ?;
+WHERE g.id = ? AND p.priority = 0 AND p.reader IN ('', g.name) ORDER BY p.id LIMIT ?;
+
+-- name: undiscovered_urgent
+-- Partitions of a priority that the group has no cursor for yet: they do not wait behind all the others.
+SELECT p.id, p.start_offset FROM hw_partitions p WHERE p.queue_id = ?1 AND p.priority > 0
+    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = ?2 AND c.partition_id = p.id);
 
 -- name: set_discovered
 -- Partitions up to this one have a cursor.
@@ -28,6 +33,14 @@ INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at) VALUE
 SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
     holder
 FROM hw_cursors WHERE group_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?;
+
+-- name: urgent_cursors
+-- The partitions of a priority that a group may lease now, the highest first, among equals the one that has waited longest.
+SELECT c.partition_id, c.position, c.settled, c.failed, c.token, c.lease_until, c.leased_to, c.attempts, c.retry_to,
+    c.cautious, c.ready_at, c.holder
+FROM hw_partitions p CROSS JOIN hw_cursors c ON c.group_id = ?1 AND c.partition_id = p.id
+WHERE p.queue_id = ?2 AND p.priority > 0 AND c.ready_at <= ?3
+ORDER BY p.priority DESC, c.ready_at LIMIT ?4;
 
 -- name: get_cursor
 -- A group's position in one partition.
@@ -72,7 +85,8 @@ WHERE c.lease_until <= ?1 LIMIT ?2;
 -- Whether a group has a partition that a pop could lease now, or one it has not met yet.
 SELECT EXISTS (SELECT 1 FROM hw_cursors WHERE group_id = ?1 AND ready_at <= ?2)
     OR EXISTS (SELECT 1 FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
-               WHERE g.id = ?1 AND p.reader IN ('', g.name));
+               WHERE g.id = ?1 AND p.reader IN ('', g.name)
+                   AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id));
 
 -- name: find_group_by_names
 -- A group by all its names.

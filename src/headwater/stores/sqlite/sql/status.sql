@@ -36,7 +36,8 @@ FROM (
 -- Records waiting in partitions that a group has not met yet, and when the oldest of them was written.
 SELECT coalesce(sum(s.count), 0), min(s.written_at), count(DISTINCT p.id)
 FROM hw_partitions p JOIN hw_segments s ON s.partition_id = p.id
-WHERE p.queue_id = ?1 AND p.id > ?2 AND s.lsn > ?3 AND p.reader IN ('', ?4);
+WHERE p.queue_id = ?1 AND p.id > ?2 AND s.lsn > ?3 AND p.reader IN ('', ?4)
+    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = ?5 AND c.partition_id = p.id);
 
 -- name: group_oldest_waiting
 -- When the oldest record that waits for a group was written.
