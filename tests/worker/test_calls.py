@@ -95,8 +95,9 @@ class Calls:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
+        self.starts = JobStarts.make("", 200)
         self.runner = Functions(
-            FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), JobStarts.make("", 200)
+            FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), self.starts
         )
         self.runner.on_report = self._take
         self.reports: dict[str, Report] = {}
@@ -130,6 +131,7 @@ async def calls(bench: Bench) -> AsyncIterator[Calls]:
     yield made
     made.runner.close()
     await asyncio.wait_for(made.runner.closed(), SECONDS)
+    made.starts.close()
 
 
 async def begun(calls: Calls) -> None:

@@ -265,9 +265,8 @@ def test_a_function_that_could_not_be_found_again_is_refused() -> None:
 
 
 async def test_calls_that_wait_behind_one_that_kills_the_process_are_sent_to_the_next(bench: Bench) -> None:
-    runner = Functions(
-        FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), JobStarts.make("", 200)
-    )
+    starts = JobStarts.make("", 200)
+    runner = Functions(FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), starts)
     reports: dict[int, Report] = {}
     all_told = asyncio.Event()
 
@@ -288,3 +287,4 @@ async def test_calls_that_wait_behind_one_that_kills_the_process_are_sent_to_the
     assert [reports[job.number].result for job in jobs] == ["2", None, "3", "4"]
     runner.close()
     await runner.closed()
+    starts.close()

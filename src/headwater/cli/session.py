@@ -32,13 +32,14 @@ def run_fast(main: Coroutine[Any, Any, Result]) -> Result:
     """The same on uvloop, for commands that run long enough to win back the time its import takes."""
     import uvloop
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     try:
         return uvloop.run(main)
     finally:
         # A closed uvloop leaves its own handlers behind: Ctrl-C would do nothing from here on.
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 @asynccontextmanager

@@ -8,10 +8,12 @@ import ctypes
 import os
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 _READ_BYTES = 65_536
 SWEEPS_MAX = 200
 SWEEP_PAUSE_SECONDS = 0.005
@@ -20,6 +22,18 @@ SWEEP_PAUSE_SECONDS = 0.005
 def adopt_orphans() -> None:
     """From now on, orphaned descendants become children of this process."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+@contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Adopt orphans for a while: a program that supervised workers gets none of anybody else's afterwards."""
+    before = ctypes.c_int()
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
+    adopt_orphans()
+    try:
+        yield
+    finally:
+        _prctl(_PR_SET_CHILD_SUBREAPER, before.value)
 
 
 def end_with_parent(number: signal.Signals, parent: int) -> None:
@@ -31,7 +45,7 @@ def end_with_parent(number: signal.Signals, parent: int) -> None:
 
 def _prctl(option: int, value: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(option, value, 0, 0, 0) != 0:
+    if library.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} was refused")
 
 

@@ -16,7 +16,7 @@ import msgspec
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Depart
 from headwater.services.jobs import JobService
-from headwater.worker.processes import adopt_orphans, children, describe_end, is_stopped, kill_strays
+from headwater.worker.processes import adopting_orphans, children, describe_end, is_stopped, kill_strays
 from headwater.worker.worker_options import TOLD_BY_SIGNAL, UNLOADABLE
 
 log = logging.getLogger(__name__)
@@ -67,13 +67,13 @@ class Supervisor:
     async def run(self) -> int:
         """Until every worker has ended; 0 when all ended well."""
         self._others = children()
-        adopt_orphans()
-        looking = asyncio.get_running_loop().create_task(self._look_for_stopped(), name="headwater-stopped-workers")
-        try:
-            await asyncio.gather(*(self._keep() for _ in range(self._fleet.count)))
-        finally:
-            looking.cancel()
-        kill_strays(self._others)
+        with adopting_orphans():
+            looking = asyncio.get_running_loop().create_task(self._look_for_stopped(), name="headwater-stopped-workers")
+            try:
+                await asyncio.gather(*(self._keep() for _ in range(self._fleet.count)))
+            finally:
+                looking.cancel()
+            kill_strays(self._others)
         return 1 if self.failed else 0
 
     def stop(self) -> None:
