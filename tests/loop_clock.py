@@ -27,6 +27,29 @@ class LoopClock:
             await asyncio.sleep(0)
 
 
+class LoopJumps:
+    """The clock of the running loop, which runs, and which a test moves on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._real = loop.time
+        self._ahead = 0.0
+
+    def time(self) -> float:
+        return self._real() + self._ahead
+
+    def jump(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self._ahead += seconds
+
+
+def let_time_jump() -> LoopJumps:
+    """From here on the running loop's time can be moved on. That is for the loop's life: its timers count on it."""
+    loop = asyncio.get_running_loop()
+    clock = LoopJumps(loop)
+    loop.time = clock.time  # type: ignore[method-assign]
+    return clock
+
+
 @contextmanager
 def standing_still() -> Iterator[LoopClock]:
     """From here on the running loop's time is the test's."""

@@ -8,6 +8,7 @@ import pytest
 import headwater
 from headwater.client.client import Client
 from tests.client.server import Server
+from tests.contracts.clock import RunningClock
 
 Face = headwater.Headwater | Client
 FACES = ("embedded", "client")
@@ -26,14 +27,20 @@ async def client(server: Server) -> AsyncIterator[Client]:
         yield connected
 
 
+@pytest.fixture
+def clock() -> RunningClock:
+    """The store's time."""
+    return RunningClock()
+
+
 @pytest.fixture(params=FACES)
-async def face(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Face]:
+async def face(request: pytest.FixtureRequest, tmp_path: Path, clock: RunningClock) -> AsyncIterator[Face]:
     """Each face over an empty store."""
     if request.param == "embedded":
-        async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        async with headwater.open(str(tmp_path / "headwater.db"), clock=clock) as hw:
             yield hw
         return
-    async with Server(tmp_path / "headwater.db") as server, headwater.connect(server.url) as client:
+    async with Server(tmp_path / "headwater.db", clock=clock) as server, headwater.connect(server.url) as client:
         yield client
 
 

@@ -12,9 +12,10 @@ from headwater.client.client import Client
 from headwater.errors import LeaseLost, ServerUnreachable
 from tests.client.proxy import CutAnswers, CutRequests, Proxy, Weather
 from tests.client.server import Server
+from tests.loop_clock import let_time_jump
 from tests.waiting import expect_soon_async
 
-SOON = 10.0
+SOON = 60.0
 
 
 @pytest.fixture
@@ -135,12 +136,12 @@ async def test_a_wait_that_was_cut_goes_on_over_another_connection(server: Serve
 
 
 async def test_a_wait_that_was_cut_after_longer_than_all_patience_goes_on(server: Server, proxy: Proxy) -> None:
-    patience = 0.3
+    clock, patience = let_time_jump(), 10
     async with headwater.connect(proxy.url, retry_seconds=patience) as client:
-        waiting = asyncio.ensure_future(client.queue("orders").pop(wait=30))
+        waiting = asyncio.ensure_future(client.queue("orders").pop(wait=60))
         for _ in range(2):
             await expect_soon_async(lambda: waits(server, 1))
-            await asyncio.sleep(patience * 1.5)
+            clock.jump(patience * 1.2)
             count = proxy.connections
             proxy.cut()
             await expect_soon_async(partial(are_more, proxy, count))

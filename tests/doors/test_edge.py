@@ -346,7 +346,7 @@ def test_a_slow_answer_is_not_taken_for_a_slow_client(timed_edge: TimedEdge) -> 
 
 
 def test_a_client_that_half_closes_still_gets_its_answers(make_edge: MakeEdge) -> None:
-    with make_edge().connect() as client:
+    with make_edge(half_closed_seconds=60.0).connect() as client:
         client.send(request("/slow") + request("/a"))
         client.socket.shutdown(1)
         assert [client.answer().body for _ in range(2)] == [b"GET /slow ", b"GET /a "]
