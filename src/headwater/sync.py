@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
 
 from headwater import app
+from headwater.config import Config
 from headwater.errors import InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.services import database as async_database
@@ -200,6 +201,16 @@ class _Plain:
 class Queue(Bridged):
     """One queue, without async."""
 
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self._inner.name)
+
+    @property
+    def database(self) -> str:
+        """The database (tenant) that it is in."""
+        return str(self._inner.database)
+
     push = bridged(async_queue.Queue.push)
     push_many = bridged(async_queue.Queue.push_many)
     pop = bridged_pop(async_queue.Queue.pop)
@@ -273,6 +284,11 @@ class Messages:
 
 class Jobs(Bridged):
     """The jobs of one database, without async."""
+
+    @property
+    def database(self) -> str:
+        """The database (tenant) that they are in."""
+        return str(self._inner.database)
 
     show = bridged(async_jobs.Jobs.show)
     list = bridged(async_jobs.Jobs.list)
@@ -358,6 +374,11 @@ class Database(Bridged):
     delete_group = bridged(async_database.Database.delete_group)
 
     @property
+    def name(self) -> str:
+        """The name of the database."""
+        return str(self._inner.name)
+
+    @property
     def jobs(self) -> Jobs:
         """The jobs of the database."""
         return Jobs(self._bridge, self._inner.jobs)
@@ -394,6 +415,11 @@ class Headwater(Database):
         )
 
     async def __aexit__(self, *_: object) -> None: ...
+
+    @property
+    def config(self) -> Config:
+        """The settings in force: of the store, or what the server takes."""
+        return cast(Config, self._inner.config)
 
     def close(self) -> None:
         """Give back what consumers hold, finish what was taken and let go of the store."""

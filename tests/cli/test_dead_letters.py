@@ -68,10 +68,10 @@ def test_dead_letters_are_purged_when_somebody_said_yes(letters: Program) -> Non
 
 
 def test_what_is_not_there_is_told(letters: Program) -> None:
-    assert letters.expect(1, "dlq", "show", "orders", "99").err == (
+    assert letters.expect(4, "dlq", "show", "orders", "99").err == (
         "error[not_found]: queue 'orders' has no dead letter 99\n"
     )
-    assert letters.expect(1, "dlq", "requeue", "orders", "99").err.startswith("error[not_found]: ")
+    assert letters.expect(4, "dlq", "requeue", "orders", "99").err.startswith("error[not_found]: ")
     assert letters.expect(1, "dlq", "list", "nope").err.startswith("error[not_found]: ")
     assert letters.expect(1, "dlq", "purge", "nope", "--yes").err.startswith("error[not_found]: ")
     assert len(ids(letters)) == 3

@@ -49,10 +49,10 @@ def test_a_queue_is_configured_and_what_is_not_named_stays(program: Program) -> 
 
 def test_an_option_that_is_not_there_or_out_of_bounds_is_named(program: Program) -> None:
     program.expect(0, "push", "orders", "1")
-    assert "no such queue option: nope" in program.expect(1, "queues", "configure", "orders", "nope=1").err
-    assert "retry_limit" in program.expect(1, "queues", "configure", "orders", "retry_limit=-1").err
-    assert "retry_limit" in program.expect(1, "queues", "configure", "orders", "retry_limit=many").err
-    assert program.expect(1, "queues", "show", "no such name").err.startswith("error[invalid_name]: ")
+    assert "no such queue option: nope" in program.expect(2, "queues", "configure", "orders", "nope=1").err
+    assert "retry_limit" in program.expect(2, "queues", "configure", "orders", "retry_limit=-1").err
+    assert "retry_limit" in program.expect(2, "queues", "configure", "orders", "retry_limit=many").err
+    assert program.expect(2, "queues", "show", "no such name").err.startswith("error[invalid_name]: ")
 
 
 def test_a_queue_is_deleted_once(program: Program) -> None:
@@ -109,7 +109,7 @@ def test_a_group_gets_options_of_its_own(program: Program) -> None:
     ).document()
     assert (document["own"], document["options"]["lease_seconds"]) == ({"retry_limit": 0}, 300)
     assert "there are" in program.expect(1, "groups", "configure", "typo", "--queue", "orders", "retry_limit=1").err
-    assert "lease_seconds" in program.expect(1, "groups", "configure", "billing", "--queue", "orders", "lanes=1").err
+    assert "lease_seconds" in program.expect(2, "groups", "configure", "billing", "--queue", "orders", "lanes=1").err
 
 
 def test_leases_are_shown_and_given_back(program: Program) -> None:
@@ -136,7 +136,7 @@ def test_a_seek_says_what_it_did_or_why_not(program: Program) -> None:
     mistyped = program.expect(1, "seek", "orders", "--group", "g", "--to", "end")
     assert "has no group 'g'" in mistyped.err
     assert program.expect(0, "groups", "list", "--json").out == ""
-    beyond = program.expect(1, "seek", "orders", "--to", "99", "--partition", "Default")
+    beyond = program.expect(2, "seek", "orders", "--to", "99", "--partition", "Default")
     assert "ends at offset" in beyond.err
     assert program.expect(0, "seek", "orders", "--group", "g", "--create", "--to", "end").out == (
         "g stands at end in 1 partition of orders\n"

@@ -84,14 +84,14 @@ def test_a_token_on_the_command_line_is_not_taken_and_not_shown_again(program: P
     ("arguments", "code", "says"),
     [
         (["ci"], 2, "--scope"),
-        (["ci", "--scope", "root"], 1, "there is no scope 'root'; there are publish, consume"),
-        (["c i", "--scope", "publish"], 1, "token name must be"),
-        (["ci", "--scope", "publish", "--queue", "a[b]"], 1, "a queue pattern has"),
-        (["ci", "--scope", "publish", "--queue", ""], 1, "a queue pattern has"),
+        (["ci", "--scope", "root"], 2, "there is no scope 'root'; there are publish, consume"),
+        (["c i", "--scope", "publish"], 2, "token name must be"),
+        (["ci", "--scope", "publish", "--queue", "a[b]"], 2, "a queue pattern has"),
+        (["ci", "--scope", "publish", "--queue", ""], 2, "a queue pattern has"),
         (["ci", "--scope", "publish", "--expires", "soon"], 2, "a time is written like"),
-        (["ci", "--scope", "publish", "--expires", "0d"], 1, "lifetime"),
-        (["ci", "--scope", "publish", "--expires", "999999999d"], 1, "lifetime"),
-        (["ci", "--scope", "publish", "--database", "a b"], 1, "database name must be"),
+        (["ci", "--scope", "publish", "--expires", "0d"], 2, "lifetime"),
+        (["ci", "--scope", "publish", "--expires", "999999999d"], 2, "lifetime"),
+        (["ci", "--scope", "publish", "--database", "a b"], 2, "database name must be"),
     ],
 )
 def test_what_makes_no_sense_makes_no_token(program: Program, arguments: list[str], code: int, says: str) -> None:

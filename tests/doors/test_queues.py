@@ -570,7 +570,8 @@ def test_a_queue_is_deleted_with_everything_in_it(client: httpx.Client) -> None:
         "existed": True,
     }
     assert pop(client) == []
-    assert client.delete("/api/v1/resources/queues/orders").json()["existed"] is False
+    again = client.delete("/api/v1/resources/queues/orders").json()
+    assert again == {"deleted": False, "queue": "orders", "existed": False}, "nothing was there to delete"
 
 
 # ── paths ──

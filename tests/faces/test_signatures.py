@@ -1,7 +1,9 @@
 """Every face shows the same arguments, by name: nothing hides in `**options`, and nothing is only in one of them."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +50,34 @@ def test_the_sync_face_has_the_verbs_and_the_arguments_of_the_async_one(spoken: 
     assert not missing
     for name in set(verbs(spoken)) - ASYNC_ONLY:
         assert arguments(getattr(plain, name)) == arguments(getattr(spoken, name)), name
+
+
+# What the library is made of, which people do not hold: it belongs to the loop.
+PARTS = {"life", "queues_service", "jobs_service", "service", "check_all", "store", "committer", "tail", "wakeup"}
+PARTS |= {"clock", "keeper", "sentinel", "log_reading"}
+
+
+async def test_the_sync_face_has_everything_that_the_async_one_shows(tmp_path: Path) -> None:
+    """Attributes as well as verbs, of everything that can be held; and those that tell something tell the same."""
+    async with headwater.open(str(tmp_path / "async.db")) as hw:
+        with headwater.sync.open(str(tmp_path / "sync.db")) as plain:
+            await hw.queue("orders").push(1)
+            await asyncio.to_thread(plain.queue("orders").push, 1)
+            pairs: list[tuple[Any, Any]] = [
+                (hw, plain),
+                (hw.database("tenant"), plain.database("tenant")),
+                (hw.queue("orders"), plain.queue("orders")),
+                (hw.jobs, plain.jobs),
+                (await hw.jobs.add(id="a", type="x:y"), await asyncio.to_thread(plain.jobs.add, id="a", type="x:y")),
+                ((await hw.queue("orders").pop())[0], (await asyncio.to_thread(plain.queue("orders").pop))[0]),
+            ]
+            for spoken, bare in pairs:
+                shown = {name for name in dir(spoken) if not name.startswith("_")} - PARTS - ASYNC_ONLY
+                assert shown <= set(dir(bare)), type(spoken)
+                for name in shown:
+                    value = getattr(spoken, name)
+                    if isinstance(value, str | int | bool) and name != "token":
+                        assert getattr(bare, name) == value, (type(spoken), name)
 
 
 def test_a_client_has_the_verbs_of_a_database() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.exits import ExitCode, LetterMissing, Misuse
 from headwater.cli.messages import record_document
 from headwater.cli.output import confirm, iso_time, note, plural, print_facts, print_json, print_line, print_table
 from headwater.cli.session import reached, run_async
@@ -88,12 +88,10 @@ def show_letter(
 
 
 async def _show(settings: Settings, queue: str, number: int) -> "DeadLetter":
-    from headwater.errors import QueueMissing
-
     for letter in await _list(settings, queue, 1, number - 1):
         if letter.id == number:
             return letter
-    raise QueueMissing(f"queue {queue!r} has no dead letter {number}")
+    raise LetterMissing(f"queue {queue!r} has no dead letter {number}")
 
 
 def requeue_letters(
@@ -155,11 +153,12 @@ async def _each(settings: Settings, name: str, ids: list[int], deed: Deed) -> in
 
     async with reached(settings) as hw:
         queue = hw.queue(name)
-        if ids:
-            return await deed(queue, ids, BITE)
         status = await queue.status()
         if status is None:
             raise QueueMissing(f"there is no queue {name!r}")
+        if ids:
+            await _need_letters(queue, ids)
+            return await deed(queue, ids, BITE)
         done = 0
         while done < status.dead_letters:
             count = await deed(queue, [], min(BITE, status.dead_letters - done))
@@ -167,6 +166,13 @@ async def _each(settings: Settings, name: str, ids: list[int], deed: Deed) -> in
                 break
             done += count
         return done
+
+
+async def _need_letters(queue: "Queue", ids: list[int]) -> None:
+    """Raises when one of them is not there."""
+    for number in ids:
+        if [letter.id for letter in await queue.dead_letters(limit=1, after=number - 1)] != [number]:
+            raise LetterMissing(f"queue {queue.name!r} has no dead letter {number}")
 
 
 def _show_count(settings: Settings, queue: str, count: int, verb: str) -> None:

@@ -6,6 +6,9 @@ from typing import ClassVar
 from headwater.errors import (
     ConfigError,
     HeadwaterError,
+    InvalidName,
+    InvalidOption,
+    QueueMissing,
     ServerUnreachable,
     ServerUnreadable,
     StoreDamaged,
@@ -36,6 +39,10 @@ class Misuse(ConfigError):
     code: ClassVar[str] = "usage"
 
 
+class LetterMissing(QueueMissing):
+    """There is no dead letter of this id."""
+
+
 class StoreUnopened(StoreFailed):
     """The store is there and cannot be opened: no right to, no room for a watch, a broken disk."""
 
@@ -49,6 +56,9 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
     ServerUnreachable: ExitCode.STORE,
     ServerUnreadable: ExitCode.STORE,
     ConfigError: ExitCode.USAGE,
+    InvalidName: ExitCode.USAGE,
+    InvalidOption: ExitCode.USAGE,
+    LetterMissing: ExitCode.NOTHING,
 }
 
 

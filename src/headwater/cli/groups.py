@@ -13,6 +13,8 @@ from headwater.cli.settings import Settings, settings_of
 from headwater.model.names import GROUP_DEFAULT
 
 if TYPE_CHECKING:
+    from headwater.app import Headwater
+    from headwater.client.client import Client
     from headwater.log.group_operations import GroupConfigured
     from headwater.stores.contract import GroupStatus, LeaseStatus
 
@@ -187,16 +189,27 @@ def _release(settings: Settings, queue: str, group: str, partition: str, *, yes:
 
 
 async def _leases(settings: Settings, queue: str, group: str) -> "list[LeaseStatus]":
+    async with reached(settings) as hw:
+        await _need_group(hw, queue, group)
+        return await hw.leases(queue, group=group, limit=LEASES_MAX)
+
+
+async def _need_group(hw: "Headwater | Client", queue: str, group: str) -> None:
+    """Raises when there is no such queue, or no such group in it or, without a queue, in any."""
     from headwater.errors import QueueMissing
 
-    async with reached(settings) as hw:
-        if queue and await hw.queue(queue).status() is None:
-            raise QueueMissing(f"there is no queue {queue!r}")
-        return await hw.leases(queue, group=group, limit=LEASES_MAX)
+    if queue and await hw.queue(queue).status() is None:
+        raise QueueMissing(f"there is no queue {queue!r}")
+    if group:
+        known = sorted({status.group for status in await hw.groups(queue)})
+        if group not in known:
+            where = f"queue {queue!r} has" if queue else "there is"
+            raise QueueMissing(f"{where} no group {group!r}; there are {', '.join(known) or 'none yet'}")
 
 
 async def _release_leases(settings: Settings, queue: str, group: str, partition: str) -> int:
     async with reached(settings) as hw:
+        await _need_group(hw, queue, group)
         return await hw.queue(queue).release_leases(group=group, partition=partition)
 
 

@@ -67,6 +67,13 @@ def create_token(
 async def _create(
     settings: Settings, name: str, scopes: list[str], queues: list[str], lifetime_seconds: float | None
 ) -> "tuple[AccessToken, str]":
+    from headwater.model.names import check_name
+    from headwater.services.access_tokens import check_patterns, check_scopes
+
+    # Before the store is opened, which may make it: what makes no sense leaves no trace.
+    check_name("token", name)
+    check_scopes(scopes)
+    check_patterns(queues)
     async with opened(settings, create=True) as hw:
         return await hw.access_tokens().create(name, scopes, queues=queues, lifetime_seconds=lifetime_seconds)
 

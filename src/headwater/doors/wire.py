@@ -67,7 +67,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     """What a route answers. Length, date and connection are the transport's business.
 
     `chunks` follow the body for as long as they come, and make it a stream without a length. `undelivered` is called
-    when the transport knows that the client did not get the answer.
+    when the transport knows that the client did not get the answer. `done` says that what it tells has taken effect for
+    good: it is given also to somebody who may not ask any more.
     """
 
     status: int = 200
@@ -76,6 +77,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     headers: Headers = ()
     chunks: AsyncGenerator[bytes, None] | None = None
     undelivered: Callable[[], None] | None = None
+    done: bool = False
 
 
 Handler = Callable[[Request], Awaitable[Response]]

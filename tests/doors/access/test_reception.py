@@ -330,3 +330,71 @@ async def test_what_was_done_is_answered_even_if_the_token_was_revoked_meanwhile
     door = Reception(do, [house.verifier], house.clock, house.guesses, house.hand)
     assert (await door(visit(**bearer(text)))).status == 200
     assert (await door(visit(**bearer(text)))).status == 401
+
+
+PATIENCE_SECONDS = 30
+WAITS = {
+    "a pop with nothing": ("GET", "/api/v1/pop/queue/orders", "wait=true&timeout=60000", b""),
+    "a pop of our own wire": ("POST", "/v1/pop", "", b'{"queue": "orders", "wait_seconds": 60}'),
+    "the log": ("GET", "/v1/segments", "queue=orders&after=0&limit=10&wait_seconds=60", b""),
+    "a job": ("GET", "/v1/jobs/wait", "id=job-1&seconds=60", b""),
+    "a job for everybody": ("GET", "/api/v1/jobs/job-1/wait", "seconds=60", b""),
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+async def test_whoever_is_revoked_while_waiting_is_told_so_and_nothing_else(house: House, kind: str) -> None:
+    method, path, query, body = WAITS[kind]
+    token, text = await house.hw.access_tokens("tenant").create("worker", ["admin", "operator"])
+    tenant = house.hw.database("tenant")
+    await tenant.jobs.add(id="job-1", type="secret:job")
+    parked = asyncio.Event()
+    async with open_door(house.hw) as routes:
+        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+        asked = msgspec.structs.replace(
+            visit(path, content_type="application/json", **bearer(text)),
+            method=method,
+            query=query,
+            body=body,
+            park=parked.set,
+        )
+        waiting = asyncio.ensure_future(door(asked))
+        await asyncio.wait_for(parked.wait(), PATIENCE_SECONDS)
+        await house.hw.access_tokens("tenant").revoke(token.id)
+        house.hw.queues_service.intentions.drain()
+        await tenant.queue("orders").push("secret")
+        await tenant.jobs.cancel("job-1")
+        response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    assert response.status == 401, response.body
+    assert b"secret" not in response.body
+
+
+async def test_a_pop_that_acks_what_it_brings_is_answered_because_nobody_else_gets_it(house: House) -> None:
+    token, text = await house.hw.access_tokens("tenant").create("worker", ["consume"])
+    async with open_door(house.hw) as routes:
+        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+        query = "wait=true&timeout=60000&autoAck=true"
+        waiting = asyncio.ensure_future(
+            door(msgspec.structs.replace(visit("/api/v1/pop/queue/orders", **bearer(text)), query=query))
+        )
+        await expect_soon_async(house.has_waiter)
+        await house.hw.access_tokens("tenant").revoke(token.id)
+        await house.hw.database("tenant").queue("orders").push("once")
+        response = await waiting
+    assert response.status == 200
+    assert b"once" in response.body
+
+
+async def test_a_stream_of_events_ends_for_whoever_is_revoked(house: House) -> None:
+    token, text = await house.hw.access_tokens("tenant").create("watcher", ["admin"])
+    tenant = house.hw.database("tenant")
+    async with open_door(house.hw) as routes:
+        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+        response = await door(visit("/api/v1/job-events", **bearer(text)))
+        assert response.chunks is not None
+        assert await anext(response.chunks) == b": jobs\n\n"
+        await tenant.jobs.add(id="seen", type="a:b")
+        assert b"seen" in await anext(response.chunks)
+        await house.hw.access_tokens("tenant").revoke(token.id)
+        await tenant.jobs.add(id="unseen", type="a:b")
+        assert [chunk async for chunk in response.chunks] == []

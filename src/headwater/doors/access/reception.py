@@ -7,12 +7,13 @@
 Knowing ends with the credential's own time, with `KNOWN_SECONDS`, or at once when its verifier's version changes. A
 credential that is good passes whatever came from its address before: behind one address may be a whole office, and who
 guesses there must not keep the others out. Guessing gains nothing by it, because what is guessed at has 256 bits. What
-can still be taken back, the messages of a pop that waited, is given only to who is still known.
+was waited for, the messages of a pop, a job's end, the next piece of a stream, is given only to who is still known.
 """
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -39,6 +40,20 @@ class _Known(msgspec.Struct, frozen=True, gc=False):
     version: int
     until: Timestamp | None
     fresh_until: float
+
+
+class _Wait:
+    """Whether a request has begun to wait for something that may take long, and how its transport is told."""
+
+    __slots__ = ("begun", "park")
+
+    def __init__(self, park: Callable[[], None]) -> None:
+        self.park = park
+        self.begun = False
+
+    def __call__(self) -> None:
+        self.begun = True
+        self.park()
 
 
 class Reception:
@@ -70,22 +85,35 @@ class Reception:
             principal = await self.principal_of(request)
         except HeadwaterError as error:
             return refusal(request, error)
-        response = await self._handler(msgspec.structs.replace(request, principal=principal))
-        if response.undelivered is None:
+        wait = _Wait(request.park)
+        response = await self._handler(msgspec.structs.replace(request, principal=principal, park=wait))
+        if response.chunks is not None:
+            return msgspec.structs.replace(response, chunks=self._while_known(request, response.chunks))
+        if response.done or not (wait.begun or response.undelivered):
             return response
-        return await self._hand_over(request, response, response.undelivered)
+        return await self._hand_over(request, response)
 
-    async def _hand_over(self, request: Request, response: Response, give_back: Callable[[], None]) -> Response:
+    async def _hand_over(self, request: Request, response: Response) -> Response:
         """What was waited for, perhaps for long: to somebody whose credential was revoked meanwhile it is not given."""
         try:
             await self.principal_of(request)
-        except HeadwaterError as error:
-            give_back()
-            return refusal(request, error)
-        except BaseException:
-            give_back()
+        except BaseException as error:
+            if response.undelivered is not None:
+                response.undelivered()
+            if isinstance(error, HeadwaterError):
+                return refusal(request, error)
             raise
         return response
+
+    async def _while_known(self, request: Request, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """A stream that ends, in the middle, for somebody who is not known any more."""
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                try:
+                    await self.principal_of(request)
+                except HeadwaterError:
+                    return
+                yield chunk
 
     async def principal_of(self, request: Request) -> Principal:
         """Who asks. Raises Unauthenticated, or RateExceeded after too many guesses."""

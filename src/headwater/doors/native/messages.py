@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from headwater.doors.holds import are_pops_held_off, check_pushes_taken
 from headwater.doors.native.jobs import enqueue_of
 from headwater.doors.site import Site, check_scope, check_use, key_of, lane_of
@@ -117,8 +119,10 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
     if popped.batches:
         site.popped(operation.database, popped)
     response = json_response(PopAnswer(popped.batches, site.clock.now()))
-    if operation.auto_ack or not popped.batches:
+    if not popped.batches:
         return response
+    if operation.auto_ack:
+        return msgspec.structs.replace(response, done=True)
     return Response(body=response.body, undelivered=lambda: site.queues.give_back(popped, operation.database))
 
 

@@ -140,4 +140,4 @@ async def delete_queue(site: Site, request: Request, queue: str) -> Response:
     check_name("queue", queue)
     check_use(request, queue)
     deleted = await site.queues.run(DeleteQueue(database=request.principal.database, queue=queue))
-    return json_response(DeleteAnswer(deleted=True, queue=queue, existed=bool(deleted.count)))
+    return json_response(DeleteAnswer(deleted=bool(deleted.count), queue=queue, existed=bool(deleted.count)))

@@ -6,7 +6,7 @@ what was leased for it is given back at once.
 
 from collections.abc import Awaitable, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from headwater.clock import Timestamp
 from headwater.doors.holds import are_pops_held_off
@@ -58,7 +58,9 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
         return NOTHING
     site.popped(operation.database, popped)
     response = json_response(answer_of(popped.batches))
-    return response if operation.auto_ack else _returnable(site, response, popped, operation.database)
+    if operation.auto_ack:
+        return structs.replace(response, done=True)
+    return _returnable(site, response, popped, operation.database)
 
 
 def operation_of(site: Site, request: Request, query: PopQuery, queue: str, partition: str) -> Pop:
