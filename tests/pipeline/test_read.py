@@ -227,7 +227,7 @@ def test_partitions_that_are_named_are_read_and_no_others(spark: SparkSession, s
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"qeue": "orders"}, "no such option: qeue; there are .*queue, queues"),
+        ({"qeue": "orders"}, "no such option: qeue .did you mean queue.*there are .*queue, queues"),
         ({}, "one of the options queue, queues or pattern"),
         ({"queue": "orders", "pattern": "o*"}, "one of the options queue, queues or pattern"),
         ({"queue": "oders"}, r"there is no queue 'oders' in .*; there are bills, orders"),

@@ -182,7 +182,11 @@ def test_the_same_batch_of_another_query_is_another_one(spark: SparkSession, sto
         ("id AS number", {"queue": "q"}, "a write takes the columns value, .*to_json"),
         ("id AS value", {"queue": "q"}, "column value must be string; got bigint"),
         ("string(id) AS value, id AS type", {"queue": "q"}, "column type must be string"),
-        ("string(id) AS value", {"queue": "q", "qeue": "x"}, "no such option: qeue; there are"),
+        (
+            "string(id) AS value",
+            {"queue": "q", "qeue": "x"},
+            r"no such option: qeue \(did you mean queue\?\); there are",
+        ),
         ("string(id) AS value", {"queue": "headwater/own"}, "are Headwater's own"),
         ("string(id) AS value, 'a b' AS partition", {"queue": "q"}, "partition name must be"),
         ("to_json(struct(repeat('x', 300000))) AS value", {"queue": "q"}, "a payload may have 262,144 bytes"),

@@ -41,9 +41,14 @@ def test_the_core_list_is_what_the_package_depends_on() -> None:
 
 
 def test_the_lists_that_bootstrap_installs_hold_every_extra() -> None:
-    extras = read_project()["optional-dependencies"].values()
+    extras = read_project()["optional-dependencies"]
     installed = read_requirements("dev") | read_requirements("spark")
-    assert {requirement for extra in extras for requirement in extra} <= installed
+    assert {one for name, extra in extras.items() if name != "spark-connect" for one in extra} <= installed
+
+
+def test_the_extra_for_spark_connect_has_that_of_spark_and_a_list_of_its_own() -> None:
+    extra = set(read_project()["optional-dependencies"]["spark-connect"])
+    assert extra == {"headwater[spark]"} | read_requirements("spark-connect")
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -4,6 +4,7 @@ Spark and everything that needs it is imported when a flow runs: `--help` and a 
 """
 
 import json
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -92,6 +93,29 @@ def prepare(ctx: typer.Context) -> None:
         print_json(facts)
     else:
         print_facts((name, _shown(name, value)) for name, value in facts.items())
+
+
+def environment(ctx: typer.Context) -> None:
+    """Print what Spark's own programs need in their environment, as a shell reads it.
+
+    spark-submit, pyspark and start-connect-server.sh find Spark, Java and this Python by it.
+
+    Examples:
+      eval "$(headwater pipeline environment)" && spark-submit job.py
+    """
+    settings = settings_of(ctx)
+    from headwater.errors import PipelineUnavailable
+
+    try:
+        from headwater.pipeline.session import spark_environment
+    except ImportError as error:
+        raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
+    found = spark_environment()
+    if settings.json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        print(f"export {name}={shlex.quote(value)}")
 
 
 def archive(

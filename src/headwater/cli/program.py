@@ -132,6 +132,7 @@ def _pipeline() -> typer.Typer:
     app = _group(help=_unwrapped(PIPELINE_HELP))
     _add(app, "list", pipeline.list_flows)
     _add(app, "prepare", pipeline.prepare)
+    _add(app, "environment", pipeline.environment)
     flows = typer.Typer(cls=pipeline.Flows, add_completion=False, rich_markup_mode="rich", help=_unwrapped(RUN_HELP))
     for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline_load.load, pipeline.export):
         _add(flows, function.__name__, function)

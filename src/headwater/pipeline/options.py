@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
@@ -156,7 +157,7 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
     by_lower_case = {name.lower(): name for name in known}
     unknown = sorted(name for name in given if name not in by_lower_case and name not in _OF_SPARK)
     if unknown:
-        raise InvalidOption(f"no such option: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        raise InvalidOption(_no_such(unknown, by_lower_case))
     parsed: dict[str, Any] = {}
     for lower, text in given.items():
         if lower in by_lower_case:
@@ -171,6 +172,13 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
         )
     parsed["access"] = _access(parsed)
     return parsed
+
+
+def _no_such(unknown: list[str], by_lower_case: dict[str, str]) -> str:
+    """What is said of options that there are not: what was probably meant, and what there is."""
+    near = {name: get_close_matches(name, by_lower_case, 1) for name in unknown}
+    told = [f"{name} (did you mean {by_lower_case[found[0]]}?)" if found else name for name, found in near.items()]
+    return f"no such option: {', '.join(told)}; there are {', '.join(sorted(by_lower_case.values()))}"
 
 
 def _access(parsed: dict[str, Any]) -> Access:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from headwater.errors import PipelineUnavailable
+from headwater.errors import InvalidOption, PipelineUnavailable
 
 try:
     from pyspark import SparkConf, SparkContext
@@ -34,6 +34,9 @@ from headwater.pipeline.source import register
 
 JAVA_VERSION_MIN = 17
 LOG_LINES_SHOWN = 3
+LOCAL = "local[*]"
+# Where a program finds the Java that spark-submit has started before it.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _starting = threading.Lock()
@@ -41,7 +44,7 @@ _LOCAL = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*\d+)?\])?")
 
 
 def start_session(
-    master: str = "local[*]",
+    master: str = "",
     *,
     name: str = "headwater",
     log: str | os.PathLike[str] | None = None,
@@ -50,19 +53,28 @@ def start_session(
 ) -> SparkSession:
     """A session on `master` that knows the format `headwater`; one that runs already, in any thread, is used again.
 
+    Without a master it is this machine (`local[*]`), or what spark-submit was told, whose settings are kept.
+
     Spark's own log goes to the file `log` (a file in the temporary folder when none is named; `session_log` tells).
     `brief` is for little data on this machine: less is compiled, so that it starts in half the time. `settings` are
     Spark's own and win over ours.
 
     >>> spark = start_session()
     """
+    if master.startswith("sc://"):
+        raise InvalidOption(
+            f"{master} is a server of Spark Connect, which has a Spark of its own: make the session with "
+            f"SparkSession.builder.remote({master!r}).getOrCreate() and the format known to it with register(spark). "
+            "`headwater pipeline run` needs a master: local[N], or a cluster"
+        )
     with _starting:
         running = running_session()
         if running is None:
-            ours = {**local_settings(master), **(brief_settings(master) if brief else {})}
-            running = _launch(
-                master, name, Path(log) if log is not None else session_log(), {**ours, **(settings or {})}
-            )
+            submitted = submitted_settings()
+            where = master or submitted.get("spark.master") or LOCAL
+            ours = {**local_settings(where), **(brief_settings(where) if brief else {})}
+            place = Path(log) if log is not None else session_log()
+            running = _launch(where, name, place, {**ours, **submitted, **(settings or {}), "spark.master": where})
     make_active(running)
     register(running)
     return running
@@ -97,7 +109,7 @@ def _launch(master: str, name: str, log: Path, settings: Mapping[str, str]) -> S
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ.update(python_environment(master, os.environ))
     os.environ.update(java_environment(os.environ))
-    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
+    conf = SparkConf(loadDefaults=False).setAppName(name)
     quiet = quiet_settings(log)
     # Both sides say something to Java here: it hears both.
     prepared = archive_options(class_archive()) if _LOCAL.fullmatch(master) else ""
@@ -111,6 +123,21 @@ def _launch(master: str, name: str, log: Path, settings: Mapping[str, str]) -> S
             except PySparkRuntimeError as error:
                 raise PipelineUnavailable(f"Java did not start; {log} says why: {_last_lines(log)}") from error
     return SparkSession(SparkContext(conf=conf, gateway=SparkContext._gateway or gateway))
+
+
+def submitted_settings() -> dict[str, str]:
+    """What spark-submit was told, by its options and its files, when it started this program; else nothing."""
+    if SUBMITTED not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def spark_environment() -> dict[str, str]:
+    """What Spark's own programs (spark-submit, start-connect-server.sh) must find in their environment: what a session
+    that starts here would use."""
+    python = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable}
+    return {"SPARK_HOME": _find_spark_home(), **python, **java_environment(os.environ)}
 
 
 def class_archive() -> Path:
