@@ -26,7 +26,7 @@ from headwater.errors import (
     StagingLost,
     TooLarge,
 )
-from headwater.log.flow_operations import Unstage
+from headwater.log.flow_operations import Load, Loaded, Unstage
 from headwater.log.operations import Push, Reach, Seek, Transaction
 from headwater.model.names import SYSTEM_PREFIX, Lsn
 from headwater.model.record import Record, split_records
@@ -297,3 +297,88 @@ def test_however_it_is_cut_the_records_of_a_partition_keep_their_order(
         told = [one.data for piece in pieces if piece.partition == name for one in split_records(piece.records)]
         meant = [one.data for single in pushes if single.partition == name for one in single.records]
         assert list(map(bytes, told)) == list(map(bytes, meant))
+
+
+# ── loads: records of a source elsewhere, each once ──
+
+
+def load(*positions: int, source: str = "file:1", covers: Any = None, **about: Any) -> Load:
+    ranges = ((positions[0], positions[-1] + 1),) if covers is None else covers
+    records = [record(position) for position in positions]
+    return Load(**{"queue": "totals", **about}, source=source, covers=ranges, positions=positions, records=records)
+
+
+async def test_what_of_a_source_is_there_is_not_taken_in_again(server: Server, writer: RemoteLogWriter) -> None:
+    first = await writer.load(load(0, 1, 5))
+    assert (first.count, first.skipped) == (3, 0)
+    again = await writer.load(load(1, 3, 5, 6))
+    assert (again.count, again.skipped) == (1, 3)
+    assert (await writer.load(load(0, source="file:2"))).count == 1
+    assert (await writer.load(load(0, partition="p"))).count == 1
+    assert sorted(await kept(server.hw)) == [0, 0, 0, 1, 5, 6]
+
+
+@pytest.mark.parametrize("fault", [EverySecond(0), EverySecond(100), CutRequests(3)])
+async def test_a_load_whose_answer_was_lost_is_sent_again_and_has_one_effect(server: Server, fault: Any) -> None:
+    async with Proxy(server.port) as proxy:
+        far = RemoteLogWriter(proxy.url, Access())
+        proxy.fault = fault
+        for begin in range(0, 50, 10):
+            await far.load(load(*range(begin, begin + 10)))
+        assert await kept(server.hw) == list(range(50))
+        await far.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"positions": [0]},
+        {"positions": [1, 1]},
+        {"positions": [2, 1]},
+        {"positions": [-1, 0]},
+        {"covers": [[0, 1]]},
+        {"covers": [[0, 2], [3, 3]]},
+        {"covers": [[5, 2]]},
+        {"source": ""},
+        {"partition": ""},
+        {"queue": f"{SYSTEM_PREFIX}jobs"},
+        {"records": []},
+        {"records": [{"data": 1}, {"data": 2, "producerSub": "somebody"}]},
+        {"more": 1},
+    ],
+)
+async def test_a_load_that_cannot_be_is_refused_and_changes_nothing(
+    server: Server, writer: RemoteLogWriter, change: dict[str, Any]
+) -> None:
+    sound = {"queue": "o", "partition": "p", "source": "file:1", "covers": [[0, 2]], "positions": [0, 1]}
+    body = {**sound, "records": [{"data": 1}, {"data": 2}], **change}
+    with pytest.raises((InvalidInput, ServerRefused)):
+        await writer._post("/v1/log/load", body, Loaded)
+    assert await server.hw.store.last_lsn() == 0
+
+
+async def test_a_load_needs_publish_for_its_queue(guarded: tuple[headwater.Headwater, str]) -> None:
+    hw, _ = guarded
+    reader = await writer_for(guarded, "consume", "subscribe")
+    with pytest.raises(NotAllowed):
+        await reader.load(load(0))
+    some = await writer_for(guarded, "publish", queues=["orders.*"])
+    with pytest.raises(QueueMissing):
+        await some.load(load(0))
+    assert await hw.store.queues("main") == []
+    await some.load(load(0, queue="orders.eu"))
+    assert await kept(hw, "orders.eu") == [0]
+    for used in (reader, some):
+        await used.close()
+
+
+async def test_nobody_makes_the_source_of_others_look_loaded(guarded: tuple[headwater.Headwater, str]) -> None:
+    """What one token says is here hides nothing from those who load with other rights."""
+    hw, _ = guarded
+    narrow = await writer_for(guarded, "publish", queues=["totals"])
+    await narrow.load(load(0, covers=((0, 1_000),)))
+    owner = await writer_for(guarded, "publish")
+    assert (await owner.load(load(0, 1))).count == 2
+    assert await kept(hw) == [0, 0, 1]
+    for used in (narrow, owner):
+        await used.close()

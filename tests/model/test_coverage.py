@@ -15,7 +15,7 @@ stretches = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda
 def cover_all(parts: list[tuple[int, int]]) -> Ranges:
     ranges: Ranges = ()
     for begin, end in parts:
-        ranges = cover(ranges, begin, end)
+        ranges = cover(ranges, (begin, end))
     return ranges
 
 

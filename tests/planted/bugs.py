@@ -992,6 +992,18 @@ BUGS = [
         (LOG_WRITER_TESTS,),
     ),
     Bug(
+        "load-hides-the-files-of-others",
+        "what one token says is loaded counts for everybody, so that it can hide the files of others",
+        (Edit(LOG_COMMITS, "source=scoped_name(request.principal, body.source)", "source=body.source"),),
+        (LOG_WRITER_TESTS,),
+    ),
+    Bug(
+        "load-believes-its-positions",
+        "positions that fall, or that nothing covers, are taken, and records come twice",
+        (Edit(LOG_COMMITS, "    check_positions(body.positions, body.covers, len(body.records))\n", ""),),
+        (LOG_WRITER_TESTS,),
+    ),
+    Bug(
         "token-in-what-is-shown",
         "a token is in the text of the options, which plans and errors may show",
         (Edit(CLIENT_ACCESS, '"token": "***" if self.token else ""', '"token": self.token'),),

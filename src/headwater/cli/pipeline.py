@@ -4,6 +4,7 @@ Spark and everything that needs it is imported when a flow runs: `--help` and a 
 """
 
 import json
+import os
 import shlex
 import signal
 import time
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from headwater.client.access import Access
     from headwater.pipeline.summary import Summary
 
     Run = Callable[[SparkSession, Any, Callable[[float], None]], Summary]
@@ -140,7 +142,9 @@ def archive(
 
     def job() -> "tuple[Run, Any]":
         from headwater.pipeline.flows import archive as flow
+        from headwater.pipeline.served import need_file
 
+        need_file(place_of(settings), "archive", "the store is told what it may forget")
         chosen = tuple(queues or ())
         return flow.run, flow.Archive(
             store=settings.store,
@@ -182,7 +186,8 @@ def restore(
         from headwater.pipeline.flows import restore as flow
 
         return flow.run, flow.Restore(
-            store=settings.store,
+            store=place_of(settings),
+            access=access_of(settings),
             database=settings.database,
             folder=str(source),
             queue=queue,
@@ -225,7 +230,9 @@ def rollup(
 
     def job() -> "tuple[Run, Any]":
         from headwater.pipeline.flows import rollup as flow
+        from headwater.pipeline.served import need_file
 
+        need_file(place_of(settings), "rollup", "its figures are kept in tables of the store")
         return flow.run, flow.RollUp(
             store=settings.store,
             database=settings.database,
@@ -266,7 +273,8 @@ def export(
         from headwater.pipeline.flows import export as flow
 
         return flow.run, flow.Export(
-            store=settings.store,
+            store=place_of(settings),
+            access=access_of(settings),
             database=settings.database,
             queue=queue,
             folder=str(to),
@@ -314,8 +322,9 @@ def own(
     def job() -> "tuple[Run, Any]":
         from headwater.pipeline import own as flow
 
-        return flow.run, flow.RunFlow(
-            store=settings.store,
+        wanted = flow.RunFlow(
+            store=place_of(settings),
+            access=access_of(settings),
             database=settings.database,
             name=name,
             queue=queue,
@@ -325,6 +334,9 @@ def own(
             every_seconds=every,
             messages_per_batch=batch,
         )
+        # Told before Spark starts.
+        flow.checkpoint_of(wanted)
+        return flow.run, wanted
 
     run_flow(settings, name, master, log, job)
 
@@ -364,7 +376,7 @@ def run_flow(
 
     try:
         from headwater.pipeline.failures import told_in_one_line
-        from headwater.pipeline.handle import Handle
+        from headwater.pipeline.served import open_log
         from headwater.pipeline.session import session_log, start_session
     except ImportError as error:
         raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
@@ -373,9 +385,10 @@ def run_flow(
         run, arguments = job()
         if not creates:
             # Before the seconds that Spark takes: a mistyped path is told at once.
-            Handle(settings.store).open().close()
+            with open_log(place_of(settings), access_of(settings)) as there:
+                there.last_lsn()
         with progress(title, 1.0, shown=not settings.json) as tell:
-            spark = start_session(master, log=place, brief=is_little([settings.store, *files]))
+            spark = start_session(master, log=place, brief=is_little(settings, files, creates))
             summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))
         quarantined = show_summary(settings, summary)
         while every:
@@ -386,8 +399,31 @@ def run_flow(
         raise typer.Exit(ExitCode.QUARANTINED)
 
 
-def is_little(places: "Sequence[str]") -> bool:
-    """Whether what a flow reads is so little that starting Spark takes longer than reading it."""
+def place_of(settings: Settings) -> str:
+    """Where the log is that a flow works on: a store, or a server."""
+    return settings.server or settings.store
+
+
+def access_of(settings: Settings) -> "Access":
+    """How a server is reached: the token is in the file that was named, or where the environment says."""
+    from headwater.client.access import Access
+
+    return Access(token_file=os.path.abspath(settings.token_file) if settings.token_file else "")
+
+
+def is_little(settings: Settings, files: "Sequence[str]", creates: bool) -> bool:
+    """Whether what a flow reads is so little that starting Spark takes longer than reading it.
+
+    How much a server has is not known here; who `creates` reads only files.
+    """
+    from headwater.stores.open import is_server
+
+    if is_server(place_of(settings)):
+        return creates and _is_little(files)
+    return _is_little([settings.store, *files])
+
+
+def _is_little(places: "Sequence[str]") -> bool:
     return sum(size_of(Path(place)) for place in places) <= LITTLE_BYTES
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from headwater.cli.pipeline import LOCAL, Format, Log, Master, run_flow
+from headwater.cli.pipeline import LOCAL, Format, Log, Master, access_of, place_of, run_flow
 from headwater.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def load(
 
         style = CsvStyle(delimiter=delimiter, quote=quote, header=header, nulls=tuple(nulls or ()))
         style = msgspec.structs.replace(style, date_format=date_format, time_format=time_format)
-        plain = flow.LoadFiles(store=settings.store, database=settings.database, queue=queue, files=tuple(files))
+        plain = flow.LoadFiles(store=place_of(settings), database=settings.database, queue=queue, files=tuple(files))
+        plain = msgspec.structs.replace(plain, access=access_of(settings))
         read = msgspec.structs.replace(plain, format=format_ or "", csv=style, schema=schema, strict=strict)
         placed = msgspec.structs.replace(
             read, partition=partition, partition_field=partition_field, id_field=id_field, type=type_, label=again

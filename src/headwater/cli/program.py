@@ -135,8 +135,8 @@ def _pipeline() -> typer.Typer:
     _add(app, "environment", pipeline.environment)
     flows = typer.Typer(cls=pipeline.Flows, add_completion=False, rich_markup_mode="rich", help=_unwrapped(RUN_HELP))
     for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline_load.load, pipeline.export):
-        _add(flows, function.__name__, function)
-    _add(flows, pipeline.OWN, pipeline.own)
+        _add(flows, function.__name__, function, command=RemoteCommand)
+    _add(flows, pipeline.OWN, pipeline.own, command=RemoteCommand)
     app.add_typer(flows, name="run")
     return app
 

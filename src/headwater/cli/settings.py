@@ -1,6 +1,6 @@
 """Options that every command takes, before or after its name: `--store`, `--database`, `--adopt`, `--json`, `--debug`.
 
-Commands of queues and jobs also take `--server` and `--token-file`: they work on a server as on a store.
+Commands of queues, jobs and flows also take `--server` and `--token-file`: they work on a server as on a store.
 
 They are added to each command and group here and not in the signature of every function. What is said last, so closest
 to the command, counts.
@@ -117,7 +117,7 @@ class Command(TyperCommand):
         """Run it; a server that was named before its name must mean something to it."""
         if ctx.obj.server and not self.takes_server:
             raise Misuse(
-                "this command works on a store; --server is for commands about messages, queues, groups and jobs"
+                "this command works on a store; --server is for commands about messages, queues, groups, jobs and flows"
             )
         return super().invoke(ctx)
 

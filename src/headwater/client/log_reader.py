@@ -33,7 +33,7 @@ from headwater.services.log_requests import (
     SegmentsDecoder,
     SegmentsRequest,
 )
-from headwater.stores.contract import PartitionStatus, Traits
+from headwater.stores.contract import PartitionStatus, QueueStatus, Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
 
 ANSWER_SECONDS = 60.0
@@ -104,6 +104,10 @@ class RemoteLogReader:
                 "on a server the database is that of the token; leave the option database out"
             )
         return about.queues
+
+    async def queue_statuses(self) -> list[QueueStatus]:
+        """The queues that may be read, with their options and sizes."""
+        return await self._get("/v1/queues", list[QueueStatus])
 
     async def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
         """Partitions of a queue, with where their records begin and end."""

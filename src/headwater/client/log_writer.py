@@ -15,7 +15,7 @@ from headwater.client.access import Access, find_address, find_token
 from headwater.client.exchange import Exchange, Timing, decoder_of, encode
 from headwater.client.pool import Pool
 from headwater.errors import AlreadyReached, HeadwaterError, StagingLost
-from headwater.log.flow_operations import Staged
+from headwater.log.flow_operations import Load, Loaded, Staged
 from headwater.log.operations import Deleted, Push, Reach, Seek, Transaction
 from headwater.model.record import Record, encode_records
 from headwater.services.log_requests import CommitAnswer, GroupMove, LogAbout, Step, StepTaken
@@ -63,6 +63,19 @@ class RemoteLogWriter:
         if answer.taken is not None:
             raise _already(request["step"], answer.taken)
         return answer
+
+    async def load(self, load: Load) -> Loaded:
+        """Append what of a source is not there yet. It may be asked again, also when an answer was lost."""
+        body = {
+            "queue": load.queue,
+            "partition": load.partition,
+            "source": load.source,
+            "covers": load.covers,
+            "positions": load.positions,
+            # Who sent it is for the server to say.
+            "records": [msgspec.structs.replace(record, producer_sub="") for record in load.records],
+        }
+        return await self._post("/v1/log/load", body, Loaded)
 
     async def _commit(self, request: dict[str, Any], pieces: list[Piece]) -> CommitAnswer:
         parts = list(gather(pieces))

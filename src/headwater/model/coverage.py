@@ -5,10 +5,11 @@ covered is never taken twice.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
-from headwater.errors import StoreDamaged
+from headwater.errors import InvalidOption, StoreDamaged
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -29,19 +30,33 @@ def uncovered(ranges: Ranges, positions: Sequence[int]) -> list[int]:
     return found
 
 
-def cover(ranges: Ranges, begin: int, end: int) -> Ranges:
-    """The ranges with `begin` to `end` added; ranges that touch become one.
+def cover(ranges: Ranges, *added: tuple[int, int]) -> Ranges:
+    """The ranges with others added; ranges that touch become one.
 
-    >>> cover(((0, 3), (7, 9)), 3, 5)
+    >>> cover(((0, 3), (7, 9)), (3, 5))
     ((0, 5), (7, 9))
     """
     merged: list[tuple[int, int]] = []
-    for first, last in sorted((*ranges, (begin, end))):
+    for first, last in sorted((*ranges, *added)):
         if merged and first <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         elif first < last:
             merged.append((first, last))
     return tuple(merged)
+
+
+def check_positions(positions: Sequence[int], covers: Sequence[tuple[int, int]], count: int) -> None:
+    """Raises unless there is a position for each record, they rise, and they lie in what will be covered."""
+    if len(positions) != count:
+        raise InvalidOption(f"a load has a position for each record; got {len(positions):,} for {count:,}")
+    if any(after <= before for before, after in pairwise(positions)):
+        raise InvalidOption("the positions of a load rise from record to record")
+    for begin, end in covers:
+        if begin >= end:
+            raise InvalidOption(f"a range that a load covers begins before its end; got {begin} and {end}")
+    missing = uncovered(cover((), *covers), positions)
+    if missing:
+        raise InvalidOption(f"position {positions[missing[0]]} lies in no range that the load covers")
 
 
 def encode_ranges(ranges: Ranges) -> str:

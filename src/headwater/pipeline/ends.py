@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headwater.client.access import Access
 from headwater.config import load_config
 from headwater.errors import QueueMissing, SourceUnfit
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn
 from headwater.model.record import Record, split_records
 from headwater.pipeline.asking import ask
-from headwater.pipeline.handle import Handle
 from headwater.pipeline.seeing import open_seen
+from headwater.pipeline.served import Log
 from headwater.stores.open import open_reader
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from headwater.stores.log_reader import Body
 
 BYTES_PER_LOOK = 4 * 1_048_576
-TOUCHES_PER_LOOK = 50_000
 PARTITIONS_PER_LOOK = 10_000
 RECORDS_PER_TASK = 250_000
 RECORDS_PER_STEP = 2_000_000
@@ -58,6 +58,7 @@ class Place(NamedTuple):
 
     store: str
     database: str
+    access: Access = Access()
 
 
 class Span(NamedTuple):
@@ -80,9 +81,9 @@ class Step(NamedTuple):
         return self.spans[-1].through
 
 
-def choose_queues(log: Handle, database: str, wanted: Sequence[str]) -> list[str]:
+def choose_queues(log: Log, database: str, wanted: Sequence[str]) -> list[str]:
     """The queues of a database that were asked for, or all; one that is not there is an error that names those."""
-    there = [status.queue for status in log.ask(log.store.queues(database))]
+    there = [status.queue for status in log.queues(database)]
     missing = [name for name in wanted if name not in there]
     if missing:
         known = ", ".join(there) or "none"
@@ -90,19 +91,19 @@ def choose_queues(log: Handle, database: str, wanted: Sequence[str]) -> list[str
     return sorted(set(wanted or there))
 
 
-def check_plain(log: Handle, database: str, queues: Sequence[str], decrypt: bool) -> None:
+def check_plain(log: Log, database: str, queues: Sequence[str], decrypt: bool) -> None:
     """Raises when an encrypted queue would end in files that are not, unless that is what was asked for."""
-    statuses = log.ask(log.store.queues(database))
+    statuses = log.queues(database)
     secret = [status.queue for status in statuses if status.options.encrypted and status.queue in queues]
     if secret and not decrypt:
         told = "is encrypted in the store and would not be in the files; --decrypt says that you mean it"
         raise SourceUnfit(f"{', '.join(secret)} {told}")
 
 
-def partitions_of(log: Handle, database: str, queue: str) -> "list[PartitionStatus]":
+def partitions_of(log: Log, database: str, queue: str) -> "list[PartitionStatus]":
     """All partitions of a queue, however many; none when there is no such queue."""
     found: list[PartitionStatus] = []
-    while more := log.ask(log.store.partitions(database, queue, PARTITIONS_PER_LOOK, _last(found))):
+    while more := log.partitions(database, queue, PARTITIONS_PER_LOOK, _last(found)):
         found.extend(more)
     return found
 
@@ -163,7 +164,7 @@ class Planner:
 
 
 def plan(
-    log: Handle,
+    log: Log,
     database: str,
     marks: Mapping[str, int],
     ends: Mapping[int, int],
@@ -172,22 +173,14 @@ def plan(
     """What the queues in `marks` have after the LSN beside each, in steps."""
     if not marks:
         return []
-    last = log.ask(log.store.last_lsn())
+    last = log.last_lsn()
     planner = Planner(database, marks, ends, records_max)
-    steps: list[Step | None] = [planner.take(touch) for touch in _touches(log, min(marks.values()), last)]
+    steps: list[Step | None] = [
+        planner.take(touch) for touch in log.touches(database, sorted(marks), min(marks.values()), last)
+    ]
     if last > min(marks.values()):
         steps.append(planner.finish(last))
     return [step for step in steps if step is not None and step.spans]
-
-
-def _touches(log: Handle, after: int, last: int) -> Iterator[Touch]:
-    """The segments from `after` up to the end that the plan knows; others may be added meanwhile."""
-    while found := log.ask(log.store.touched(Lsn(after), TOUCHES_PER_LOOK)):
-        for touch in found:
-            if touch.lsn > last:
-                return
-            yield touch
-        after = found[-1].lsn
 
 
 # ── reading ──
@@ -213,7 +206,7 @@ def read_step(spark: SparkSession, place: Place, marks: Mapping[str, int], step:
 
 def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pyarrow.RecordBatch]":
     """Short looks one after the other: none of them holds the write-ahead log back."""
-    reader = open_reader(place.store, load_config())
+    reader = open_reader(place.store, load_config(), place.access)
     after = Lsn(span.after)
     with asyncio.Runner() as runner:
         open_seen(runner, reader)

@@ -5,16 +5,20 @@ when it survives power loss. While the handle is used, the write-ahead log is ke
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from headwater.clock import Clock, SystemClock
 from headwater.config import Durability, load_config
 from headwater.log.committer import Committer
-from headwater.log.operations import Operation
+from headwater.log.operations import Operation, Touch
+from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
+from headwater.stores.contract import PartitionStatus, QueueStatus
 from headwater.stores.open import open_store
+
+TOUCHES_PER_LOOK = 50_000
 
 Result = TypeVar("Result")
 
@@ -22,10 +26,13 @@ Result = TypeVar("Result")
 class Handle:
     """One store, open. `with Handle("headwater.db") as log: log.ask(log.store.last_lsn())`."""
 
+    commit_bytes_max = 4 * 1_048_576
+
     def __init__(self, address: str, *, create: bool = False, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self.config = load_config(housekeeping=False)
         self.store = open_store(address, self.config, self._clock, create=create)
+        self.location = str(self.store.traits.location)
         self._committer = Committer(self.store, self._clock, pending_max=self.config.pending_max)
 
     def __enter__(self) -> Self:
@@ -60,6 +67,27 @@ class Handle:
     def ask(self, question: Coroutine[Any, Any, Result]) -> Result:
         """The answer to a question: `log.ask(log.store.queues("main"))`."""
         return ask(self._runner, question)
+
+    def last_lsn(self) -> Lsn:
+        """The newest LSN ever given out."""
+        return self.ask(self.store.last_lsn())
+
+    def queues(self, database: str) -> list[QueueStatus]:
+        """The queues of a database."""
+        return self.ask(self.store.queues(database))
+
+    def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+        """The first partitions of a queue after a number."""
+        return self.ask(self.store.partitions(database, queue, limit, after))
+
+    def touches(self, database: str, queues: Sequence[str], after: int, last: int) -> Iterator[Touch]:
+        """The segments from `after` up to `last`, of whichever queues; others may be added meanwhile."""
+        while found := self.ask(self.store.touched(Lsn(after), TOUCHES_PER_LOOK)):
+            for touch in found:
+                if touch.lsn > last:
+                    return
+                yield touch
+            after = found[-1].lsn
 
     def commit(self, operations: Sequence[Operation]) -> list[Any]:
         """Commit operations together and wait until they survive power loss; what each came to."""

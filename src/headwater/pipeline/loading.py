@@ -16,16 +16,17 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from headwater.client.access import Access
 from headwater.log.flow_operations import Load, Loaded
 from headwater.model.coverage import Ranges
 from headwater.model.record import Record
 from headwater.pipeline.handle import Handle
+from headwater.pipeline.served import open_log
 
 if TYPE_CHECKING:
     import pyarrow
 
 RECORDS_PER_COMMIT = 5_000
-BYTES_PER_COMMIT = 4 * 1_048_576
 COLUMNS = (
     "partition",
     "source",
@@ -53,6 +54,7 @@ class Target(NamedTuple):
     store: str
     database: str
     queue: str
+    access: Access = Access()
 
 
 class Tally(NamedTuple):
@@ -86,9 +88,9 @@ def load_batches(batches: "Iterator[pyarrow.RecordBatch]", target: Target, gaps:
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return Tally(0, 0)
-    with Handle(target.store, create=True) as log:
+    with open_log(target.store, target.access, create=True) as log:
         rows = chain.from_iterable(map(_rows, chain([first], batches)))
-        for operation in operations(rows, target, gaps):
+        for operation in operations(rows, target, gaps, log.commit_bytes_max):
             (loaded,) = log.commit([operation])
             assert isinstance(loaded, Loaded)
             appended += loaded.count
@@ -100,11 +102,13 @@ def _rows(batch: "pyarrow.RecordBatch") -> Iterator[Row]:
     return zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
 
 
-def operations(rows: Iterator[Row], target: Target, gaps: Sequence[int] | None) -> Iterator[Load]:
+def operations(
+    rows: Iterator[Row], target: Target, gaps: Sequence[int] | None, bytes_max: int = Handle.commit_bytes_max
+) -> Iterator[Load]:
     """Rows as commits, each of one source and one partition."""
     for (partition, source), members in groupby(rows, key=itemgetter(0, 1)):
         begin: int | None = None
-        for chunk in _chunks(members):
+        for chunk in _chunks(members, bytes_max):
             positions = [row[2] for row in chunk]
             begin, end = (positions[0] if begin is None else begin), positions[-1] + 1
             yield Load(
@@ -119,14 +123,14 @@ def operations(rows: Iterator[Row], target: Target, gaps: Sequence[int] | None) 
             begin = end
 
 
-def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+def _chunks(rows: Iterator[Row], bytes_max: int) -> Iterator[list[Row]]:
     """Rows in order, as many together as one commit should have."""
     chunk: list[Row] = []
     size = 0
     for row in rows:
         chunk.append(row)
         size += len(row[-1])
-        if len(chunk) == RECORDS_PER_COMMIT or size >= BYTES_PER_COMMIT:
+        if len(chunk) == RECORDS_PER_COMMIT or size >= bytes_max:
             yield chunk
             chunk, size = [], 0
     if chunk:

@@ -143,6 +143,16 @@ def _is_table(given: Mapping[str, str]) -> bool:
     return "provider" in given and any(name.startswith(_REPEATED) for name in given)
 
 
+def access_options(access: Access) -> dict[str, str]:
+    """What was said about access, as options."""
+    names = {option.field: name for name, option in _ACCESS.items()}
+    return {
+        name: str(value)
+        for field, name in names.items()
+        if (value := getattr(access, field)) != getattr(Access(), field)
+    }
+
+
 def anywhere(address: str) -> str:
     """The address of a store as other processes find it: executors run in folders of their own."""
     scheme = "sqlite:///" if address.startswith("sqlite:///") else ""

@@ -20,14 +20,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headwater.client.access import Access
 from headwater.errors import InvalidOption, SourceUnfit
 from headwater.model.names import check_name
-from headwater.pipeline.handle import Handle
-from headwater.pipeline.options import anywhere
+from headwater.pipeline.options import access_options, anywhere
 from headwater.pipeline.progress import Tell, keep_quiet, rate
 from headwater.pipeline.reading import read_stream
+from headwater.pipeline.served import open_log
 from headwater.pipeline.sink import SINK_COLUMNS
 from headwater.pipeline.summary import Summary
+from headwater.stores.open import is_server
 
 LOOK_SECONDS = 0.25
 BATCHES_REMEMBERED = 10_000
@@ -64,6 +66,7 @@ class RunFlow(msgspec.Struct, frozen=True, kw_only=True):
     """Which function runs (`module:name`), and what the command line says instead of its own ends."""
 
     store: str
+    access: Access = Access()
     database: str = "main"
     name: str
     queue: str = ""
@@ -110,7 +113,8 @@ def run(spark: SparkSession, job: RunFlow, tell: Tell = keep_quiet) -> Summary:
     found = find_flow(job.name)
     reads = check_name("queue", job.queue or found.reads)
     writes = check_name("queue", job.target or found.writes)
-    with Handle(job.store) as log:
+    checkpoint_of(job)
+    with open_log(job.store, job.access) as log:
         began_at = log.now()
         query = _start(spark, job, found, reads, writes)
         try:
@@ -121,13 +125,19 @@ def run(spark: SparkSession, job: RunFlow, tell: Tell = keep_quiet) -> Summary:
 
 
 def checkpoint_of(job: RunFlow) -> str:
-    """Where a flow remembers how far it is: beside the store, unless another place is named."""
+    """Where a flow remembers how far it is: beside the store, unless another place is named.
+
+    A server is beside nothing here, and a place that depended on the current folder would one day be another.
+    """
+    if is_server(job.store) and not job.checkpoint:
+        raise InvalidOption("through a server a flow needs --checkpoint FOLDER, where it remembers how far it is")
     return job.checkpoint or f"{job.store}-checkpoints/{job.name.replace(':', '.')}"
 
 
 def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: str) -> StreamingQuery:
     store = anywhere(job.store)
-    options: dict[str, Any] = {"store": store, "database": job.database, "queue": reads}
+    there = {"store": store, "database": job.database, **access_options(job.access)}
+    options: dict[str, Any] = {**there, "queue": reads}
     options["group"] = f"pipeline.{job.name.replace(':', '.')}"
     if job.schema or found.schema:
         options["schema"] = job.schema or found.schema
@@ -137,7 +147,7 @@ def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: s
     count = f.count(f.lit(1)).alias("rows")
     rows = as_records(found(read_stream(spark, **options).observe(COMING, count))).observe(GOING, count)
     writer = rows.writeStream.format("headwater").outputMode("append").queryName(job.name)
-    writer = writer.options(store=store, database=job.database, queue=writes)
+    writer = writer.options(**there, queue=writes)
     writer = writer.option("checkpointLocation", Path(checkpoint_of(job)).absolute().as_uri())
     if job.every_seconds:
         return writer.trigger(processingTime=f"{job.every_seconds} seconds").start()

@@ -14,6 +14,7 @@ from headwater.clock import Timestamp
 from headwater.model.compression import BadCompression, compress_all, expand
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import Record
 from headwater.services.requests import SEVERAL_MAX, Asked, LanePush, Number
 from headwater.stores.contract import PartitionStatus
 from headwater.stores.log_reader import Body, Fingerprint, Stretch
@@ -22,6 +23,7 @@ CONTENT_TYPE = "application/vnd.headwater.segments"
 QUEUES_MAX = 10_000
 STRETCHES_MAX = 10_000
 PARTITIONS_MAX = 10_000
+POSITIONS_MAX = 10_000
 # Of an answer, made whole again: what one look may hold, and a segment more.
 ANSWER_BYTES_MAX = 512 * 1_048_576
 
@@ -178,6 +180,21 @@ class CommitRequest(Asked, frozen=True, kw_only=True):
     upload: UploadName | None = None
     parts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     moves: Annotated[Sequence[GroupMove], Meta(max_length=SEVERAL_MAX)] = ()
+
+
+Position = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class LoadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Records of a source elsewhere (a file, an archive) for one partition. `positions`, which rise, say where in the
+    source each stands; afterwards the ranges in `covers` are known to be here, the end of each left out."""
+
+    queue: str
+    partition: Annotated[str, Meta(min_length=1)]
+    source: Annotated[str, Meta(min_length=1, max_length=512)]
+    covers: Annotated[list[tuple[Position, Position]], Meta(max_length=POSITIONS_MAX)]
+    positions: Annotated[list[Position], Meta(min_length=1, max_length=POSITIONS_MAX)]
+    records: Annotated[list[Record], Meta(min_length=1, max_length=POSITIONS_MAX)]
 
 
 class StepTaken(Struct, frozen=True):

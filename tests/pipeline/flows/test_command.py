@@ -10,6 +10,7 @@ import headwater.sync
 from headwater.cli import pipeline
 from headwater.cli.pipeline import FLOWS
 from headwater.cli.program import run
+from headwater.cli.settings import Settings
 from headwater.errors import ArchiveFull, FlowError, StoreBusy
 from headwater.pipeline import session
 from headwater.pipeline.failures import translate
@@ -135,7 +136,10 @@ def test_little_data_gets_a_brief_session_and_much_data_does_not(
         monkeypatch.setattr(pipeline, "LITTLE_BYTES", bytes_max)
         assert terminal.type("run", "rollup")[0] == 0
     assert asked == [True, False]
-    assert pipeline.is_little(["headwater.db"]) is False
+    served = Settings(store="headwater.db", database="main", json=False, server="http://127.0.0.1:1")
+    assert pipeline.is_little(served, ["more.ndjson"], creates=True) is True
+    assert pipeline.is_little(served, ["headwater.db"], creates=True) is False
+    assert pipeline.is_little(served, [], creates=False) is False
     assert pipeline.size_of(tmp_path) > pipeline.size_of(tmp_path / "headwater.db") > 0
 
 

@@ -62,8 +62,7 @@ def test_commits_are_cut_by_number_and_by_bytes(monkeypatch: pytest.MonkeyPatch)
         ("b", "s", [3], ((3, 4),)),
         ("b", "t", [4], ((4, 5),)),
     ]
-    monkeypatch.setattr(loading, "BYTES_PER_COMMIT", 1)
-    assert len(list(operations(iter(rows), TARGET, ()))) == 6
+    assert len(list(operations(iter(rows), TARGET, (), bytes_max=1))) == 6
     assert without(2, 2, ()) == ()
 
 

@@ -3,6 +3,8 @@
     small     commit: step + pushes
     large     stage, stage, stage … ─► commit: step + upload ─► unstage
 
+    files     load: records of a source, each once
+
 Parts wait in the store, so whichever server gets the last request finds what the others got.
 """
 
@@ -17,9 +19,10 @@ from headwater.doors.native.messages import record_of
 from headwater.doors.site import Site, check_scope, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import AlreadyReached, InvalidOption, StagingLost, StoreDamaged
-from headwater.log.flow_operations import Stage, Unstage
+from headwater.log.flow_operations import Load, Stage, Unstage
 from headwater.log.operations import Operation, Push, Reach, Seek, Transaction
 from headwater.model.compression import BadCompression, compress, expand
+from headwater.model.coverage import check_positions
 from headwater.model.idempotency import scoped_name
 from headwater.model.names import Lsn, check_name
 from headwater.model.principal import Scope
@@ -30,6 +33,7 @@ from headwater.services.log_requests import (
     CommitAnswer,
     CommitRequest,
     GroupMove,
+    LoadRequest,
     StageRequest,
     StepTaken,
     UnstageRequest,
@@ -69,6 +73,26 @@ async def commit(site: Site, request: Request, body: CommitRequest) -> Response:
     # One at a time: each is opened in memory.
     async with site.large_commits:
         return await _commit(site, request, body, await _staged(site, request, body.upload, body.parts))
+
+
+async def load(site: Site, request: Request, body: LoadRequest) -> Response:
+    """Append what of a source is not here yet; answered when it survives power loss. Asked again, it adds nothing.
+
+    Sources have names of their own for those who may use some queues only: nobody else's is met or learnt of.
+    """
+    await check_pushes_taken(site, request)
+    push = _checked(site, request, LanePush(body.queue, body.records, body.partition))
+    check_positions(body.positions, body.covers, len(body.records))
+    operation = Load(
+        database=request.principal.database,
+        queue=push.queue,
+        partition=push.partition,
+        source=scoped_name(request.principal, body.source),
+        covers=tuple(body.covers),
+        positions=body.positions,
+        records=push.records,
+    )
+    return json_response(await site.queues.run(operation, Durability.SYNCED))
 
 
 async def _commit(site: Site, request: Request, body: CommitRequest, pushes: Sequence[LanePush]) -> Response:

@@ -2,7 +2,7 @@
 
 from headwater.doors.native import log, log_commits
 from headwater.doors.routes import Route
-from headwater.log.flow_operations import Staged
+from headwater.log.flow_operations import Loaded, Staged
 from headwater.log.operations import Deleted
 from headwater.model.principal import Scope
 from headwater.services import log_requests
@@ -125,5 +125,14 @@ ROUTES = (
         or_scope=Scope.CONSUME,
         takes=log_requests.CommitRequest,
         gives=log_requests.CommitAnswer,
+    ),
+    Route(
+        method="POST",
+        path="/v1/log/load",
+        handler=log_commits.load,
+        summary="Append what of a source elsewhere is not in a partition yet, each record once",
+        scope=Scope.PUBLISH,
+        takes=log_requests.LoadRequest,
+        gives=Loaded,
     ),
 )

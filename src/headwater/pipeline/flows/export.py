@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
+from headwater.client.access import Access
 from headwater.errors import FlowError, SourceUnfit
 from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, check_plain, choose_queues, plan, read_step
 from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format, plain_times
-from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.manifest import (
     STAGING,
@@ -43,6 +43,7 @@ from headwater.pipeline.manifest import (
 )
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.served import Log, open_log
 from headwater.pipeline.summary import Summary
 
 KIND = "export"
@@ -59,6 +60,7 @@ class Export(msgspec.Struct, frozen=True, kw_only=True):
     """Which queue goes into which folder, and as what."""
 
     store: str
+    access: Access = Access()
     database: str = "main"
     queue: str
     folder: str
@@ -86,7 +88,7 @@ def run(spark: SparkSession, job: Export, tell: Tell = keep_quiet) -> Summary:
     kind = check_format(job.format)
     schema = _schema(job, kind)
     folder = Path(job.folder)
-    with Handle(job.store) as log, holding(folder):
+    with open_log(job.store, job.access) as log, holding(folder):
         began_at = log.now()
         choose_queues(log, job.database, (job.queue,))
         check_plain(log, job.database, (job.queue,), job.decrypt)
@@ -110,10 +112,10 @@ def _schema(job: Export, kind: str) -> spark_types.StructType | None:
     return schema
 
 
-def _resume(folder: Path, log: Handle, job: Export) -> Manifest:
+def _resume(folder: Path, log: Log, job: Export) -> Manifest:
     about = {"queue": job.queue, "format": job.format, "schema": job.schema}
     known = read_manifest(folder)
-    manifest = known or new_manifest(KIND, str(log.store.traits.location), job.database, about)
+    manifest = known or new_manifest(KIND, log.location, job.database, about)
     if manifest.kind != KIND or manifest.about != about:
         was = ", ".join(f"{name} {value!r}" for name, value in manifest.about.items() if value)
         raise SourceUnfit(f"{folder} holds something else ({manifest.kind}: {was}); choose another folder")
@@ -161,7 +163,7 @@ def _export_step(
     entries: list[Entry] = []
     read = bad = 0
     if step.records:
-        messages = read_step(spark, Place(anywhere(job.store), job.database), marks, step)
+        messages = read_step(spark, Place(anywhere(job.store), job.database, job.access), marks, step)
         rules = Rules(schema, BYTES_MAX, job.strict)
         judged = judge_rows(messages.withColumn("reason", f.lit(None).cast("string")), rules)
         judged.persist(StorageLevel.MEMORY_AND_DISK)

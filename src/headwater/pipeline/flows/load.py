@@ -17,16 +17,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from headwater.client.access import Access
 from headwater.config import load_config
 from headwater.errors import FlowError, SourceUnfit
 from headwater.model.names import PARTITION_DEFAULT, check_name
 from headwater.pipeline.files import PLAIN_CSV, CsvStyle, check_style, cut_alike, find_files, format_of, read_file
-from headwater.pipeline.handle import Handle
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.loading import Target, load_rows
 from headwater.pipeline.manifest import digest, replace_file
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.served import open_log
 from headwater.pipeline.summary import Summary
 
 NAME_PATTERN = r"^[A-Za-z0-9._:/-]{1,256}$"
@@ -42,6 +43,7 @@ class LoadFiles(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     store: str
+    access: Access = Access()
     database: str = "main"
     queue: str
     files: tuple[str, ...]
@@ -101,7 +103,7 @@ def run(spark: SparkSession, job: LoadFiles, tell: Tell = keep_quiet) -> Summary
     _check_csv(spark, job, files, formats)
     if job.dry_run:
         return preview(spark, job, list(zip(files, formats, strict=True)), tell)
-    with Handle(job.store, create=True) as log:
+    with open_log(job.store, job.access, create=True) as log:
         began_at = log.now()
         bytes_max = log.config.record_bytes_max
         counts = []
@@ -153,7 +155,9 @@ def _load_file(spark: SparkSession, job: LoadFiles, path: Path, kind: str, bytes
         read, bad = _count(rows)
         gaps = _set_aside(rows, job, path, checksum, bad)
         source = source_of(job, checksum)
-        tally = load_rows(_to_load(rows, source, job.type), Target(anywhere(job.store), job.database, job.queue), gaps)
+        tally = load_rows(
+            _to_load(rows, source, job.type), Target(anywhere(job.store), job.database, job.queue, job.access), gaps
+        )
     finally:
         rows.unpersist()
     found = Counts(read, tally.appended, tally.before, bad)

@@ -15,14 +15,15 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headwater.client.access import Access
 from headwater.errors import FlowError, QueueMissing, SourceUnfit
 from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
-from headwater.pipeline.handle import Handle
 from headwater.pipeline.loading import Tally, Target, load_rows
 from headwater.pipeline.manifest import Entry, Manifest, need_manifest, verify
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.served import Log, open_log
 from headwater.pipeline.summary import Summary
 
 NOWHERE = 2**62
@@ -32,6 +33,7 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """Which queue of which archive goes where. Days (`2026-11-15`) are those the records were written on."""
 
     store: str
+    access: Access = Access()
     database: str = "main"
     folder: str
     queue: str = ""
@@ -69,8 +71,8 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
     entries = [entry for entry in manifest.entries if entry.queue == queue and _is_wanted(entry, job)]
     for entry in entries:
         verify(folder, entry)
-    target = Target(anywhere(job.store), job.database, job.target or queue)
-    with Handle(job.store, create=True) as log:
+    target = Target(anywhere(job.store), job.database, job.target or queue, job.access)
+    with open_log(job.store, job.access, create=True) as log:
         began_at = log.now()
         origins = origin_rows(log, manifest, target)
         counts = Tally(0, 0)
@@ -95,7 +97,7 @@ def choose_queue(manifest: Manifest, wanted: str, folder: Path) -> str:
     return wanted
 
 
-def origin_rows(log: Handle, manifest: Manifest, target: Target) -> list[tuple[int, str, int]]:
+def origin_rows(log: Log, manifest: Manifest, target: Target) -> list[tuple[int, str, int]]:
     """Number, name as a source, and first offset that the target itself holds, of every partition of the archive."""
     held = {
         (int(status.partition_id), int(status.created_at)): int(status.start)

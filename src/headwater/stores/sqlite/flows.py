@@ -51,9 +51,7 @@ class Flows:
         fresh = uncovered(covered, operation.positions)
         if fresh:
             self._segments.append(partition, [operation.records[index] for index in fresh], now)
-        after = covered
-        for begin, end in operation.covers:
-            after = cover(after, begin, end)
+        after = cover(covered, *operation.covers)
         if after != covered:
             self._connection.execute(sql.set_covered, (partition.id, operation.source, encode_ranges(after)))
         return Loaded(len(fresh), len(operation.positions) - len(fresh), self._segments.last_lsn)
