@@ -1,6 +1,7 @@
 """The log as a table: every record once, in the columns that the documents name."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headwater.errors import InvalidOption
 from headwater.pipeline import read, read_stream
+from headwater.pipeline.options import READ_OPTION_NAMES, WRITE_OPTION_NAMES, read_options, write_options
 from tests.pipeline.store import QUERY_ERRORS, Store, collect
 
 SCHEMA = "id BIGINT, name STRING, price DOUBLE, at TIMESTAMP, day DATE, tags ARRAY<STRING>, place STRUCT<city: STRING>"
@@ -251,6 +254,35 @@ def test_a_wrong_option_is_told_with_what_there_is(
     store.push(1, queue="bills")
     with pytest.raises(QUERY_ERRORS, match=told):
         spark.read.format("headwater").options(store=store.address, **options).load().collect()
+
+
+@pytest.mark.parametrize("parse", [read_options, write_options])
+def test_every_option_is_near_to_its_misspellings_and_to_what_it_is_called_elsewhere(
+    parse: Callable[[dict[str, str]], object],
+) -> None:
+    """Spark hands names over in lower case, and those of the other kind may be what was meant."""
+    names = READ_OPTION_NAMES if parse is read_options else WRITE_OPTION_NAMES
+    for name in names:
+        for wrong in (name[:-1], name + "s", name[1] + name[0] + name[2:]):
+            if wrong.lower() not in {known.lower() for known in names}:
+                with pytest.raises(InvalidOption, match=rf"{wrong.lower()} \(did you mean \w+\?\); there are"):
+                    parse({wrong.lower(): "x"})
+    for wrong, meant in {"topic": "queue", "kafka.bootstrap.servers": "store"}.items():
+        with pytest.raises(InvalidOption, match=rf"{wrong} \(did you mean {meant}\?\)"):
+            parse({wrong: "x"})
+    with pytest.raises(InvalidOption, match="no such option: zzz; there are"):
+        parse({"zzz": "x"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("subscribe", "queues"), ("subscribePattern", "pattern"), ("versionAsOf", "endingOffsets")],
+)
+def test_names_of_kafka_and_of_table_formats_lead_to_ours(wrong: str, meant: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"\(did you mean {meant}\?\)"):
+        read_options({wrong.lower(): "x"})
+    with pytest.raises(InvalidOption, match=f"no such option: {wrong.lower()}; there are"):
+        write_options({wrong.lower(): "x"})
 
 
 def test_a_missing_store_is_told_and_not_made(spark: SparkSession, store: Store) -> None:

@@ -30,6 +30,24 @@ _OF_CATALOG = {"provider", "owner", "location", "external", "is_managed_location
 _REPEATED = "option."
 _KEPT = "headwater?"
 
+# What the same is called by those who come from Kafka's source, or from a table format.
+_ELSEWHERE = {
+    "assign": "partitions",
+    "kafka.bootstrap.servers": "store",
+    "kafka.group.id": "group",
+    "groupidprefix": "group",
+    "subscribe": "queues",
+    "subscribepattern": "pattern",
+    "topic": "queue",
+    "startingtimestamp": "startingOffsets",
+    "startingversion": "startingOffsets",
+    "endingtimestamp": "endingOffsets",
+    "timestampasof": "endingOffsets",
+    "versionasof": "endingOffsets",
+    "maxfilespertrigger": "maxOffsetsPerTrigger",
+    "maxbytespertrigger": "maxOffsetsPerTrigger",
+}
+
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
 # In place of an offset, as Kafka's source has it.
@@ -186,8 +204,10 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
 
 def _no_such(unknown: list[str], by_lower_case: dict[str, str]) -> str:
     """What is said of options that there are not: what was probably meant, and what there is."""
-    near = {name: get_close_matches(name, by_lower_case, 1) for name in unknown}
-    told = [f"{name} (did you mean {by_lower_case[found[0]]}?)" if found else name for name, found in near.items()]
+    there = {**_ELSEWHERE, **by_lower_case}
+    near = {name: [there[found] for found in get_close_matches(name, there, 1)] for name in unknown}
+    meant = {name: found for name, found in near.items() if found and found[0] in by_lower_case.values()}
+    told = [f"{name} (did you mean {meant[name][0]}?)" if name in meant else name for name in unknown]
     return f"no such option: {', '.join(told)}; there are {', '.join(sorted(by_lower_case.values()))}"
 
 
