@@ -140,6 +140,13 @@ def test_the_status_page_says_where_the_log_ends(client: httpx.Client) -> None:
     assert samples(client)["headwater_lsn"] == 2
 
 
+def test_the_status_page_is_shown_in_no_frame(client: httpx.Client) -> None:
+    """Also in browsers that do not say what a page is fetched for."""
+    shown = client.get("/", headers={"accept": "text/html"})
+    assert shown.headers["x-frame-options"] == "DENY"
+    assert "frame-ancestors 'none'" in shown.headers["content-security-policy"]
+
+
 def test_metrics_say_what_is_free_of_what_a_process_has(client: httpx.Client) -> None:
     """S4-24: how much of what waiting and working needs is available."""
     found = samples(client)

@@ -29,6 +29,7 @@ HEADERS = (
         f"default-src 'none'; style-src 'sha256-{_style_hash}'; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'",
     ),
+    ("x-frame-options", "DENY"),
     ("referrer-policy", "no-referrer"),
     ("refresh", str(REFRESH_SECONDS)),
 )

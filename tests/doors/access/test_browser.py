@@ -115,6 +115,14 @@ async def test_a_link_on_a_foreign_page_may_lead_to_our_first_page() -> None:
     assert (await ask("POST", "/", **link)).status == 403
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("kind", ["iframe", "frame", "object", "embed", "fencedframe", "image", ""])
+async def test_a_foreign_page_cannot_put_our_first_page_into_a_frame(site: str, kind: str) -> None:
+    """Whoever is asked to click there does not see where."""
+    framed = {"sec_fetch_site": site, "sec_fetch_mode": "navigate", "sec_fetch_dest": kind}
+    assert code(await ask("GET", "/", **framed)) == (403, "origin_not_allowed")
+
+
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
 )

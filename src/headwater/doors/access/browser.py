@@ -3,6 +3,7 @@ the browser says where a request comes from. Programs (curl, the SDKs) say nothi
 
     `Origin`            must be this server's own, or one that was allowed
     `Sec-Fetch-Site`    tells of an image or a form that has no Origin; a foreign page may only lead to a page of ours
+    `Sec-Fetch-Dest`    a link leads to a document: what is put into a frame of a foreign page is none
     `Content-Type`      of what a page writes must be JSON: that, a foreign page cannot send without being asked about
 
 An origin that was allowed is answered by name, never by `*`.
@@ -67,7 +68,8 @@ def is_from_us(request: Request, allowed: Collection[str]) -> bool:
         return origin in allowed or is_same_origin(origin, request.headers.get("host", ""))
     # Without an origin it reads. `none` is somebody who typed the address, `same-origin` a page of ours.
     site = request.headers.get("sec-fetch-site")
-    is_link = request.headers.get("sec-fetch-mode") == "navigate" and request.path in PAGES
+    is_document = request.headers.get("sec-fetch-dest", "document") == "document"
+    is_link = is_document and request.headers.get("sec-fetch-mode") == "navigate" and request.path in PAGES
     return site in ("none", "same-origin") or (is_link and request.method in READS)
 
 
