@@ -106,7 +106,7 @@ async def test_a_command_that_the_operator_allows_by_name_is_filled_and_added(
 ) -> None:
     visitor.site.commands = COMMANDS
     assert (await visitor.ask("POST", "/jobs", {"jobs": [RESIZE]}, as_=SUBMITTER))[0] == 201
-    job = await hw.jobs.show("r")
+    job = await hw.jobs.show(SUBMITTER.own_name("r"))
     assert (job.type, job.queue) == ("command:resize", "mail")
     assert job.work.argv == ("/usr/bin/resize", "--width=80", "a b; reboot")
     assert (job.work.command, job.work.env, job.work.timeout_seconds) == ("", {"MODE": HIDDEN}, 60)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from hashlib import blake2s
 
 import msgspec
 
@@ -60,6 +61,22 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     def may_use_all(self) -> bool:
         """Whether every queue of their database is theirs: for requests that name none."""
         return ALL_QUEUES in self.queues
+
+    def own_name(self, name: str) -> str:
+        """A name that is one for the whole database, as that of a job, as they choose it: whoever may use some queues
+        alone chooses among names of their own, which those of other queues cannot meet. Nobody learns of others by it.
+        """
+        mark = self._mark()
+        return name if not name or name.startswith(mark) else f"{mark}{name}"
+
+    def shown_name(self, name: str) -> str:
+        """The same name as they chose it."""
+        return name.removeprefix(self._mark())
+
+    def _mark(self) -> str:
+        if self.may_use_all():
+            return ""
+        return blake2s(",".join(sorted(self.queues)).encode(), digest_size=4).hexdigest() + ":"
 
 
 # On loopback without authentication everybody is this machine's owner.

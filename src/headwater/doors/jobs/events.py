@@ -67,7 +67,8 @@ async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, see
                 segments = await site.store.read(after, through, SEGMENTS_AT_ONCE, lane)
                 for segment in segments:
                     shown = [bytes(record.data) for record in segment.records]
-                    yield b"".join(event(segment.lsn, data) for data in shown if is_shown(principal, name, data))
+                    theirs = [told(principal, data) for data in shown if is_shown(principal, name, data)]
+                    yield b"".join(event(segment.lsn, data) for data in theirs)
                 after = segments[-1].lsn if len(segments) == SEGMENTS_AT_ONCE else through
             try:
                 await asyncio.wait_for(news.wait(), SILENCE_SECONDS)
@@ -85,7 +86,17 @@ async def is_kept(site: Site, principal: Principal, lsn: Lsn) -> bool:
 def is_shown(principal: Principal, name: str, data: bytes) -> bool:
     """Whether a change is one that was asked for, and of a queue of theirs."""
     change = _decoder.decode(data)
-    return (not name or change.id == name) and (not change.queue or principal.may_use(change.queue))
+    return (not name or change.id in (name, principal.own_name(name))) and (
+        not change.queue or principal.may_use(change.queue)
+    )
+
+
+def told(principal: Principal, data: bytes) -> bytes:
+    """A change of a job under the id that the caller knows it by."""
+    if principal.may_use_all():
+        return data
+    change = msgspec.json.decode(data)
+    return msgspec.json.encode({**change, "id": principal.shown_name(str(change.get("id", "")))})
 
 
 def event(lsn: Lsn, data: bytes) -> bytes:

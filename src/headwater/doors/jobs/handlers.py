@@ -5,7 +5,7 @@ everything else is an admin's. The queues of a token are job queues here, and wh
 were not there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 
 import msgspec
@@ -17,7 +17,7 @@ from headwater.errors import InvalidOption, JobMissing, NotAllowed, QueueMissing
 from headwater.log.job_operations import NewJob
 from headwater.model.job import COMMAND_PREFIX, FINISHED, QUEUE_DEFAULT, SHELL, runs_command
 from headwater.model.job_policy import JobPolicy
-from headwater.model.names import check_name
+from headwater.model.names import NAME_LENGTH_MAX, check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services.job_documents import (
     ShownDependency,
@@ -33,7 +33,7 @@ from headwater.services.job_documents import (
 )
 from headwater.services.job_options import decode_call
 from headwater.services.jobs import Jobs
-from headwater.stores.job_contract import JobStatus
+from headwater.stores.job_contract import JobStatus, ScheduleStatus
 
 
 def jobs_of(site: Site, request: Request) -> Jobs:
@@ -46,9 +46,23 @@ def jobs_of(site: Site, request: Request) -> Jobs:
 
 async def add(site: Site, request: Request, body: shapes.AddJobs) -> Response:
     """Add functions and allowed commands as jobs, all of them or none."""
+    if not body.jobs:
+        raise InvalidOption("name at least one job")
     made = await admitted(site, request, [job_of(document) for document in body.jobs])
     handles = await jobs_of(site, request).add_many(made, idempotency_key=key_of(request, body.key))
-    return json_response([shapes.AddedJob(handle.id, handle.duplicate) for handle in handles], status=201)
+    return json_response(
+        [shapes.AddedJob(shown(request, handle.id), handle.duplicate) for handle in handles], status=201
+    )
+
+
+def shown(request: Request, name: str) -> str:
+    """An id or a name as the caller chose it."""
+    return request.principal.shown_name(name)
+
+
+def shown_job(request: Request, job: JobStatus) -> JobStatus:
+    """A job under the id that the caller knows it by."""
+    return msgspec.structs.replace(job, id=shown(request, job.id))
 
 
 async def admitted(site: Site, request: Request, jobs: Sequence[NewJob]) -> list[NewJob]:
@@ -60,23 +74,22 @@ async def admitted(site: Site, request: Request, jobs: Sequence[NewJob]) -> list
     found = [admit(site, request, job, types) for job in jobs]
     if request.principal.may_use_all():
         return found
-    await _check_dependencies(site, request, found)
-    # A unique key is one for the whole database: theirs must not meet those of queues that they may not use.
-    return [_with_own_key(request, job) for job in found]
+    together = {job.id for job in found}
+    return [await _with_own_names(site, request, job, together) for job in found]
 
 
-def _with_own_key(request: Request, job: NewJob) -> NewJob:
-    if not job.unique_key:
-        return job
-    about = ",".join(sorted(request.principal.queues))
-    return msgspec.structs.replace(job, unique_key=f"{about}: {job.unique_key}")
-
-
-async def _check_dependencies(site: Site, request: Request, jobs: Sequence[NewJob]) -> None:
-    """A job of a queue that is not theirs cannot be waited for: what it gave would be handed to theirs."""
-    together = {job.id for job in jobs}
-    for name in {name for job in jobs for name in job.depends_on} - together:
-        await visible(site, request, name)
+async def _with_own_names(site: Site, request: Request, job: NewJob, together: Set[str]) -> NewJob:
+    """Ids and keys are those of the whole database: theirs must not meet those of queues that they may not use. Nor can
+    a job of such a queue be waited for: what it gave would be handed to theirs."""
+    own = request.principal.own_name
+    needs = [own(name) if name in together else (await visible(site, request, name)).id for name in job.depends_on]
+    return msgspec.structs.replace(
+        job,
+        id=own(job.id),
+        depends_on=tuple(needs),
+        unique_key=own(job.unique_key),
+        concurrency_key=own(job.concurrency_key),
+    )
 
 
 def admit(site: Site, request: Request, job: NewJob, types: Mapping[str, JobPolicy]) -> NewJob:
@@ -135,8 +148,8 @@ async def wait(site: Site, request: Request, query: shapes.WaitQuery, id: str) -
     if job.state not in FINISHED and query.seconds:
         request.park()
         with suppress(TimeoutError):
-            await jobs_of(site, request).wait(id, query.seconds)
-        job = await visible(site, request, id)
+            await jobs_of(site, request).wait(job.id, query.seconds)
+        job = await visible(site, request, job.id)
     return json_response(await whole(site, request, job))
 
 
@@ -145,17 +158,20 @@ async def whole(site: Site, request: Request, job: JobStatus) -> WholeJob:
     jobs = jobs_of(site, request)
     attempts = [attempt_document(attempt) for attempt in await jobs.attempts(job.id)]
     needs: list[ShownDependency] = [
-        {"id": name, "state": state.value} for name, state in await jobs.dependencies(job.id)
+        {"id": shown(request, name), "state": state.value} for name, state in await jobs.dependencies(job.id)
     ]
-    return {**job_document(job), "attempt_list": attempts, "depends_on": needs}
+    return {**job_document(shown_job(request, job)), "attempt_list": attempts, "depends_on": needs}
 
 
 async def visible(site: Site, request: Request, id: str) -> JobStatus:
-    """A job that the caller may see: one that is not theirs is not there."""
-    job = await jobs_of(site, request).show(id)
-    if not request.principal.may_use(job.queue):
-        raise JobMissing(f"there is no job {id!r}")
-    return job
+    """A job that the caller may see, by its id or by the one they chose: one that is not theirs is not there."""
+    own = request.principal.own_name(id)
+    for name in dict.fromkeys((own if len(own) <= NAME_LENGTH_MAX else id, id)):
+        with suppress(JobMissing):
+            job = await jobs_of(site, request).show(name)
+            if request.principal.may_use(job.queue):
+                return job
+    raise JobMissing(f"there is no job {id!r}")
 
 
 # ── looking ──
@@ -171,7 +187,8 @@ async def list_jobs(site: Site, request: Request, query: shapes.JobsQuery) -> Re
         error=query.error,
         limit=query.limit,
     )
-    return json_response([job_document(job) for job in found if request.principal.may_use(job.queue)])
+    theirs = [shown_job(request, job) for job in found if request.principal.may_use(job.queue)]
+    return json_response([job_document(job) for job in theirs])
 
 
 async def queues(site: Site, request: Request) -> Response:
@@ -195,7 +212,8 @@ async def workers(site: Site, request: Request) -> Response:
 async def schedules(site: Site, request: Request) -> Response:
     """The schedules of the database."""
     found = await jobs_of(site, request).schedules()
-    return json_response([schedule_document(one) for one in found if request.principal.may_use(one.job.queue)])
+    theirs = [shown_schedule(request, one) for one in found if request.principal.may_use(one.job.queue)]
+    return json_response([schedule_document(one) for one in theirs])
 
 
 async def config(site: Site, request: Request) -> Response:
@@ -208,29 +226,32 @@ async def config(site: Site, request: Request) -> Response:
 
 async def cancel(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Cancel jobs."""
-    await check_theirs(site, request, body.ids)
-    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).cancel(*body.ids))))
+    ids = await check_theirs(site, request, body.ids)
+    changed = await jobs_of(site, request).cancel(*ids)
+    return json_response(shapes.ChangedNames([shown(request, name) for name in changed]))
 
 
 async def retry(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Give jobs all their attempts again."""
-    await check_theirs(site, request, body.ids)
-    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).retry(*body.ids))))
+    ids = await check_theirs(site, request, body.ids)
+    changed = await jobs_of(site, request).retry(*ids)
+    return json_response(shapes.ChangedNames([shown(request, name) for name in changed]))
 
 
 async def drop(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Forget jobs that have ended."""
-    await check_theirs(site, request, body.ids)
-    return json_response(shapes.ChangedNames(list(await jobs_of(site, request).drop(*body.ids))))
+    ids = await check_theirs(site, request, body.ids)
+    changed = await jobs_of(site, request).drop(*ids)
+    return json_response(shapes.ChangedNames([shown(request, name) for name in changed]))
 
 
-async def check_theirs(site: Site, request: Request, ids: list[str]) -> None:
-    """Raises when one of the jobs is not there, or not theirs."""
+async def check_theirs(site: Site, request: Request, ids: list[str]) -> list[str]:
+    """The ids of jobs that are theirs; raises when one of them is not there, or not theirs."""
     if len(ids) > site.config.batch_max:
         raise InvalidOption(f"at most {site.config.batch_max:,} jobs at once; got {len(ids):,}")
-    if not request.principal.may_use_all():
-        for name in ids:
-            await visible(site, request, name)
+    if request.principal.may_use_all():
+        return ids
+    return [(await visible(site, request, name)).id for name in ids]
 
 
 async def clean_up(site: Site, request: Request, body: shapes.CleanUp) -> Response:
@@ -286,9 +307,11 @@ async def clear_limit(site: Site, request: Request, query: shapes.LimitQuery) ->
 
 
 async def run_schedule(site: Site, request: Request, name: str) -> Response:
-    """Enqueue the job of a schedule now."""
-    await check_schedule(site, request, name)
-    return json_response(shapes.RanJob((await jobs_of(site, request).run_schedule(name)).id), status=201)
+    """Enqueue the job of a schedule now: that runs code."""
+    check_scope(request, Scope.ADMIN)
+    name = await check_schedule(site, request, name)
+    job = await jobs_of(site, request).run_schedule(name)
+    return json_response(shapes.RanJob(shown(request, job.id)), status=201)
 
 
 async def configure(site: Site, request: Request, body: shapes.Setting, name: str) -> Response:
@@ -303,7 +326,7 @@ async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, n
     """Add a schedule, or change it: it may be another's, so whoever may only add jobs may not."""
     check_scope(request, Scope.ADMIN)
     (template,) = await admitted(site, request, [job_of(body.job)])
-    await check_schedule(site, request, name, new=True)
+    name = await check_schedule(site, request, name, new=True)
     jobs = jobs_of(site, request)
     await jobs.schedule(name, template, cron=body.cron, every=body.every, timezone=body.timezone)
     return await one_schedule(site, request, name)
@@ -311,39 +334,49 @@ async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, n
 
 async def pause_schedule(site: Site, request: Request, name: str) -> Response:
     """Let a schedule rest."""
-    await check_schedule(site, request, name)
+    name = await check_schedule(site, request, name)
     await jobs_of(site, request).pause_schedule(name)
     return await one_schedule(site, request, name)
 
 
 async def resume_schedule(site: Site, request: Request, name: str) -> Response:
-    """Let a schedule go on."""
-    await check_schedule(site, request, name)
+    """Let a schedule go on: that runs code."""
+    check_scope(request, Scope.ADMIN)
+    name = await check_schedule(site, request, name)
     await jobs_of(site, request).resume_schedule(name)
     return await one_schedule(site, request, name)
 
 
 async def remove_schedule(site: Site, request: Request, name: str) -> Response:
     """Remove a schedule."""
-    await check_schedule(site, request, name)
+    name = await check_schedule(site, request, name)
     await jobs_of(site, request).unschedule(name)
-    return json_response(shapes.ScheduleRemoved(name, removed=True))
+    return json_response(shapes.ScheduleRemoved(shown(request, name), removed=True))
 
 
-async def check_schedule(site: Site, request: Request, name: str, *, new: bool = False) -> None:
-    """Raises when a schedule is not there, or not theirs."""
-    found = [one for one in await jobs_of(site, request).schedules() if one.name == name]
-    if found and not request.principal.may_use(found[0].job.queue):
+async def check_schedule(site: Site, request: Request, name: str, *, new: bool = False) -> str:
+    """The name of a schedule of theirs, or of one that they may add; raises when it is not there, or not theirs."""
+    own = request.principal.own_name(check_name("schedule", name))
+    theirs = {one.name for one in await jobs_of(site, request).schedules() if request.principal.may_use(one.job.queue)}
+    for known in (own, name):
+        if known in theirs:
+            return known
+    if not new:
         raise JobMissing(f"there is no schedule {name!r}")
-    if not found and not new:
-        raise JobMissing(f"there is no schedule {name!r}")
+    return own
+
+
+def shown_schedule(request: Request, schedule: ScheduleStatus) -> ScheduleStatus:
+    """A schedule under the name that the caller knows it by."""
+    last = None if schedule.last_id is None else shown(request, schedule.last_id)
+    return msgspec.structs.replace(schedule, name=shown(request, schedule.name), last_id=last)
 
 
 async def one_schedule(site: Site, request: Request, name: str) -> Response:
     """A schedule as it stands."""
     for one in await jobs_of(site, request).schedules():
         if one.name == name:
-            return json_response(schedule_document(one))
+            return json_response(schedule_document(shown_schedule(request, one)))
     raise QueueMissing(f"there is no schedule {name!r}")
 
 

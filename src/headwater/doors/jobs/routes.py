@@ -123,6 +123,7 @@ ROUTES = (
         "Enqueue the job of a schedule now",
         gives=shapes.RanJob,
         status=201,
+        scope=Scope.SUBMIT_JOBS,
     ),
     _change(
         "/job-config/{name}",
@@ -152,7 +153,11 @@ ROUTES = (
         "/job-schedules/{name}/pause", handlers.pause_schedule, "Let a schedule rest", gives=documents.ShownSchedule
     ),
     _change(
-        "/job-schedules/{name}/resume", handlers.resume_schedule, "Let a schedule go on", gives=documents.ShownSchedule
+        "/job-schedules/{name}/resume",
+        handlers.resume_schedule,
+        "Let a schedule go on",
+        gives=documents.ShownSchedule,
+        scope=Scope.SUBMIT_JOBS,
     ),
     _change(
         "/workers/stop",

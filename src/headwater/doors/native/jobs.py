@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from headwater.doors.jobs.handlers import admitted, check_schedule, check_theirs, jobs_of, visible
+import msgspec
+
+from headwater.doors.jobs.handlers import (
+    admitted,
+    check_schedule,
+    check_theirs,
+    jobs_of,
+    shown,
+    shown_job,
+    shown_schedule,
+    visible,
+)
 from headwater.doors.site import Site, check_scope, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -17,6 +28,7 @@ from headwater.log.job_operations import (
     ChangeSchedule,
     DropJobs,
     Enqueue,
+    Enqueued,
     Limited,
     PauseJobs,
     Rearm,
@@ -24,6 +36,7 @@ from headwater.log.job_operations import (
     Scheduled,
     StopWorkers,
 )
+from headwater.log.operations import Operation
 from headwater.model.job import FINISHED, QUEUE_DEFAULT
 from headwater.model.names import check_name
 from headwater.model.principal import Scope, require_all
@@ -39,7 +52,9 @@ async def add(site: Site, request: Request, body: asked.AddJobsRequest) -> Respo
     if not body.jobs:
         raise InvalidOption("name at least one job")
     operation = await enqueue_of(site, request, body.jobs, key_of(request, body.key))
-    return json_response(await site.jobs.run(operation), status=201)
+    enqueued: Enqueued = await site.jobs.run(operation)
+    placed = [msgspec.structs.replace(one, id=shown(request, one.id)) for one in enqueued.jobs]
+    return json_response(Enqueued(placed), status=201)
 
 
 async def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], key: str = "") -> Enqueue:
@@ -50,18 +65,23 @@ async def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], ke
 
 async def cancel(site: Site, request: Request, body: asked.ChooseJobsRequest) -> Response:
     """Cancel jobs that have not ended."""
-    return json_response(await site.jobs.run(Cancel(**await _choice(site, request, body))))
+    return await _changed(site, request, Cancel(**await _choice(site, request, body)))
 
 
 async def retry(site: Site, request: Request, body: asked.ChooseJobsRequest) -> Response:
     """Give jobs all their attempts again."""
-    return json_response(await site.jobs.run(Rearm(**await _choice(site, request, body))))
+    return await _changed(site, request, Rearm(**await _choice(site, request, body)))
 
 
 async def drop(site: Site, request: Request, body: asked.ChooseJobsRequest) -> Response:
     """Forget jobs that have ended."""
     before = None if body.before is None else check_timestamp(body.before)
-    return json_response(await site.jobs.run(DropJobs(**await _choice(site, request, body), before=before)))
+    return await _changed(site, request, DropJobs(**await _choice(site, request, body), before=before))
+
+
+async def _changed(site: Site, request: Request, operation: Operation) -> Response:
+    changed: Changed = await site.jobs.run(operation)
+    return json_response(msgspec.structs.replace(changed, ids=[shown(request, name) for name in changed.ids]))
 
 
 async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -> dict[str, Any]:
@@ -70,8 +90,9 @@ async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -
         raise InvalidOption("choose jobs either by their ids or by their state")
     check_optional_name("queue", body.queue)
     check_optional_name("job type", body.type)
+    ids: list[str] = []
     if body.ids:
-        await check_theirs(site, request, [check_name("job", name) for name in body.ids])
+        ids = await check_theirs(site, request, [check_name("job", name) for name in body.ids])
     elif body.queue:
         check_use(request, body.queue)
     else:
@@ -79,7 +100,7 @@ async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -
     return {
         "database": request.principal.database,
         "key": key_of(request, body.key),
-        "ids": tuple(dict.fromkeys(body.ids)),
+        "ids": tuple(dict.fromkeys(ids)),
         "state": body.state,
         "queue": body.queue,
         "type": body.type,
@@ -134,18 +155,21 @@ async def schedule(site: Site, request: Request, body: asked.ScheduleRequest) ->
     """Add a schedule, or change it: it may be another's, so whoever may only add jobs may not."""
     check_scope(request, Scope.ADMIN)
     (template,) = await admitted(site, request, [asked.new_job(body.job)])
-    await check_schedule(site, request, check_name("schedule", body.name), new=True)
+    name = await check_schedule(site, request, check_name("schedule", body.name), new=True)
     jobs = jobs_of(site, request)
-    next_at = await jobs.schedule(body.name, template, cron=body.cron, every=body.every_seconds, timezone=body.timezone)
+    next_at = await jobs.schedule(name, template, cron=body.cron, every=body.every_seconds, timezone=body.timezone)
     return json_response(Scheduled(next_at))
 
 
 async def change_schedule(site: Site, request: Request, body: asked.ChangeScheduleRequest) -> Response:
-    """Let a schedule rest or go on, or remove it."""
-    await check_schedule(site, request, check_name("schedule", body.name))
+    """Let a schedule rest, or remove it. To run it, or let it go on, is to run code."""
+    if body.run or body.paused is False:
+        check_scope(request, Scope.SUBMIT_JOBS)
+    name = await check_schedule(site, request, check_name("schedule", body.name))
     about = {"database": request.principal.database, "key": key_of(request, body.key)}
-    operation = ChangeSchedule(name=body.name, paused=body.paused, remove=body.remove, run=body.run, **about)
-    return json_response(await site.jobs.run(operation))
+    operation = ChangeSchedule(name=name, paused=body.paused, remove=body.remove, run=body.run, **about)
+    scheduled: Scheduled = await site.jobs.run(operation)
+    return json_response(Scheduled(scheduled.next_at, shown(request, scheduled.id)))
 
 
 async def stop_workers(site: Site, request: Request, body: asked.StopWorkersRequest) -> Response:
@@ -168,12 +192,12 @@ async def find(site: Site, request: Request, query: asked.FindJobsQuery) -> Resp
         error=query.error,
         limit=query.limit,
     )
-    return json_response([job for job in found if request.principal.may_use(job.queue)])
+    return json_response([shown_job(request, job) for job in found if request.principal.may_use(job.queue)])
 
 
 async def show(site: Site, request: Request, query: asked.JobQuery) -> Response:
     """One job."""
-    return json_response(await visible(site, request, query.id))
+    return json_response(shown_job(request, await visible(site, request, query.id)))
 
 
 async def wait(site: Site, request: Request, query: asked.WaitForJobQuery) -> Response:
@@ -184,21 +208,22 @@ async def wait(site: Site, request: Request, query: asked.WaitForJobQuery) -> Re
     if job.state not in FINISHED and query.seconds:
         request.park()
         with suppress(TimeoutError):
-            await jobs_of(site, request).wait(query.id, query.seconds)
-        job = await visible(site, request, query.id)
-    return json_response(job)
+            await jobs_of(site, request).wait(job.id, query.seconds)
+        job = await visible(site, request, job.id)
+    return json_response(shown_job(request, job))
 
 
 async def attempts(site: Site, request: Request, query: asked.JobQuery) -> Response:
     """A job's attempts."""
-    await visible(site, request, query.id)
-    return json_response(await jobs_of(site, request).attempts(query.id))
+    job = await visible(site, request, query.id)
+    return json_response(await jobs_of(site, request).attempts(job.id))
 
 
 async def dependencies(site: Site, request: Request, query: asked.JobQuery) -> Response:
     """The jobs that a job depends on."""
-    await visible(site, request, query.id)
-    return json_response(await jobs_of(site, request).dependencies(query.id))
+    job = await visible(site, request, query.id)
+    needs = await jobs_of(site, request).dependencies(job.id)
+    return json_response([(shown(request, name), state) for name, state in needs])
 
 
 async def queues(site: Site, request: Request) -> Response:
@@ -232,7 +257,7 @@ async def config(site: Site, request: Request) -> Response:
 async def schedules(site: Site, request: Request) -> Response:
     """The schedules."""
     found = await jobs_of(site, request).schedules()
-    return json_response([one for one in found if request.principal.may_use(one.job.queue)])
+    return json_response([shown_schedule(request, one) for one in found if request.principal.may_use(one.job.queue)])
 
 
 async def types(site: Site, request: Request) -> Response:
