@@ -2,7 +2,8 @@
 
 import pytest
 
-from headwater.cli.output import clean, iso_time, plural, show, show_bytes, show_seconds
+from headwater.cli.output import iso_time, plural, show, show_bytes, show_seconds
+from headwater.model.terminal import clean
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """`headwater.jobs.testing`: what a program enqueues is written down or run on the spot, without a store."""
 
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from headwater.errors import Closed, HeadwaterError
-from headwater.jobs import JobApp, current_job, testing
+from headwater.errors import Closed, HeadwaterError, InvalidOption
+from headwater.jobs import JobApp, Jobs, current_job, testing
 
 app = JobApp("nowhere/at/all.db")
 sent: list[object] = []
@@ -29,6 +32,17 @@ def count(number: int) -> int:
     if number:
         count.enqueue_sync(number - 1)
     return number
+
+
+@app.job
+async def ask_wrongly() -> None:
+    """What a worker refuses: it would stop the loop that others share."""
+    count.enqueue_sync(0)
+
+
+@app.job
+async def spread(number: int) -> None:
+    await app.jobs.add_many([count.job(0) for _ in range(number)])
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +100,85 @@ async def test_outside_of_the_block_calls_go_to_the_store_again(tmp_path: Path) 
     enqueued.assert_nothing_enqueued()
     with pytest.raises(Closed):
         await greet.enqueue(Person("ada"))
+
+
+# Everything on the public surface that enqueues.
+WAYS: dict[str, Callable[[], Awaitable[object]]] = {
+    "enqueue": lambda: count.enqueue(1),
+    "using": lambda: count.using(priority=3).enqueue(1),
+    "app.add": lambda: app.add(count.job(1)),
+    "jobs.add": lambda: app.jobs.add(count.job(1)),
+    "jobs.add by type": lambda: app.jobs.add(type=count.name, args=[1]),
+    "jobs.add_many": lambda: app.jobs.add_many([count.job(1)]),
+    "jobs.add_batch": lambda: app.jobs.add_batch([count.job(1)], batch="night"),
+    "enqueue_sync": lambda: asyncio.to_thread(count.enqueue_sync, 1),
+    "app.add_sync": lambda: asyncio.to_thread(app.add_sync, count.job(1)),
+}
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_whichever_way_a_call_is_enqueued_it_is_taken_and_no_store_is_touched(
+    way: Callable[[], Awaitable[object]], is_open: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with testing.capture(app) as enqueued:
+        if is_open:
+            async with app:
+                await way()
+        else:
+            await way()
+    enqueued.assert_enqueued(count, 1)
+    assert len(enqueued) == 1
+    with testing.run_inline(app) as run:
+        await way()
+    assert [call.returned for call in run.of(count)][:1] == [1]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_store_that_is_open_gets_nothing_of_what_is_captured(tmp_path: Path) -> None:
+    own = JobApp(str(tmp_path / "log.db"))
+    job = own.job(name="work")(len)
+    async with own:
+        with testing.capture(own) as enqueued:
+            await own.jobs.add_many([job.job("x")])
+            await job.enqueue("y")
+        assert len(enqueued) == 2
+        assert await own.jobs.list() == []
+        await job.enqueue("z")
+        assert len(await own.jobs.list()) == 1
+
+
+def test_the_public_ways_of_enqueueing_are_all_in_the_table() -> None:
+    """A new verb that takes jobs must be looked at here."""
+    takes_jobs = {
+        name
+        for name, verb in inspect.getmembers(Jobs, inspect.iscoroutinefunction)
+        if not name.startswith("_") and {"job", "jobs"} & set(inspect.signature(verb).parameters)
+    }
+    assert takes_jobs == {"add", "add_many", "add_batch", "schedule"}
+
+
+async def test_what_needs_a_store_says_so_and_does_nothing() -> None:
+    with testing.capture(app):
+        for verb in (app.jobs.pause(), app.jobs.schedule("n", count.job(1), cron="@daily"), app.jobs.queues()):
+            with pytest.raises(InvalidOption, match="needs a store"):
+                await verb
+
+
+async def test_what_a_worker_refuses_is_refused_inline_and_while_capturing() -> None:
+    with testing.run_inline(app), pytest.raises(InvalidOption, match="an event loop runs here"):
+        await ask_wrongly.enqueue()
+    with testing.capture(app), pytest.raises(InvalidOption, match="an event loop runs here"):
+        count.enqueue_sync(1)
+    with testing.capture(app) as enqueued, pytest.raises(HeadwaterError):
+        await app.jobs.add(type=count.name, args=[1], depends_on="abc")
+    enqueued.assert_nothing_enqueued()
+
+
+async def test_what_a_worker_allows_is_allowed_inline() -> None:
+    """A plain function runs where there is no loop, so it may enqueue without one; an async one awaits."""
+    with testing.run_inline(app) as run:
+        await count.enqueue(2)
+        await spread.enqueue(2)
+    assert len(run.of(count)) == 5

@@ -31,6 +31,10 @@ def test_a_value_fills_its_place_and_nothing_else(parameter: Parameter, value: A
     ("parameter", "value"),
     [
         (Parameter(), "-rf"),
+        (Parameter(type="integer"), -5),
+        (Parameter(type="number"), -0.5),
+        (Parameter(type="integer", maximum=10), -1),
+        (Parameter(type="integer", minimum=0), -1),
         (Parameter(), "a\nb"),
         (Parameter(), "a\x00b"),
         (Parameter(), 1),
@@ -72,6 +76,11 @@ def test_values_are_not_looked_through_for_places() -> None:
         {"a": {"argv": ["x", "{y}"], "parameters": {"y": {"type": "choice"}}}},
         {"a": {"argv": ["x", "{y}"], "parameters": {"y": {"type": "regex"}}}},
         {"a": {"argv": ["x"], "shell": True}},
+        {"a": {"argv": ["x", "{Name}"]}},
+        {"a": {"argv": ["x", "{y}", "--to={Y}"], "parameters": {"y": {}}}},
+        {"a": {"argv": ["x", "{ y }", "{y}"], "parameters": {"y": {}}}},
+        {"a": {"argv": ["x", "{file-name}"]}},
+        {"a": {"argv": ["x", "{0}"]}},
         {"a b": {"argv": ["x"]}},
     ],
 )
@@ -83,3 +92,9 @@ def test_templates_that_can_be_no_use_are_refused_when_they_are_read(document: o
 def test_what_is_no_json_is_refused() -> None:
     with pytest.raises(ConfigError, match="JSON"):
         read_templates(b"\xff{")
+
+
+@pytest.mark.parametrize("argument", ["{}", "{print $1}", "a{2,3}", '{"a": 1}', "}{"])
+def test_braces_of_the_program_itself_stay_as_they_are(argument: str) -> None:
+    made = read_templates(json.dumps({"a": {"argv": ["x", argument]}}).encode())
+    assert made["a"].fill({}) == ("x", argument)

@@ -140,6 +140,8 @@ def _read(file: Path | None) -> "list[NewJob]":
     if len(text) > INPUT_BYTES_MAX:
         raise InvalidInput(f"at most {INPUT_BYTES_MAX:,} bytes are read at once; split the file")
     numbered = [(number, line) for number, line in enumerate(text.split(b"\n"), 1) if line.strip()]
+    if not numbered:
+        raise InvalidInput("there is no job to enqueue: what was read is empty")
     return [_decode(line, f"line {number}") for number, line in numbered]
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from headwater.cli.exits import ExitCode
 from headwater.cli.job_views import JobId
-from headwater.cli.output import CONTROLS, print_json
+from headwater.cli.output import note, plural, print_json
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import changes
+from headwater.model.terminal import clean_lines
 
 if TYPE_CHECKING:
     from headwater.stores.job_contract import JobAttempt
 
-# A job's output is somebody else's: lines stay lines, and what would steer the terminal is shown escaped.
-_ESCAPED = {code: text for code, text in CONTROLS.items() if code != 10}
 _gap = re.compile(r"\n… ([\d,]+) bytes left out …\n")
 
 
@@ -68,6 +68,8 @@ def logs(
 ) -> None:
     """Print what a job printed. What would steer the terminal is shown escaped, unless it is asked for as it is.
 
+    Exit code 4 when it has had no such attempt.
+
     Examples:
       queuectl logs job1
       queuectl logs job1 -f
@@ -91,8 +93,11 @@ async def _logs(settings: Settings, job_id: str, follow: bool, number: int, raw:
                 shown = shown if found[-1].token == token else 0
                 token = found[-1].token
                 text, shown = news_of(shown, kept_of(found[-1].output))
-                sys.stdout.write(text if raw else text.translate(_ESCAPED))
+                sys.stdout.write(text if raw else clean_lines(text))
                 sys.stdout.flush()
+            if over and number > job.attempts:
+                note(f"{job_id} has had {plural(job.attempts, 'attempt')}: there is no attempt {number}")
+                raise typer.Exit(ExitCode.NOTHING)
             if over:
                 return
 

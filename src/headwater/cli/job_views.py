@@ -18,6 +18,7 @@ from headwater.cli.output import (
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
+from headwater.model.job import first_line
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
@@ -120,7 +121,7 @@ def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
             show_time(job.started_at),
             job.worker,
             show_waiting(job, now),
-            _cut((job.error or "").strip().rpartition("\n")[2]),
+            _cut(first_line(job.error or "")),
         )
         for job in jobs
     ]
@@ -254,7 +255,7 @@ def _attempt(attempt: "JobAttempt") -> str:
     if attempt.memory_bytes:
         parts.append(show_bytes(attempt.memory_bytes))
     if attempt.error:
-        parts.append(_cut(attempt.error.strip().rpartition("\n")[2]))
+        parts.append(_cut(first_line(attempt.error)))
     return ", ".join(parts)
 
 

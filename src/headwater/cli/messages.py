@@ -11,7 +11,6 @@ import typer
 
 from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.output import (
-    clean,
     iso_time,
     note,
     plural,
@@ -24,6 +23,7 @@ from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.clock import SECOND
 from headwater.model.names import GROUP_DEFAULT, Lsn
+from headwater.model.terminal import clean
 
 if TYPE_CHECKING:
     from headwater.app import Headwater

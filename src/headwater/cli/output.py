@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
+from headwater.model.terminal import clean, clean_json
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 10_000
 SECOND = 1_000_000
 KIB = 1_024
-# C0 and C1 controls but tab: a payload must not be able to steer the terminal it is shown on.
-CONTROLS = {code: f"\\u{code:04x}" for code in (*range(32), *range(127, 160)) if code != 9}
 
 
 # ── for programs ──
@@ -30,7 +30,7 @@ def print_json(value: object, file: TextIO | None = None) -> None:
     import msgspec
 
     line = msgspec.json.format(msgspec.json.encode(value), indent=-1)
-    print(line.decode(), file=file or sys.stdout, flush=True)
+    print(clean_json(line.decode()), file=file or sys.stdout, flush=True)
 
 
 # ── for people ──
@@ -157,11 +157,6 @@ def iso_time(timestamp: int | None) -> str | None:
 def plural(count: int, noun: str) -> str:
     """`1 message`, `2 messages`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def clean(text: str) -> str:
-    """Foreign text without anything that would steer a terminal."""
-    return text.translate(CONTROLS)
 
 
 # ── the terminal ──

@@ -21,6 +21,7 @@ from headwater.cli.output import iso_time, print_json
 from headwater.cli.session import opened, run_fast, store_location
 from headwater.cli.settings import Settings, settings_of
 from headwater.errors import ConfigError, HeadwaterError
+from headwater.model.terminal import clean_entry, clean_json
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
@@ -355,13 +356,20 @@ class JsonLines(logging.Formatter):
         line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return clean_json(msgspec.json.encode(line).decode())
+
+
+class TextLines(logging.Formatter):
+    """Log records as text. Much of it is foreign, errors of jobs among it: it neither steers a terminal nor looks like
+    an entry of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record."""
+        return clean_entry(super().format(record))
 
 
 def set_logging(*, as_json: bool) -> None:
     """The log goes to stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    )
+    handler.setFormatter(JsonLines() if as_json else TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

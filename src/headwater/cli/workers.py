@@ -10,18 +10,21 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Collection
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.exits import ExitCode
+from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.job_views import Watch
 from headwater.cli.output import iso_time, note, plural, print_json, print_line, print_table
 from headwater.cli.session import opened, reached, run_async, run_fast
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
+from headwater.errors import InvalidName
 from headwater.model.job import JobState
+from headwater.model.names import check_name
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
@@ -83,6 +86,8 @@ def start_workers(
     from headwater.cli.serve import set_logging
 
     set_logging(as_json=settings.json)
+    for name in queue or []:
+        check_queue(name)
     arguments = ["--store", settings.store, "--database", settings.database, "--concurrency", str(concurrency)]
     for name in queue or []:
         arguments += ["--queue", name]
@@ -99,6 +104,21 @@ def start_workers(
         raise typer.Exit(ExitCode.INTERRUPTED)
     if code:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def check_queue(name: str) -> None:
+    """Wrong usage when it can be no queue's name: such a worker would never have anything to do."""
+    try:
+        check_name("queue", name)
+    except InvalidName as error:
+        raise Misuse(f"--queue: {error}") from error
+
+
+async def _warn_of_unknown(hw: "Database", queues: Collection[str]) -> None:
+    known = {one.queue for one in await hw.jobs.queues()}
+    for name in sorted(set(queues) - known):
+        there = ", ".join(sorted(known)[:10]) or "none yet"
+        log.warning("there is no job queue %s so far: this waits until jobs are added to it; there is %s", name, there)
 
 
 async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...]) -> tuple[int, int]:
@@ -120,6 +140,7 @@ async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...])
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
         for number in OTHER_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, ignore, number)
+        await _warn_of_unknown(hw, [name for flag, name in pairwise(arguments) if flag == "--queue"])
         if settings.json:
             print_json({"event": "ready", "workers": count, "store": settings.store, "supervisor": supervisor.name})
         else:

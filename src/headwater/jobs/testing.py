@@ -11,19 +11,26 @@ arguments turned to JSON and back as a worker would, so that what would fail the
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, cast
 
 import msgspec
 
-from headwater.errors import InvalidOption, JobUnsuccessful
-from headwater.log.job_operations import NewJob
-from headwater.model.job import QUEUE_DEFAULT, JobState
+from headwater.clock import Clock, SystemClock
+from headwater.config import Durability, load_config
+from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful
+from headwater.log.job_operations import Enqueue, NewJob, Placed
+from headwater.log.job_operations import Enqueued as Accepted
+from headwater.log.operations import Operation
+from headwater.model.job import QUEUE_DEFAULT, JobState, Work
+from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.job_functions import JobContext, JobFunction, JobRegistry, RunAbout, enter_job
 from headwater.services.job_options import Seconds, decode_call
-from headwater.services.jobs import JobHandle
+from headwater.services.job_verbs import Waiting
+from headwater.services.jobs import Jobs
+from headwater.stores.job_contract import JobQuestions, JobStatus
 
 __all__ = ["Enqueued", "EnqueuedCall", "capture", "run_inline"]
 
@@ -85,47 +92,71 @@ def _bound(function: JobFunction[..., Any], args: list[Any], kwargs: dict[str, A
 
 
 class _Captured:
-    """Stands in for the store: writes down, and runs nothing."""
+    """Stands in for the store, whichever way calls get there: writes them down, and runs nothing."""
 
     def __init__(self, app: JobRegistry) -> None:
         self.app = app
         self.enqueued = Enqueued()
+        self.clock: Clock = SystemClock()
+        self.config = load_config()
+        self.jobs = Jobs(self, DATABASE_DEFAULT)
+        self.store = cast(JobQuestions, _Answers(self.enqueued))
+        self.waits = cast(Waiting, self.store)
 
-    def taken(self, job: NewJob) -> EnqueuedCall:
-        """The call, written down."""
+    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+        """Take what is enqueued; there is nothing here to change otherwise."""
+        if not isinstance(operation, Enqueue):
+            raise InvalidOption(
+                f"{type(operation).__name__} needs a store, and the tests of this block have none:"
+                " headwater.jobs.testing takes what is enqueued"
+            )
+        return Accepted([await self.taken(job) for job in operation.jobs])
+
+    async def taken(self, job: NewJob) -> Placed:
+        """A call, written down."""
+        call = self.write_down(job)
+        return Placed(call.id, call.state)
+
+    def write_down(self, job: NewJob) -> EnqueuedCall:
+        """The call, in its place."""
         call = EnqueuedCall(job.id or f"call-{len(self.enqueued) + 1}", job)
         self.enqueued.append(call)
         return call
 
-    async def add(self, job: NewJob) -> JobHandle:
-        """Take a call that was enqueued on a loop."""
-        return _awaited_handle(self.taken(job))
-
     def add_sync(self, job: NewJob) -> EnqueuedCall:
-        """Take one that was enqueued without."""
-        return self.taken(job)
+        """Take one that was enqueued where nothing can be awaited."""
+        (checked,) = self.jobs.check_all([job])
+        return self.write_down(checked)
 
 
 class _Inline(_Captured):
     """Stands in for the store and its workers: runs each call on the spot. What it raises, whoever enqueued it gets."""
 
-    async def add(self, job: NewJob) -> JobHandle:
-        call = self.taken(job)
+    async def taken(self, job: NewJob) -> Placed:
+        call = self.write_down(job)
         function, context = self._prepared(call)
         arguments, options = function.bind(bytes(job.arguments))
 
         async def run() -> Any:
             enter_job(context)
-            found = function.function(*arguments, **options)
-            return await found if inspect.isawaitable(found) else found
+            return await function.function(*arguments, **options)
 
-        self._end(call, await asyncio.get_running_loop().create_task(run(), context=copy_context()))
-        return _awaited_handle(call)
+        def run_plain() -> Any:
+            enter_job(context)
+            return function.function(*arguments, **options)
+
+        if function.is_async:
+            returned = await asyncio.get_running_loop().create_task(run(), context=copy_context())
+        else:
+            returned = copy_context().run(_without_loop, run_plain)
+        self._end(call, returned)
+        return Placed(call.id, call.state)
 
     def add_sync(self, job: NewJob) -> EnqueuedCall:
-        call = self.taken(job)
+        (checked,) = self.jobs.check_all([job])
+        call = self.write_down(checked)
         function, context = self._prepared(call)
-        arguments, options = function.bind(bytes(job.arguments))
+        arguments, options = function.bind(bytes(checked.arguments))
 
         def run() -> Any:
             enter_job(context)
@@ -149,24 +180,63 @@ class _Inline(_Captured):
         call.state = JobState.COMPLETED
 
 
-class _Awaited:
-    """A call whose fate is asked for with await."""
+class _Answers:
+    """What can be asked of calls that were written down: how they stand, and nothing else."""
 
-    def __init__(self, call: EnqueuedCall) -> None:
-        self.call = call
-        self.id, self.duplicate = call.id, False
+    def __init__(self, enqueued: Enqueued) -> None:
+        self._enqueued = enqueued
 
-    async def wait(self, timeout_seconds: Seconds | None = None) -> JobState:
-        """The state that it is in."""
-        return self.call.state
+    async def wait(self, database: str, name: str, timeout_seconds: float | None = None) -> JobState:
+        """The state that a call is in: nothing happens later here."""
+        return self._call(name).state
 
-    async def result(self, timeout_seconds: Seconds | None = None, *, type: Any = Any) -> Any:
-        """What it returned."""
-        return self.call.result(type=type)
+    async def job(self, database: str, name: str) -> JobStatus | None:
+        """A call as a job."""
+        call = self._call(name)
+        ran = call.state is JobState.COMPLETED
+        now = SystemClock().now()
+        return JobStatus(
+            number=self._enqueued.index(call) + 1,
+            id=call.id,
+            queue=call.job.queue or QUEUE_DEFAULT,
+            type=call.type,
+            state=call.state,
+            work=Work(arguments=call.job.arguments),
+            progress=msgspec.Raw(msgspec.json.encode(call.progress[-1])) if call.progress else None,
+            result=msgspec.Raw(msgspec.json.encode(call.returned)) if ran else None,
+            priority=call.job.priority or 0,
+            attempts=int(ran),
+            attempts_max=1,
+            token=int(ran),
+            waits=0,
+            worker=None,
+            batch=call.job.batch or None,
+            created_at=now,
+            changed_at=now,
+            run_at=now,
+            started_at=now if ran else None,
+            finished_at=now if ran else None,
+            error=None if ran else "it was captured and not run: use testing.run_inline",
+        )
+
+    def _call(self, name: str) -> EnqueuedCall:
+        for call in self._enqueued:
+            if call.id == name:
+                return call
+        raise JobMissing(f"no call {name!r} was enqueued in this block")
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidOption(f"{name} needs a store, and the tests of this block have none")
 
 
-def _awaited_handle(call: EnqueuedCall) -> JobHandle:
-    return cast(JobHandle, _Awaited(call))
+def _without_loop(work: Callable[[], Any]) -> Any:
+    """A worker runs plain functions where no loop runs: what they may do there, they may do here, on this thread."""
+    loop = asyncio.get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        return work()
+    finally:
+        asyncio._set_running_loop(loop)
 
 
 async def _awaited(work: Any) -> Any:

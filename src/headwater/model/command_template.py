@@ -4,7 +4,7 @@ A value fills a place inside one argument and can neither add another nor begin 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,6 +14,8 @@ from headwater.model.names import check_name
 
 TEXT_LENGTH_MAX = 1_000
 _place = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+# What somebody may have meant as a place: words in braces. Other braces are the program's own.
+_like_a_place = re.compile(r"\{[\w\s.:-]+\}")
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +71,9 @@ class CommandTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         places = {name for argument in self.argv for name in _place.findall(argument)}
         if _place.search(self.argv[0]):
             raise ConfigError("the program itself, the first of argv, cannot be a place")
+        for place in (one for argument in self.argv for one in _like_a_place.findall(argument)):
+            if not _place.fullmatch(place):
+                raise ConfigError(f"{place} is no place: it is written like {{width}}, in small letters, digits and _")
         if places != set(self.parameters):
             odd = ", ".join(sorted(places ^ set(self.parameters)))
             raise ConfigError(f"each place of argv needs a parameter, and each parameter a place: {odd}")
@@ -87,23 +92,17 @@ class CommandTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             if value is None:
                 raise InvalidOption(f"parameter {name} is missing")
             texts[name] = parameter.text_of(name, value)
-        return tuple(_fill(argument, texts) for argument in self.argv)
+        # An operator who lets a number be negative has thought of its sign.
+        signed = {name for name, parameter in self.parameters.items() if (parameter.minimum or 0) < 0}
+        return tuple(_fill(argument, texts, signed) for argument in self.argv)
 
 
-def _fill(argument: str, texts: Mapping[str, str]) -> str:
+def _fill(argument: str, texts: Mapping[str, str], signed: Set[str]) -> str:
     filled = _place.sub(lambda place: texts[place[1]], argument)
     first = _place.match(argument)
-    if first is not None and filled.startswith("-") and not _is_number(filled):
+    if first is not None and filled.startswith("-") and first[1] not in signed:
         raise InvalidOption(f"{first[1]} may not begin with -, or it would be taken for an option; got {filled!r:.80}")
     return filled
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def read_templates(text: bytes) -> dict[str, CommandTemplate]:

@@ -23,6 +23,7 @@ from headwater.clock import SECOND, Timestamp
 JobNumber = NewType("JobNumber", int)
 
 QUEUE_DEFAULT = "default"
+TRACE_BEGINS = "Traceback (most recent call last):"
 SHELL = "shell"
 COMMAND_PREFIX = "command:"
 JOBS_QUEUE = "headwater/jobs"
@@ -199,3 +200,10 @@ def _later(now: Timestamp, seconds: float) -> Timestamp:
     # Not a number compares with nothing: what a worker reports must not be able to stop a commit.
     bounded = seconds if 0 <= seconds <= DELAY_SECONDS_MAX else (DELAY_SECONDS_MAX if seconds > 0 else 0.0)
     return Timestamp(now + int(bounded * SECOND))
+
+
+def first_line(error: str) -> str:
+    """An error in a line: its type and what it says first. Those that older versions have kept begin with their traces
+    and end with it."""
+    lines = error.strip().splitlines() or [""]
+    return lines[-1] if lines[0] == TRACE_BEGINS else lines[0]

@@ -37,9 +37,11 @@ def check_job(job: object, bytes_max: int) -> NewJob:
         check_name("job", job.id)
     check_optional_name("queue", job.queue)
     check_name("job type", job.type)
+    _check_lists(job)
     if _options(job) != _defaults:
         job = _in_seconds(job)
         _check_options(job)
+        _check_company(job)
     if runs_command(job.type):
         _check_command(job)
     else:
@@ -49,6 +51,38 @@ def check_job(job: object, bytes_max: int) -> NewJob:
             f"the arguments of a job may have {bytes_max:,} bytes; these have {len(memoryview(job.arguments)):,}"
         )
     return job
+
+
+def check_declared(job: NewJob) -> NewJob:
+    """A job as a function declares it for its calls: these may still say what goes with it."""
+    check_optional_name("queue", job.queue)
+    check_name("job type", job.type)
+    if runs_command(job.type):
+        raise InvalidOption(f"{job.type!r:.80} is the type of a command: give the function another name")
+    _check_lists(job)
+    job = _in_seconds(job)
+    _check_options(job)
+    return job
+
+
+def _check_lists(job: NewJob) -> None:
+    for name, value in (("depends_on", job.depends_on), ("argv", job.argv)):
+        if not isinstance(value, tuple | list):
+            raise InvalidOption(f"{name} must be a list of texts, like ['a', 'b']; got {value!r:.80}")
+
+
+# What means nothing without one of the others.
+_company = {
+    "unique_seconds": ("unique_key",),
+    "unique_mode": ("unique_key",),
+    "concurrency_limit": ("concurrency_key", "limit_key"),
+}
+
+
+def _check_company(job: NewJob) -> None:
+    for name, others in _company.items():
+        if getattr(job, name) and not any(getattr(job, other) for other in others):
+            raise InvalidOption(f"{name} means nothing without {' or '.join(others)}: say which jobs it is about")
 
 
 def _check_options(job: NewJob) -> None:

@@ -19,11 +19,13 @@ from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.model.job import JobState
 from headwater.model.job_policy import JobPolicy, policy_of
+from headwater.services.job_checks import SECONDS_MAX, check_declared, check_range
 from headwater.services.job_options import (
     CallOptions,
     FunctionOptions,
     Seconds,
     encode_call,
+    encode_json,
     newer_names,
     seconds_of,
     takes,
@@ -58,12 +60,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def check_after(after: Any) -> float:
+    """The seconds after which a job is to come again."""
+    seconds = seconds_of("after", after)
+    check_range("after", seconds, 0, SECONDS_MAX)
+    return seconds
+
+
 class Retry(Exception):
     """Raise it in a job to be run again after so many seconds, or a timedelta; it counts as an attempt."""
 
     def __init__(self, after: Seconds | None = None, reason: str = "the job asked for another attempt") -> None:
         super().__init__(reason)
-        self.after = after if after is None else seconds_of("after", after)
+        self.after = None if after is None else check_after(after)
 
 
 class Snooze(Exception):
@@ -71,7 +80,7 @@ class Snooze(Exception):
 
     def __init__(self, after: Seconds, reason: str = "the job was snoozed") -> None:
         super().__init__(reason)
-        self.after = seconds_of("after", after)
+        self.after = check_after(after)
 
 
 class Cancel(Exception):
@@ -112,6 +121,7 @@ class JobContext:
 
     def progress(self, value: Any) -> None:
         """Show how far the job is: any JSON value, for `queuectl show` and whoever follows the log."""
+        encode_json(value)
         self._report_progress(value)
 
 
@@ -201,7 +211,7 @@ class JobFunction(Generic[P, R]):
     @takes(CallOptions)
     def using(self, **options: Unpack[CallOptions]) -> "JobFunction[P, R]":
         """The same function with other options: `send.using(delay=60, priority=5).enqueue(…)`."""
-        template = with_options(self._template, options)
+        template = check_declared(with_options(self._template, options))
         return JobFunction(self.app, self.function, template, retry_for=self.retry_for, give_up_for=self.give_up_for)
 
     def bind(self, kept: bytes) -> tuple[list[Any], dict[str, Any]]:
@@ -238,12 +248,13 @@ class JobFunction(Generic[P, R]):
 class StandIn(Protocol):
     """Takes calls in place of a store, in tests."""
 
-    async def add(self, job: NewJob) -> JobHandle:
-        """A call that is enqueued on a loop."""
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs that an app has then: whatever is added to them is taken."""
         ...
 
     def add_sync(self, job: NewJob) -> EnqueuedJob:
-        """One that is enqueued without."""
+        """A call that is enqueued where nothing can be awaited."""
         ...
 
 
@@ -259,6 +270,8 @@ class JobRegistry:
     @property
     def jobs(self) -> Jobs:
         """The jobs of the database that calls are enqueued in."""
+        if self.stand_in is not None:
+            return self.stand_in.jobs
         if self._jobs is None:
             raise Closed("this JobApp is not open: use `async with app:`, or `app.use(hw.jobs)`")
         return self._jobs
@@ -276,8 +289,6 @@ class JobRegistry:
 
     async def add(self, job: NewJob) -> JobHandle:
         """Enqueue a call that is a job already."""
-        if self.stand_in is not None:
-            return await self.stand_in.add(job)
         return await self.jobs.add(job)
 
     def schedule(self, name: str, job: NewJob, *, cron: str = "", every: Seconds = 0.0, timezone: str = "UTC") -> None:
@@ -330,7 +341,8 @@ class JobRegistry:
             )
         if name in self.functions:
             raise InvalidOption(f"there is a job function {name!r} already")
-        made = JobFunction(self, function, with_options(NewJob(type=name), options), **exceptions)
+        template = check_declared(with_options(NewJob(type=name), options))
+        made = JobFunction(self, function, template, **exceptions)
         self.functions[name] = made
         return made
 

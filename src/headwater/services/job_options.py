@@ -4,7 +4,8 @@ or as `timedelta`. `JobOptions` is what `Jobs.add`, `Jobs.schedule` and `using` 
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
@@ -120,9 +121,25 @@ def encode_call(args: Sequence[Any], kwargs: Mapping[str, Any], of: str = "a fun
     if isinstance(args, str | bytes) or not isinstance(kwargs, Mapping):
         raise InvalidOption("args is a list and kwargs an object with names")
     try:
-        return msgspec.Raw(msgspec.json.encode([list(args), dict(kwargs)]))
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        return msgspec.Raw(encode_json([list(args), dict(kwargs)]))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidPayload(f"arguments of {of} must be JSON values: {error}") from error
+
+
+def encode_json(value: Any) -> bytes:
+    """A value as JSON; ValueError when it holds a number that JSON has not, which would be kept as null otherwise."""
+    kept = msgspec.json.encode(value)
+    if b"null" in kept and not _is_finite(msgspec.to_builtins(value)):
+        raise ValueError("NaN and Infinity are no numbers in JSON; give None, or a text")
+    return kept
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    return all(map(_is_finite, value)) if isinstance(value, list | tuple | set | frozenset) else True
 
 
 _decode_call = msgspec.json.Decoder(tuple[list[Any], dict[str, Any]] | None).decode
@@ -155,6 +172,13 @@ def time_of(value: datetime | int | str) -> Timestamp:
         raise InvalidOption(f"run_at must be a time like 2026-01-31T08:00:00Z; got {value!r:.80}") from None
 
 
+def list_of(name: str, value: Any) -> tuple[str, ...]:
+    """Several texts; one alone is no list of its letters."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidOption(f"{name} must be a list of texts, like ['a', 'b']; got {value!r:.80}")
+    return tuple(value)
+
+
 def _value(name: str, value: Any) -> Any:
     if value is None:
         return getattr(_plain, name)
@@ -162,8 +186,8 @@ def _value(name: str, value: Any) -> Any:
         return seconds_of(name, value)
     if name == "run_at":
         return time_of(value)
-    if name in _lists and not isinstance(value, str):
-        return tuple(value)
+    if name in _lists:
+        return list_of(name, value)
     return dict(value) if name == "env" and isinstance(value, Mapping) else value
 
 

@@ -1,18 +1,15 @@
 """What a call came to, whatever it did: nothing that a function returns or raises may harm who looks at it."""
 
-import math
 import traceback
 from typing import Any
 
-import msgspec
-
-from headwater.errors import InvalidOption
 from headwater.model.job import JobNumber, Outcome
-from headwater.services.job_functions import Cancel, JobFunction, Retry, Snooze
-from headwater.services.job_options import seconds_of
+from headwater.services.job_functions import Cancel, JobFunction, Retry, Snooze, check_after
+from headwater.services.job_options import encode_json
 from headwater.worker.frames import Done
 
 ERROR_LENGTH_MAX = 8_192
+MESSAGE_LENGTH_MAX = 2_048
 RESULT_BYTES_MAX = 1_048_576
 
 
@@ -21,7 +18,7 @@ def completed(number: JobNumber, result: Any, seconds: float) -> Done:
     if result is None:
         return Done(number, Outcome.COMPLETED, seconds)
     try:
-        kept = msgspec.json.encode(result)
+        kept = encode_json(result)
     except Exception as error:
         reason = f"what it returned cannot be kept as JSON: {said(error)}"
         return Done(number, Outcome.BURIED, seconds, error=reason)
@@ -52,9 +49,7 @@ def _asked(number: JobNumber, error: Retry | Snooze, seconds: float) -> Done:
     outcome = Outcome.SNOOZED if isinstance(error, Snooze) else Outcome.FAILED
     after = getattr(error, "after", None)
     if after is not None:
-        after = seconds_of("after", after)
-        if not 0 <= after < math.inf:
-            raise InvalidOption(f"after must be 0 seconds or more; got {after!r}")
+        after = check_after(after)
     elif outcome is Outcome.SNOOZED:
         after = 0.0
     return Done(number, outcome, seconds, error=said(error), after_seconds=after)
@@ -69,12 +64,26 @@ def said(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """The error and where it came from, the end of it when it is long."""
+    """What went wrong in its first line, the rest of what it says below, and where it came from: whoever shows one line
+    of it shows the first."""
     try:
-        return _as_text("".join(traceback.format_exception(error)).strip())
+        words = said(error)
+        text = f"{_name_of(type(error))}: {words}" if words else _name_of(type(error))
+        trace = "".join(traceback.format_exception(error)).strip()
+        return f"{text[:MESSAGE_LENGTH_MAX]}\n\n{_as_text(trace)}"
     except Exception:
         return f"{type(error).__name__}, which cannot be shown"
 
 
+def _name_of(kind: type[BaseException]) -> str:
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
 def _as_text(text: str) -> str:
-    return text[-ERROR_LENGTH_MAX:].encode("utf-8", "replace").decode()
+    """Of a long text its beginning and its end."""
+    if len(text) > ERROR_LENGTH_MAX:
+        half = ERROR_LENGTH_MAX // 2
+        text = f"{text[:half]}\n…\n{text[-half:]}"
+    return text.encode("utf-8", "replace").decode()

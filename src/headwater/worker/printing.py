@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from headwater.model.job import JobNumber
+from headwater.model.terminal import clean_lines
 from headwater.worker.frames import Output
 from headwater.worker.telling import Teller
 
@@ -110,7 +111,8 @@ class JobStream(io.TextIOBase):
     def write(self, text: str) -> int:
         printer = _printing.get(None)
         if printer is None:
-            return self._own.write(text)
+            self._own.write(clean_lines(text))
+            return len(text)
         printer.add(text)
         return len(text)
 

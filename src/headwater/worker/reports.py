@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable
 
 from headwater.log.job_operations import ClaimedJob, Report
-from headwater.model.job import Outcome
+from headwater.model.job import Outcome, first_line
 from headwater.worker.shell import Ended
 
 log = logging.getLogger(__name__)
@@ -29,8 +29,7 @@ class LeftToOthers:
 
 def log_failure(job: ClaimedJob, report: Report) -> None:
     """What went wrong, in a line: `queuectl show` and `logs` have the rest."""
-    lines = report.error.strip().splitlines() or ["no reason was given"]
-    about = (job.id, job.type, job.attempt, job.attempts_max, lines[-1])
+    about = (job.id, job.type, job.attempt, job.attempts_max, first_line(report.error) or "no reason was given")
     log.warning("job %s (%.200s) failed, attempt %d of %d: %.500s", *about)
 
 
