@@ -304,6 +304,14 @@ def test_workers_leave_alone_what_their_program_had_started_before_and_whose_sig
     assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
+def test_a_limit_in_another_queue_than_the_function_goes_to_says_so(queuectl: Queuectl) -> None:
+    program = "from headwater.jobs import JobApp\napp = JobApp()\n@app.job(queue='mail')\ndef send() -> None: ...\n"
+    (queuectl.folder / "tasks.py").write_text(program)
+    queuectl.expect(0, "worker", "start", "--count", "1", "--app", "tasks:app", "--drain")
+    assert "--queue mail" in queuectl.expect(0, "limit", "set", "tasks:send", "--concurrency", "1").err
+    assert queuectl.expect(0, "limit", "set", "tasks:send", "--queue", "mail", "--concurrency", "1").err == ""
+
+
 # ── the view ──
 
 

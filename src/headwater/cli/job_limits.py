@@ -53,9 +53,10 @@ def set_limit(
     if rate is None and concurrency is None:
         raise Misuse("say --rate or --concurrency; `queuectl limit clear` lifts a limit")
 
-    async def change() -> int:
+    async def change() -> tuple[int, str]:
         async with reached(settings, create=True) as hw:
-            return await hw.jobs.limit(
+            declared = (await hw.jobs.types()).get(type_)
+            count = await hw.jobs.limit(
                 type_,
                 queue=queue,
                 rate=rate,
@@ -64,12 +65,15 @@ def set_limit(
                 concurrency=concurrency,
                 each_key=each_key,
             )
+            return count, declared.queue if declared is not None else ""
 
-    count = run_async(change())
+    count, declared = run_async(change())
     if settings.json:
         print_json({"type": type_, "queue": queue, "rate": rate, "per": per, "concurrency": concurrency, "jobs": count})
     else:
         print_line((type_, "cyan"), (f" is limited in {queue}; it holds for {plural(count, 'job')} now", ""))
+    if declared and declared != queue:
+        note(f"a limit holds in one queue, and jobs of {type_} go to {declared} by default: --queue {declared}")
 
 
 def list_limits(ctx: typer.Context) -> None:

@@ -11,6 +11,7 @@ from headwater.housekeeping.checkpointer import Checkpointer
 from headwater.housekeeping.forgetter import Forgetter
 from headwater.housekeeping.job_pruner import JobPruner
 from headwater.housekeeping.job_rescuer import JobRescuer
+from headwater.housekeeping.lane_sweeper import LaneSweeper
 from headwater.housekeeping.lease_reaper import LeaseReaper
 from headwater.housekeeping.promoter import Promoter
 from headwater.housekeeping.reserver import Reserver
@@ -49,6 +50,7 @@ class Keeper:
             Forgetter(committer, clock, config),
             JobRescuer(committer, config),
             JobPruner(committer, config),
+            LaneSweeper(committer, config),
             Checkpointer(store),
             Vacuum(store, config),
             Reserver(store, committer, config),

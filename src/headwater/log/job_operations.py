@@ -182,6 +182,20 @@ class Rescue(Operation, frozen=True, kw_only=True):
     """Take jobs back from workers whose lease ran out, in every database."""
 
 
+class SweepLanes(Operation, frozen=True, kw_only=True):
+    """Forget lanes of keys that are empty and idle, among the next `limit` lanes `after` one."""
+
+    after: int = 0
+    limit: int = 500
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """How many lanes were forgotten, and the last one that was looked at, 0 at the end."""
+
+    dropped: int
+    through: int
+
+
 class Prune(Operation, frozen=True, kw_only=True):
     """Forget results whose time is over, and jobs that ended longer ago than their database keeps them."""
 
@@ -312,6 +326,7 @@ JOB_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
     StopWorkers: Changed,
     Rescue: Changed,
     Prune: Changed,
+    SweepLanes: Swept,
     Cancel: Changed,
     Rearm: Changed,
     DropJobs: Changed,

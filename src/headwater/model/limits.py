@@ -10,7 +10,8 @@ from headwater.clock import SECOND, Timestamp
 
 
 class JobLane(msgspec.Struct, frozen=True, gc=False):
-    """A lane with its limits and what uses them; 0 means no limit. One of a limit key takes turns with others."""
+    """A lane with its limits and what uses them; 0 means no limit. One of a limit key takes turns with others. What
+    starts in it starts in its parent too, that of its type, and in its gate, that of its concurrency key."""
 
     id: int
     parent: int
@@ -21,6 +22,11 @@ class JobLane(msgspec.Struct, frozen=True, gc=False):
     free_at: int
     running: int
     takes_turns: int = 0
+    gate: int = 0
+
+    def above(self) -> list[int]:
+        """The other lanes that a job of this one counts in."""
+        return [number for number in (self.parent, self.gate) if number]
 
     def interval(self) -> int:
         """Microseconds between two starts, at least one."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.log.job_operations import Limited, NewJob, SetJobLimit
+from headwater.log.job_operations import Limited, NewJob, SetJobLimit, Swept
 from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
 from headwater.stores.sqlite.connection import Connection
@@ -24,6 +24,9 @@ LANES_PER_CLAIM = 64
 LOOKS_MAX = 10
 SET_APART_AT_ONCE = 200
 NO_LANE = 0
+# In place of a queue, for lanes that are gates.
+GATES = 0
+OTHER_KIND = "\0"
 
 
 class Head(NamedTuple):
@@ -80,13 +83,27 @@ class JobLanes:
         key = job.concurrency_key or job.limit_key
         if not key:
             return parent
-        row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
         limit = job.concurrency_limit or (1 if job.concurrency_key else 0)
+        gate = self._gate(queue.database, key, limit) if job.concurrency_key else NO_LANE
+        row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
+        if row is not None and row[1] != gate:
+            # The same text is a limit key of some jobs and the concurrency key of others.
+            key += OTHER_KIND
+            row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
         if row is None:
-            values = (queue.id, job.type, key, parent, limit, int(bool(job.limit_key)))
+            values = (queue.id, job.type, key, parent, limit, int(bool(job.limit_key)), gate)
             return int(self._connection.execute(sql.add_key_lane, values).fetchone()[0])
         if limit:
             self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
+        return int(row[0])
+
+    def _gate(self, database: str, key: str, limit: int) -> int:
+        """What all jobs of a concurrency key go through, whatever their queue and type."""
+        row = self._connection.execute(sql.find_lane_limits, (GATES, database, key)).fetchone()
+        if row is None:
+            (number,) = self._connection.execute(sql.add_job_lane, (GATES, database, key, NO_LANE, limit)).fetchone()
+            return int(number)
+        self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
         return int(row[0])
 
     def limit(self, operation: SetJobLimit, now: Timestamp) -> Limited:
@@ -153,9 +170,24 @@ class JobLanes:
         for lane, count in counts.items():
             row = self._connection.execute(sql.lane_left, (lane, count, now)).fetchone()
             self._connection.execute(sql.wake_lanes_below, (lane, now, count))
-            if row is not None and row[0]:
-                self._connection.execute(sql.lane_left, (row[0], count, now)).fetchone()
-                self._connection.execute(sql.wake_lanes_below, (row[0], now, count))
+            parent, gate = row or (NO_LANE, NO_LANE)
+            if parent:
+                self._connection.execute(sql.lane_left, (parent, count, now)).fetchone()
+                self._connection.execute(sql.wake_lanes_below, (parent, now, count))
+            if gate:
+                self._connection.execute(sql.lane_left, (gate, count, now)).fetchone()
+                self._connection.execute(sql.wake_lanes_behind, (gate, now))
+
+    def sweep(self, after: int, limit: int, now: Timestamp) -> Swept:
+        """Forget lanes of keys that are empty and idle, among the next `limit` lanes: there may be one for every
+        customer that ever was."""
+        through, seen = self._connection.execute(sql.lanes_after, (after, limit)).fetchone()
+        if not seen:
+            return Swept(0, 0)
+        dropped = self._connection.execute(sql.drop_idle_lanes, (after, through, now)).fetchall()
+        for gate in {gate for (gate,) in dropped if gate}:
+            self._connection.execute(sql.drop_idle_gate, (gate,))
+        return Swept(len(dropped), through if seen == limit else 0)
 
     # ── claiming ──
 
@@ -222,17 +254,13 @@ class JobLanes:
         for _, number, lane, _, _ in _in_turn(free, looks):
             if len(chosen) == limit:
                 break
-            above = looks[lane].lane.parent if lane else NO_LANE
-            if lane and (room[lane] < 1 or (above and room[above] < 1)):
+            counted = [lane, *looks[lane].lane.above()] if lane else []
+            if any(room[one] < 1 for one in counted):
                 continue
             chosen.append(number)
-            for charged in (lane, above):
-                if charged:
-                    room[charged] -= 1
-            if lane:
-                looks[lane].taken += 1
-            if above:
-                (looks.get(above) or parents[above]).taken += 1
+            for one in counted:
+                room[one] -= 1
+                (looks.get(one) or parents[one]).taken += 1
         self._charge(looks, parents, now)
         return chosen
 
@@ -245,7 +273,7 @@ class JobLanes:
         return [Head(priority, number, lane, kind, queue.id) for priority, number, kind in rows]
 
     def _parents(self, looks: dict[int, _Look]) -> dict[int, _Look]:
-        numbers = {look.lane.parent for look in looks.values()} - {NO_LANE} - set(looks)
+        numbers = {number for look in looks.values() for number in look.lane.above()} - set(looks)
         return {number: _Look(self._get(number), []) for number in numbers}
 
     def _get(self, number: int) -> JobLane:
@@ -254,17 +282,19 @@ class JobLanes:
     def _charge(self, looks: dict[int, _Look], parents: dict[int, _Look], now: Timestamp) -> None:
         """Write down what each lane has used, and when it is worth another look."""
         after = {number: started(look.lane, now, look.taken) for number, look in {**parents, **looks}.items()}
+        gates = {look.lane.gate for look in looks.values()}
         for number in parents:
             lane = after[number]
-            own = next_start(lane, now)
-            self._connection.execute(sql.set_job_lane, (lane.free_at, lane.running, int(own is None), own, number))
+            own = None if number in gates else next_start(lane, now)
+            blocked = int(own is None and number not in gates)
+            self._connection.execute(sql.set_job_lane, (lane.free_at, lane.running, blocked, own, number))
         for number, look in looks.items():
             lane = after[number]
             waits = len(look.heads) > look.taken or (number in {other.lane.parent for other in looks.values()})
-            times = [next_start(lane, now), next_start(after[lane.parent], now) if lane.parent else now]
+            times = [next_start(one, now) for one in (lane, *(after[above] for above in lane.above()))]
             ready_at = max((time for time in times if time is not None), default=now) if waits else None
-            blocked = waits and None in times
-            row = (lane.free_at, lane.running, int(blocked), None if blocked else ready_at, number)
+            is_blocked = waits and None in times
+            row = (lane.free_at, lane.running, int(is_blocked), None if is_blocked else ready_at, number)
             self._connection.execute(sql.set_job_lane, row)
 
 

@@ -34,6 +34,7 @@ from headwater.log.job_operations import (
     Settle,
     Settled,
     StopWorkers,
+    SweepLanes,
 )
 from headwater.log.operations import Operation, Touch
 from headwater.model.job import (
@@ -119,6 +120,7 @@ class Jobs:
             StopWorkers: lambda operation, _: self._workers.stop(operation),
             Rescue: lambda _, now: Changed(self._rescue(now)),
             Prune: self.prune,
+            SweepLanes: lambda asked, now: self._lanes.sweep(asked.after, asked.limit, now),
             Cancel: self.cancel,
             Rearm: self.rearm,
             DropJobs: self.drop,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 
 from headwater.errors import StoreFull
-from headwater.log.job_operations import DropJobs, Prune
+from headwater.log.job_operations import DropJobs, Prune, SweepLanes
 from headwater.log.operations import (
     Clear,
     Commit,
@@ -23,7 +23,7 @@ from headwater.log.operations import (
     RevokeAccessToken,
 )
 
-_FREEING = (Clear, DeleteGroup, DeleteQueue, Forget, Purge, Retain, RevokeAccessToken, DropJobs, Prune)
+_FREEING = (Clear, DeleteGroup, DeleteQueue, Forget, Purge, Retain, RevokeAccessToken, DropJobs, Prune, SweepLanes)
 SPARE_BYTES = 1_048_576
 PARTS = 8
 

@@ -1,11 +1,10 @@
 -- name: find_lane_limits
 -- The lanes of a queue that a job could belong to: of its type, and of its concurrency key.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns FROM hw_job_lanes
-WHERE queue_id = ? AND type = ? AND key = ?;
+SELECT id, gate FROM hw_job_lanes WHERE queue_id = ? AND type = ? AND key = ?;
 
 -- name: get_job_lane
 -- One lane.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns FROM hw_job_lanes WHERE id = ?;
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes WHERE id = ?;
 
 -- name: add_job_lane
 -- A new lane.
@@ -13,9 +12,9 @@ INSERT INTO hw_job_lanes (queue_id, type, key, parent, concurrency) VALUES (?, ?
 
 -- name: add_key_lane
 -- A new lane of a key, with what holds for each key of its type if it takes turns.
-INSERT INTO hw_job_lanes (queue_id, type, key, parent, concurrency, rate, seconds, burst, takes_turns)
+INSERT INTO hw_job_lanes (queue_id, type, key, parent, concurrency, rate, seconds, burst, takes_turns, gate)
 SELECT ?1, ?2, ?3, ?4, CASE WHEN ?5 > 0 OR ?6 = 0 THEN ?5 ELSE coalesce(p.each_concurrency, 0) END,
-       CASE ?6 WHEN 1 THEN coalesce(p.each_rate, 0) ELSE 0 END, coalesce(p.each_seconds, 1), coalesce(p.each_burst, 1), ?6
+       CASE ?6 WHEN 1 THEN coalesce(p.each_rate, 0) ELSE 0 END, coalesce(p.each_seconds, 1), coalesce(p.each_burst, 1), ?6, ?7
 FROM (SELECT 1) LEFT JOIN hw_job_lanes p ON p.id = ?4 RETURNING id;
 
 -- name: get_lane_limits
@@ -46,7 +45,7 @@ UPDATE hw_job_lanes SET concurrency = ? WHERE id = ? AND concurrency <> ?;
 
 -- name: ready_lanes
 -- Lanes of a queue that are worth a look, the one that has waited longest first.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns FROM hw_job_lanes
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes
 WHERE queue_id = ?1 AND ready_at <= ?2 AND (functions = 0 OR ?4 IS NULL OR type IN (SELECT value FROM json_each(?4)))
 ORDER BY ready_at LIMIT ?3;
 
@@ -69,12 +68,32 @@ UPDATE hw_job_lanes SET ready_at = ?1 WHERE id = ?2 AND ready_at IS NULL AND blo
 -- name: lane_left
 -- Jobs of a lane have ended: whoever was blocked may go on.
 UPDATE hw_job_lanes SET running = max(running - ?2, 0), ready_at = CASE WHEN blocked THEN ?3 ELSE ready_at END, blocked = 0
-WHERE id = ?1 RETURNING parent;
+WHERE id = ?1 RETURNING parent, gate;
 
 -- name: wake_lanes_below
 -- Lanes that the limit of their type held back may go on, as many as have room now.
 UPDATE hw_job_lanes SET ready_at = ?2, blocked = 0
 WHERE id IN (SELECT id FROM hw_job_lanes WHERE parent = ?1 AND blocked = 1 AND (concurrency = 0 OR running < concurrency) LIMIT ?3);
+
+-- name: wake_lanes_behind
+-- Lanes of a key that its gate held back may go on: all of them, so that the oldest job among theirs comes first.
+UPDATE hw_job_lanes SET ready_at = ?2, blocked = 0 WHERE gate = ?1 AND blocked = 1;
+
+-- name: lanes_after
+-- Where a part of all lanes ends that begins after one of them.
+SELECT max(id), count(*) FROM (SELECT id FROM hw_job_lanes WHERE id > ?1 ORDER BY id LIMIT ?2);
+
+-- name: drop_idle_lanes
+-- Forget lanes of keys that nothing is in, and whose rate lets the next one start at once.
+DELETE FROM hw_job_lanes WHERE id > ?1 AND id <= ?2 AND key <> '' AND queue_id <> 0 AND running = 0 AND blocked = 0
+  AND free_at <= ?3 AND NOT EXISTS (
+    SELECT 1 FROM hw_jobs j WHERE j.lane = hw_job_lanes.id AND j.lane > 0 AND j.state <> 'completed')
+RETURNING gate;
+
+-- name: drop_idle_gate
+-- Forget a gate that no lane leads to any more.
+DELETE FROM hw_job_lanes WHERE id = ?1 AND queue_id = 0 AND running = 0
+  AND NOT EXISTS (SELECT 1 FROM hw_job_lanes l WHERE l.gate = ?1 AND l.gate > 0);
 
 -- name: adopt_lanes
 -- Lanes of concurrency keys of a type come under the limit of the type.
