@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import headwater
 from benchmarks import pipeline
+from benchmarks.goals import Reaches
 from benchmarks.peers import PAYLOAD_BYTES, Context
 from benchmarks.suite import Contestant, Question
 from benchmarks.timing import Sample, now_ns
@@ -23,6 +24,7 @@ from headwater.pipeline.flows.restore import Restore
 MIB = 1_048_576
 WARM_UP_MESSAGES = 2_000
 NAME_BYTES = 60
+MESSAGES_A_SECOND_MIN = 150_000
 
 
 def questions(messages: int) -> tuple[Question, ...]:
@@ -32,7 +34,8 @@ def questions(messages: int) -> tuple[Question, ...]:
 
 def _question(name: str, messages: int, workload: Any) -> Question:
     contestant = Contestant(name, pipeline.PEER, partial(workload, messages))
-    return Question(name, f"{name.capitalize()} {messages:,} messages; 2 cores", name, (contestant,), ())
+    title = f"{name.capitalize()} {messages:,} messages; 2 cores"
+    return Question(name, title, name, (contestant,), (Reaches(name, MESSAGES_A_SECOND_MIN),))
 
 
 async def into_archive(messages: int, side: str, context: Context) -> Sample:

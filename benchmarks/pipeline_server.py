@@ -84,7 +84,7 @@ async def read_typed(messages: int, served: bool, side: str, context: Context) -
     with address(store, served) as where, pipeline.session(context, 2) as spark:
 
         def query(number: int) -> None:
-            pipeline.checked(pipeline.flow_over_segments(spark, where).collect(), messages)
+            pipeline.checked(pipeline.flow_typed(spark, where).collect(), messages)
 
         return pipeline.time_runs(query, messages, "2 cores")
 

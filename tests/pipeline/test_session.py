@@ -183,6 +183,30 @@ def test_the_launcher_of_workers_leaves_the_rest_of_the_path_alone() -> None:
     assert said.stdout == "/a b:/c*\n"
 
 
+def test_workers_are_forked_from_a_process_that_has_imported_what_they_need(spark: SparkSession) -> None:
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            parent = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+            # Of the parent, nothing is seen but what it was started as and where its child looks for modules.
+            yield pa.RecordBatch.from_pydict({"parent": [parent[1]], "worker": [parent[2]], "path": [sys.path[0]]})
+
+    (found,) = spark.range(1).coalesce(1).mapInArrow(look, "parent STRING, worker STRING, path STRING").collect()
+    assert found.parent == str(Path(python_environment("local", {})["PYSPARK_PYTHON"]).with_name("daemon.py"))
+    assert found.worker == "pyspark.worker"
+    assert not found.path.endswith("pipeline/python")
+
+
+def test_what_workers_need_is_imported_before_they_are_forked() -> None:
+    daemon = Path(python_environment("local", {})["PYSPARK_PYTHON"]).with_name("daemon.py")
+    names = ("headwater.pipeline.source", "pyarrow", "pyspark.worker")
+    program = f"import runpy, sys; sys.argv = ['', 'pyspark.worker']; module = runpy.run_path({str(daemon)!r}); " + (
+        f"module['preload']('pyspark.worker'); print(all(name in sys.modules for name in {names!r})); "
+        "module['preload']('no.such.module')"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout == "True\n"
+
+
 def test_a_session_that_runs_is_used_again(spark: SparkSession) -> None:
     assert start_session("local[1]") is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"

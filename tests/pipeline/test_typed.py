@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headwater.pipeline import read
 from headwater.pipeline.reading import split
-from headwater.pipeline.typed import Typer, list_column, payload_column, typer_for
+from headwater.pipeline.typed import Typer, Unspelled, list_column, typer_for
 from tests.pipeline.store import Store
 
 FOLDER = os.getcwd()
@@ -71,6 +71,9 @@ def test_odd_payloads_are_what_spark_makes_of_them(spark: SparkSession, odd: Sto
 
 
 def test_most_odd_payloads_are_typed_where_they_are_read(spark: SparkSession, odd: Store) -> None:
+    rows = {"store": odd.address, "queue": "orders", "shape": "typed", "schema": SCHEMA}
+    unfit = spark.read.format("headwater").options(**rows).load().where("unfit IS NOT NULL").count()
+    assert unfit == 4 * (len(ODD_PAYLOADS) - 15)
     options = {"store": odd.address, "queue": "orders", "shape": "segments", "schema": SCHEMA}
     found = spark.read.format("headwater").options(**options).load().collect()
     assert all((row.records is None) != (row.payloads is None) for row in found)
@@ -86,7 +89,7 @@ def rows(table: DataFrame) -> list[Any]:
 
 
 def test_a_type_with_several_spellings_is_left_to_spark() -> None:
-    for kind in (pa.timestamp("us", "UTC"), pa.date32(), pa.decimal128(10, 2), pa.float32(), pa.binary()):
+    for kind in (pa.timestamp("us"), pa.decimal128(10, 2), pa.float32(), pa.binary()):
         assert typer_for(pa.struct([("a", kind)])) is None
         assert typer_for(pa.struct([("a", pa.list_(pa.struct([("b", kind)])))])) is None
     assert typer_for(pa.struct([])) is None
@@ -106,7 +109,7 @@ def test_columns_are_made_of_decoded_payloads() -> None:
     fit = Typer(kind).decode(b'[{"data":{"a":1,"b":[{"c":"x"},null]}},{"data":null},{"data":{"b":[]}},{"data":{}}]')
     assert fit is not None
     assert fit.bare
-    assert payload_column([record.data for record in fit.records], kind).to_pylist() == [
+    assert Typer(kind).column(fit.records).to_pylist() == [
         {"a": 1, "b": [{"c": "x"}, None]},
         None,
         {"a": None, "b": []},
@@ -114,6 +117,106 @@ def test_columns_are_made_of_decoded_payloads() -> None:
     ]
     lists = [[1, 2], None, [], [3]]
     assert list_column(lists, pa.list_(pa.int64()), pa.array).to_pylist() == lists
+
+
+# ── times and days ──
+
+TIMES = "name STRING, at TIMESTAMP, day DATE, n INT, events ARRAY<STRUCT<at: TIMESTAMP>>"
+PLAIN_TIMES = (
+    "2026-11-16T08:09:10Z",
+    "2026-11-16 08:09:10Z",
+    "2026-11-16T08:09:10.1Z",
+    "2026-11-16T08:09:10.123456Z",
+    "2026-11-16T08:09:10+05:30",
+    "2026-11-16T08:09:10-17:59",
+    "1000-01-01T00:00:00Z",
+    "1582-10-10T00:00:00Z",
+    "2024-02-29T23:59:59.999999Z",
+    "2026-03-29T02:30:00",
+    "2026-11-16 08:09:10.5",
+)
+ODD_TIMES = (
+    "2026-11-16",
+    "2026-11-16T08:09",
+    "2026-11-16T08",
+    "2026-1-6 8:9:1",
+    "2026",
+    "2026-11",
+    "T08:09:10Z",
+    "2026-11-16T08:09:10z",
+    "2026-11-16t08:09:10Z",
+    "2026-11-16T08:09:10.1234567Z",
+    "2026-11-16T08:09:10.Z",
+    "2026-11-16T08:09:10 Europe/Vienna",
+    "2026-11-16T08:09:10UTC",
+    "2026-11-16T08:09:10+0530",
+    "2026-11-16T08:09:10+05",
+    "2026-11-16T08:09:10+18:00",
+    "2026-11-16T08:09:10+18:01",
+    "2026-11-16T08:09:10-05:60",
+    "2026-02-29T00:00:00Z",
+    "2026-02-30",
+    "2026-13-01T00:00:00Z",
+    "2026-11-16T24:00:00Z",
+    "2026-11-16T08:60:00Z",
+    "2026-11-16T08:09:60Z",
+    " 2026-11-16T08:09:10Z",
+    "2026-11-16T08:09:10Z\n",
+    "\u0662\u0660\u0662\u0666-11-16T08:09:10Z",
+    "0000-01-01T00:00:00Z",
+    "0999-12-31T00:00:00Z",
+    "-2026-11-16T08:09:10Z",
+    "+12026-11-16T08:09:10Z",
+    "12026-11-16T08:09:10Z",
+    "9999-12-31T23:59:59.999999Z",
+    "now",
+    "epoch",
+    "",
+    1_763_280_550,
+    1_763_280_550.25,
+    True,
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Vienna"])
+def test_times_and_days_are_what_spark_makes_of_them(spark: SparkSession, store: Store, zone: str) -> None:
+    """Each spelling alone, beside a plain one, and in a list; in a session whose zone is UTC, and in another."""
+    for text in (*PLAIN_TIMES, *ODD_TIMES):
+        store.push({"at": text, "name": "a"}, {"day": text}, {"events": [{"at": text}, None, {}]})
+        store.push({"at": text, "day": str(text)[:10], "n": 5})
+        store.push({"at": "2026-11-16T08:09:10Z", "day": "2026-11-16", "n": 5}, {"at": text})
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        ours = read(spark, store=store.address, queue="orders", schema=TIMES, mode="PERMISSIVE")
+        segments = spark.read.format("headwater").options(store=store.address, queue="orders", shape="segments").load()
+        theirs = split(segments, f"STRUCT<{TIMES}>", "PERMISSIVE")
+        found, expected = (table.selectExpr("lsn", "offset", "to_json(value)").collect() for table in (ours, theirs))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert len(found) == 6 * len(PLAIN_TIMES + ODD_TIMES)
+    assert sorted(found) == sorted(expected)
+
+
+def test_times_in_full_are_typed_where_they_are_read_and_others_are_not() -> None:
+    kind = pa.struct([("at", pa.timestamp("us", "UTC")), ("day", pa.date32())])
+
+    def column(typer: Typer, *payloads: Any) -> pa.Array:
+        fit = typer.decode(msgspec.json.encode([{"data": payload} for payload in payloads]))
+        assert fit is not None
+        return typer.column(fit.records)
+
+    for text in PLAIN_TIMES:
+        payloads = ({"at": text}, {"at": None, "day": text[:10]}, None)
+        assert column(Typer(kind, utc=True), *payloads).null_count == 1
+        with_zone = text.endswith("Z") or text[-6] in "+-"
+        if not with_zone:
+            with pytest.raises(Unspelled):
+                column(Typer(kind), *payloads)
+    for odd in ODD_TIMES:
+        if isinstance(odd, str) and not odd.startswith("9999"):
+            with pytest.raises(Unspelled):
+                column(Typer(kind, utc=True), {"at": "2026-11-16T08:09:10Z"}, {"at": odd})
 
 
 def test_a_relative_store_is_found_by_executors_in_other_folders(

@@ -20,6 +20,8 @@ def uncovered(ranges: Ranges, positions: Sequence[int]) -> list[int]:
     >>> uncovered(((0, 3),), [1, 3, 4])
     [1, 2]
     """
+    if not positions or all(end <= positions[0] or positions[-1] < begin for begin, end in ranges):
+        return list(range(len(positions)))
     found = []
     place = 0
     for index, position in enumerate(positions):

@@ -7,7 +7,7 @@ decodes only this envelope; the payload stays bytes until somebody asks for it.
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -26,6 +26,19 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc
     timestamp: int = 0
 
 
+class BareRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A record that is known to say nothing of itself; it reads as a `Record` does."""
+
+    data: msgspec.Raw
+
+    transaction_id: ClassVar[str] = ""
+    trace_id: ClassVar[str] = ""
+    type: ClassVar[str] = ""
+    headers: ClassVar[None] = None
+    producer_sub: ClassVar[str] = ""
+    timestamp: ClassVar[int] = 0
+
+
 # A reader with little stack left must still be able to decode it.
 DEPTH_MAX = 100
 # Every level takes two brackets, so a text of this length cannot be too deep.
@@ -37,6 +50,7 @@ _encoder = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _record_list = msgspec.json.Decoder(list[Record])
+_bare_list = msgspec.json.Decoder(list[BareRecord])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
 
@@ -145,6 +159,14 @@ def split_records(body: bytes) -> list[Record]:
         return _record_list.decode(body)
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"records cannot be read: {error}") from error
+
+
+def split_if_bare(body: bytes) -> list[BareRecord] | None:
+    """The records of a segment's body when none of them says anything of itself; None when one may."""
+    try:
+        return _bare_list.decode(body)
+    except msgspec.MsgspecError:
+        return None
 
 
 def transaction_ids(body: bytes) -> list[str]:

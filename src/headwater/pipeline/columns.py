@@ -5,6 +5,7 @@ Segments are cheaper: Spark splits and types them in its own process (`reading.p
 """
 
 import io
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -17,14 +18,14 @@ from pyspark.sql.types import StructType, VariantVal
 
 from headwater.errors import InvalidOption, InvalidPayload, StoreDamaged
 from headwater.model.record import Record, split_records
-from headwater.pipeline.options import FAILFAST, ReadOptions
+from headwater.pipeline.options import FAILFAST, TYPED_UTC, ReadOptions
 from headwater.pipeline.typed import (
     ENVELOPE,
     Fitting,
     Typer,
+    Unspelled,
     envelope_column,
     list_column,
-    payload_column,
     split_envelopes,
     typer_for,
 )
@@ -47,6 +48,8 @@ TYPED_COLUMNS = (
 )
 SHOWN_BYTES_MAX = 80
 LOG_COLUMN_COUNT = 9
+# What is decoded is made columns of while it is in the processor's cache.
+RECORDS_PER_BATCH = 4_000
 
 
 def columns(options: ReadOptions, kept: str = "") -> str:
@@ -65,7 +68,7 @@ def _columns(options: ReadOptions) -> str:
         typed = f", {TYPED_COLUMNS.format(schema=options.schema)}" if options.schema else ""
         return SEGMENT_COLUMNS + typed
     value = f"STRUCT<{options.schema}>" if options.schema else options.value_type.upper()
-    return f"{LOG_COLUMNS}, value {value}{', unfit STRING' if options.shape == 'typed' else ''}"
+    return f"{LOG_COLUMNS}, value {value}{', unfit STRING' if options.is_typed else ''}"
 
 
 def check_schema(options: ReadOptions, schema: StructType) -> None:
@@ -75,7 +78,7 @@ def check_schema(options: ReadOptions, schema: StructType) -> None:
         expected += ["envelopes", "payloads", "texts"] if options.schema else []
     else:
         expected = [*(part.split()[0] for part in LOG_COLUMNS.replace("STRING, STRING", "").split(", ")), "value"]
-        expected += ["unfit"] if options.shape == "typed" else []
+        expected += ["unfit"] if options.is_typed else []
     if schema.fieldNames() != expected:
         raise InvalidOption(
             f"the columns are {', '.join(expected)}; to type the payload use .option('schema', …), not .schema(…)"
@@ -91,9 +94,18 @@ class Rows:
         self._typer = self._find_typer() if options.schema else None
 
     def _find_typer(self) -> Typer | None:
-        if self._options.shape == "segments":
-            return typer_for(self._schema.field("payloads").type.value_type)
-        return typer_for(self._schema.field("value").type)
+        segments = self._options.shape == "segments"
+        kind = self._schema.field("payloads").type.value_type if segments else self._schema.field("value").type
+        return typer_for(kind, utc=self._options.shape == TYPED_UTC)
+
+    def batches(self, bodies: list[Body]) -> Iterator[pa.RecordBatch]:
+        """The rows of some segments, in batches."""
+        begin = records = 0
+        for end, body in enumerate(bodies, 1):
+            records += body.count
+            if records >= RECORDS_PER_BATCH or end == len(bodies):
+                yield self.batch(bodies[begin:end])
+                begin, records = end, 0
 
     def batch(self, bodies: list[Body]) -> pa.RecordBatch:
         """The rows of some segments, of which there is one at least."""
@@ -114,32 +126,43 @@ class Rows:
 
     def _typed_segments(self, bodies: list[Body]) -> list[pa.Array]:
         """Segments whose payloads fit are typed here; of the others Spark gets the text, and types it by its rules."""
-        fits = [self._fit(body) for body in bodies]
+        fits, parts = self._fit(bodies)
         texts = [body.records if fit is None else None for body, fit in zip(bodies, fits, strict=True)]
         said = [
             split_envelopes(body.records) if fit is None else None if fit.bare else fit.records
             for body, fit in zip(bodies, fits, strict=True)
         ]
-        payloads = [None if fit is None else [record.data for record in fit.records] for fit in fits]
         each = [_payloads(_split(body)) if fit is None else None for body, fit in zip(bodies, fits, strict=True)]
+        kind = self._schema.field("payloads").type
+        payloads = [None if fit is None else fit.records for fit in fits]
         return [
             _texts(texts),
             list_column(said, self._schema.field("envelopes").type, envelope_column),
-            list_column(payloads, self._schema.field("payloads").type, payload_column),
+            list_column(payloads, kind, lambda *_: pa.concat_arrays([pa.nulls(0, kind.value_type), *parts])),
             list_column(each, self._schema.field("texts").type, lambda found, _: _texts(found)),
         ]
 
-    def _fit(self, body: Body) -> Fitting | None:
-        fit = self._typer.decode(body.records) if self._typer else None
-        if fit is not None:
-            _check_count(body, fit.records)
-        return fit
+    def _fit(self, bodies: list[Body]) -> tuple[list[Fitting | None], list[pa.Array]]:
+        """The segments whose payloads fit, decoded, and the column of those payloads in parts."""
+        typer = self._typer
+        if typer is None:
+            return [None] * len(bodies), []
+        fits = [typer.decode(body.records) for body in bodies]
+        for body, fit in zip(bodies, fits, strict=True):
+            if fit is not None:
+                _check_count(body, fit.records)
+        try:
+            return fits, [typer.column(list(chain.from_iterable(fit.records for fit in fits if fit is not None)))]
+        except Unspelled:
+            columns = [None if fit is None else _column(typer, fit) for fit in fits]
+            spelled = [fit if column is not None else None for fit, column in zip(fits, columns, strict=True)]
+            return spelled, [column for column in columns if column is not None]
 
     def _records(self, bodies: list[Body]) -> pa.RecordBatch:
-        fits = [self._fit(body) for body in bodies]
+        fits, parts = self._fit(bodies)
         fitting = [fit for fit in fits if fit is not None]
         whole = len(fitting) == len(bodies)
-        if whole or self._options.shape == "typed":
+        if whole or self._options.is_typed:
             split = [_split(body) if fit is None else fit.records for body, fit in zip(bodies, fits, strict=True)]
         else:
             split = list(map(_split, bodies))
@@ -154,7 +177,7 @@ class Rows:
                 np.concatenate([np.arange(body.first_offset, body.first_offset + body.count) for body in bodies]),
                 self._each("lsn", [body.lsn for body in bodies], segment),
                 *self._said(records, written_at, bare),
-                *self._payload_columns(bodies, fits, split),
+                *self._payload_columns(bodies, fits, parts, split),
             ]
         )
 
@@ -177,23 +200,26 @@ class Rows:
         ]
 
     def _payload_columns(
-        self, bodies: list[Body], fits: "list[Fitting | None]", split: list[list[Any]]
+        self, bodies: list[Body], fits: "list[Fitting | None]", parts: list[pa.Array], split: list[list[Any]]
     ) -> list[pa.Array]:
         """The payloads: typed here, or of those that do not fit the texts, for whoever types them."""
         kind = self._schema.field("value").type
-        records = list(chain.from_iterable(split))
+        count = sum(map(len, split))
         if None not in fits:
-            value = payload_column([record.data for record in records], kind)
-            return [value, pa.nulls(len(records), pa.string())][: len(self._schema) - LOG_COLUMN_COUNT]
-        if self._options.shape != "typed":
-            return [self._values(bodies, records)]
-        typed_parts: list[pa.Array] = []
+            value = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+            return [value, pa.nulls(count, pa.string())][: len(self._schema) - LOG_COLUMN_COUNT]
+        if not self._options.is_typed:
+            return [self._values(bodies, list(chain.from_iterable(split)))]
         texts: list[bytes | None] = []
+        places: list[np.ndarray[Any, Any]] = []
+        taken = 0
         for fit, found in zip(fits, split, strict=True):
-            nulls = pa.nulls(len(found), kind)
-            typed_parts.append(nulls if fit is None else payload_column([record.data for record in found], kind))
             texts += _payloads(found) if fit is None else [None] * len(found)
-        return [pa.concat_arrays(typed_parts), _texts(texts)]
+            places.append(np.full(len(found), -1) if fit is None else np.arange(taken, taken + len(found)))
+            taken += 0 if fit is None else len(found)
+        place = np.concatenate(places)
+        fitting = pa.concat_arrays([pa.nulls(0, kind), *parts])
+        return [fitting.take(pa.array(place, pa.int64(), mask=place < 0)), _texts(texts)]
 
     def _values(self, bodies: list[Body], records: list[Any]) -> pa.Array:
         payloads = _payloads(records)
@@ -234,6 +260,14 @@ class Rows:
             for column, field in zip(values, self._schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _column(typer: Typer, fit: Fitting) -> pa.Array | None:
+    """The payloads of a segment; None when Spark must read a time among them."""
+    try:
+        return typer.column(fit.records)
+    except Unspelled:
+        return None
 
 
 def typed(payloads: list[bytes], kind: pa.DataType) -> pa.Array:

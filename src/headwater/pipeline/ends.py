@@ -8,7 +8,8 @@ dense, so a gap is seen, counted and told.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ from headwater.config import load_config
 from headwater.errors import QueueMissing, SourceUnfit
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn
-from headwater.model.record import Record, split_records
+from headwater.model.record import BareRecord, Record, split_if_bare, split_records
 from headwater.pipeline.asking import ask
 from headwater.pipeline.seeing import open_seen
 from headwater.pipeline.served import Log
@@ -205,6 +206,10 @@ def read_step(spark: SparkSession, place: Place, marks: Mapping[str, int], step:
 
 
 def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pyarrow.RecordBatch]":
+    return map(make_batch, read_bodies(place, queues, span))
+
+
+def read_bodies(place: Place, queues: Sequence[str], span: Span) -> "Iterator[list[Body]]":
     """Short looks one after the other: none of them holds the write-ahead log back."""
     reader = open_reader(place.store, load_config(), place.access)
     after = Lsn(span.after)
@@ -213,37 +218,63 @@ def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pya
         try:
             while found := ask(runner, reader.bodies(after, Lsn(span.through), BYTES_PER_LOOK, place.database, queues)):
                 after = found[-1].lsn
-                yield make_batch(found)
+                yield found
         finally:
             ask(runner, reader.close())
 
 
 def make_batch(bodies: "Sequence[Body]") -> "pyarrow.RecordBatch":
     """Segments as rows, column by column."""
+    import numpy
     import pyarrow
 
     text, number = pyarrow.string(), pyarrow.int64()
     kinds = {"BIGINT": number, "STRING": text, "MAP": pyarrow.map_(text, text)}
-    split = [(body, split_records(body.records)) for body in bodies]
-    columns = [
-        _each(split, lambda body: body.lane.queue),
-        _each(split, lambda body: body.partition_id),
-        _each(split, lambda body: body.lane.partition),
-        [offset for body, records in split for offset in range(body.first_offset, body.first_offset + len(records))],
-        _each(split, lambda body: body.lsn),
-        _each(split, lambda body: body.written_at),
-        [record.timestamp or body.written_at for body, records in split for record in records],
-        [record.transaction_id for _, records in split for record in records],
-        [record.trace_id for _, records in split for record in records],
-        [record.type for _, records in split for record in records],
-        [list(record.headers.items()) if record.headers else None for _, records in split for record in records],
-        [record.producer_sub for _, records in split for record in records],
-        [bytes(record.data).decode() for _, records in split for record in records],
+    split: list[Sequence[BareRecord | Record]] = [
+        split_if_bare(body.records) or split_records(body.records) for body in bodies
     ]
-    arrays = [pyarrow.array(column, kinds[kind]) for column, kind in zip(columns, COLUMNS.values(), strict=True)]
+    counts = [len(records) for records in split]
+    segment = pyarrow.array(numpy.repeat(numpy.arange(len(bodies)), counts))
+    records: list[BareRecord | Record] = list(chain.from_iterable(split))
+
+    def each(values: list[Any], kind: Any) -> Any:
+        """What holds for a whole segment, once for each of its records."""
+        return pyarrow.array(values, kind).take(segment)
+
+    written_at = each([body.written_at for body in bodies], number)
+    begins = [body.first_offset for body in bodies]
+    offsets = [numpy.arange(begin, begin + count) for begin, count in zip(begins, counts, strict=True)]
+    columns = [
+        each([body.lane.queue for body in bodies], text),
+        each([body.partition_id for body in bodies], number),
+        each([body.lane.partition for body in bodies], text),
+        numpy.concatenate(offsets),
+        each([body.lsn for body in bodies], number),
+        written_at,
+        *_said(records, written_at),
+        # JSON is UTF-8, and the log checked it when it was pushed: nothing is decoded.
+        pyarrow.array([bytes(record.data) for record in records], pyarrow.binary()).view(text),
+    ]
+    arrays = [
+        column if isinstance(column, pyarrow.Array) else pyarrow.array(column, kinds[kind])
+        for column, kind in zip(columns, COLUMNS.values(), strict=True)
+    ]
     return pyarrow.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
 
 
-def _each(split: "list[tuple[Body, list[Record]]]", value: "Callable[[Body], Any]") -> list[Any]:
-    """What holds for a whole segment, once for each of its records."""
-    return [shared for body, records in split for shared in [value(body)] * len(records)]
+def _said(records: list[Any], written_at: Any) -> list[Any]:
+    """What records say of themselves, from `timestamp` to `producer_sub`."""
+    import pyarrow
+
+    if not any(isinstance(record, Record) for record in records):
+        nothing = pyarrow.repeat("", len(records))
+        headers = pyarrow.nulls(len(records), pyarrow.map_(pyarrow.string(), pyarrow.string()))
+        return [written_at, nothing, nothing, nothing, headers, nothing]
+    return [
+        pyarrow.array([record.timestamp or None for record in records], pyarrow.int64()).fill_null(written_at),
+        [record.transaction_id for record in records],
+        [record.trace_id for record in records],
+        [record.type for record in records],
+        [list(record.headers.items()) if record.headers else None for record in records],
+        [record.producer_sub for record in records],
+    ]

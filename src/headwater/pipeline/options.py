@@ -50,6 +50,9 @@ _ELSEWHERE = {
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
+# Shapes that `reading.py` asks for: the second one where the session's zone is UTC, and times without a zone are in it.
+TYPED, TYPED_UTC = "typed", "typed_utc"
+
 # In place of an offset, as Kafka's source has it.
 OF_EARLIEST, OF_LATEST = -2, -1
 
@@ -88,6 +91,11 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     shape: str = "records"
     access: Access = Access()
 
+    @property
+    def is_typed(self) -> bool:
+        """Whether what does not fit the schema comes as a text, for Spark to type."""
+        return self.shape in (TYPED, TYPED_UTC)
+
     def wants(self, partition: str) -> bool:
         """Whether a partition is read at all."""
         return not self.partitions or partition in self.partitions
@@ -123,8 +131,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise InvalidOption("a read names its queues by one of the options queue, queues or pattern")
     if options.ending == EARLIEST:
         raise InvalidOption("option endingOffsets must be latest, an LSN or a time: nothing ends at earliest")
-    if options.shape == "typed" and not options.schema:
-        raise InvalidOption("shape=typed needs a schema")
+    if options.is_typed and not options.schema:
+        raise InvalidOption(f"shape={options.shape} needs a schema")
     if options.schema and options.value_type != "string":
         raise InvalidOption("schema gives value its type; leave valueType out")
     return options
@@ -350,7 +358,7 @@ _READ = {
     "mode": _Option("mode", _one_of(PERMISSIVE, FAILFAST)),
     "columnNameOfCorruptRecord": _Option("corrupt_column", _text),
     "valueType": _Option("value_type", _one_of("string", "variant")),
-    "shape": _Option("shape", _one_of("records", "segments", "typed")),
+    "shape": _Option("shape", _one_of("records", "segments", TYPED, TYPED_UTC)),
 }
 
 _WRITE = {

@@ -1,11 +1,12 @@
-"""The quick way to read: a row a segment travels, and Spark makes records of it in its own process.
+"""The quick way to read: payloads that fit a schema travel typed, and Spark types only what does not.
 
     format("headwater")      a row a record: any query, any option
     read(spark, …)           the same columns; several times as fast with a schema
-    read_stream(spark, …)    the same, with a row a record, because Spark counts rows for who watches a stream
+    read_stream(spark, …)    the same as a stream
 
-Payloads of plain types are typed where the log is read (`typed.py`); others, and variants, Spark takes from the text of
-a segment. Without a schema a payload must stay the very text it was, and only Python cuts it out untouched.
+Payloads of plain types are typed where the log is read (`typed.py`); others Spark takes from their texts, and variants
+from the text of a segment. Without a schema a payload must stay the very text it was, and only Python cuts it out
+untouched.
 """
 
 from collections.abc import Iterator
@@ -15,17 +16,16 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
 from headwater.errors import InvalidPayload
 from headwater.pipeline.columns import SHOWN_BYTES_MAX
-from headwater.pipeline.options import FAILFAST, PERMISSIVE, read_options
+from headwater.pipeline.options import FAILFAST, PERMISSIVE, TYPED, TYPED_UTC, read_options
 from headwater.pipeline.source import FORMAT, register
-from headwater.pipeline.typed import typer_for
 
 # Where Spark puts a payload that it could not type; no payload has a field of this name.
 _UNFIT = "headwater_unfit"
+UTC_NAMES = ("UTC", "Z", "Etc/UTC", "GMT", "+00:00")
 _OF_SEGMENT = ("queue", "partition", "first_offset", "lsn", "written_at")
 _ENVELOPE = "transactionId STRING, traceId STRING, type STRING, headers MAP<STRING, STRING>, timestamp BIGINT"
 
@@ -77,23 +77,14 @@ def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: 
     if not checked.schema:
         return _segments(reader, given)
     typing = Typing(checked.schema, checked.mode, checked.corrupt_column)
-    # Spark counts rows where they come in, and who watches a stream counts messages.
-    if stream or typer_for(to_arrow_type(_struct(checked.schema), timezone="UTC")) is None:
-        return finish(_segments(reader, {**given, "shape": "typed"}), typing)
-    return join(_segments(reader, {**given, "shape": "segments"}), typing)
+    # Spark's own typing of a time without a zone is fixed here, too: by the zone that the session has now.
+    shape = TYPED_UTC if spark.conf.get("spark.sql.session.timeZone") in UTC_NAMES else TYPED
+    return finish(_segments(reader, {**given, "shape": shape}), typing)
 
 
 def _segments(reader: Any, options: dict[str, str]) -> DataFrame:
     loaded: DataFrame = reader.format(FORMAT).options(**options).load()
     return loaded
-
-
-def join(segments: DataFrame, typing: Typing) -> DataFrame:
-    """Segments whose payloads were typed where they were read, as records; Spark types the payloads of the others."""
-    unfit = F.transform("texts", lambda text, index: parse(text, F.col("first_offset") + index, typing))
-    values = F.posexplode(F.coalesce("payloads", unfit, _damaged())).alias("index", "value")
-    rows = segments.select(*_OF_SEGMENT, "envelopes", values)
-    return _records(rows, F.get("envelopes", "index"), ("transaction_id", "trace_id"), F.col("value"))
 
 
 def finish(rows: DataFrame, typing: Typing) -> DataFrame:

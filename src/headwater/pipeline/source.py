@@ -148,7 +148,7 @@ def _read(options: ReadOptions, schema: StructType, task: Task) -> Iterator[pa.R
             return
         for span in task.share.spans:
             for bodies in look.bodies(span, task.known.queues, task.share.cut):
-                yield rows.batch(bodies)
+                yield from rows.batches(bodies)
         look.is_there(task.known)
         look.check_loss(task.share.spans[0].after, task.known.drops, task.known.queues)
 

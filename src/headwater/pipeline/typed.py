@@ -4,6 +4,7 @@
 
 msgspec takes no value for one of another kind, so what it takes, Spark would read as the same. A segment with a payload
 that does not fit is not taken at all: it goes the long way, where it is told what is wrong, or what is wrong is NULL.
+Times and days have many spellings. Those that are written in full are taken here; a segment with any other is Spark's.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ from types import NoneType
 from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from headwater.errors import StoreDamaged
 
@@ -32,6 +35,12 @@ for _kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64()):
     _most = 2 ** (_kind.bit_width - 1)
     _PLAIN[_kind] = Annotated[int, msgspec.Meta(ge=-_most, le=_most - 1)]
 
+TIME, DAY = pa.timestamp("us", "UTC"), pa.date32()
+# Spark knows a time without a zone as one of the session's, and offsets up to 18 hours.
+_ONE_DAY = r"^[12]\d{3}-\d\d-\d\d$"
+_LOCAL_TIME = r"^[12]\d{3}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?$"
+_TIME_IN_ZONE = _LOCAL_TIME.replace("$", r"(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d)$")
+
 
 _envelopes = msgspec.json.Decoder(
     list[msgspec.defstruct("Envelope", [(name, kind, None) for name, kind in ENVELOPE.items()], rename="camel")]  # type: ignore[misc]
@@ -47,6 +56,10 @@ def split_envelopes(body: bytes) -> list[Any]:
     return envelopes
 
 
+class Unspelled(ValueError):
+    """A time or a day is not written in full, and only Spark knows what it means."""
+
+
 class Fitting(NamedTuple):
     """The records of a segment with their payloads typed; `bare` when none of them says anything of itself."""
 
@@ -55,10 +68,12 @@ class Fitting(NamedTuple):
 
 
 class Typer:
-    """Decodes segments whose payloads are of one Arrow type."""
+    """Decodes segments whose payloads are of one Arrow type. `utc` says that times without a zone are those of UTC."""
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.DataType, *, utc: bool = False) -> None:
         payload = _shape(kind)
+        self._kind = kind
+        self._spellings = {TIME: (_TIME_IN_ZONE, _LOCAL_TIME)[: 1 + utc], DAY: (_ONE_DAY,)}
         # A record that says something of itself is no bare one, and is told from it by its second field.
         bare = msgspec.defstruct(
             "Bare",
@@ -86,10 +101,23 @@ class Typer:
             return Fitting(self._whole.decode(body), bare=False)
         return None
 
+    def column(self, records: Sequence[Any]) -> pa.Array:
+        """The payloads of decoded records as a column; raises Unspelled when Spark must read a time among them."""
+        return self._column([record.data for record in records], self._kind)
 
-def typer_for(kind: pa.DataType) -> Typer | None:
-    """A typer for payloads of this type; None when JSON has several ways to write it, and Spark must know them."""
-    return Typer(kind) if pa.types.is_struct(kind) and _known(kind) else None
+    def _column(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        if pa.types.is_struct(kind):
+            return _structs(values, kind, self._column)
+        if pa.types.is_list(kind):
+            return list_column(values, kind, self._column)
+        if kind in self._spellings:
+            return _spelled(pa.array(values, pa.string()), kind, self._spellings[kind])
+        return _integers(values, kind) if pa.types.is_integer(kind) else pa.array(values, kind)
+
+
+def typer_for(kind: pa.DataType, *, utc: bool = False) -> Typer | None:
+    """A typer for payloads of this type; None when only Spark knows the ways in which JSON has it."""
+    return Typer(kind, utc=utc) if pa.types.is_struct(kind) and _known(kind) else None
 
 
 def _known(kind: pa.DataType) -> bool:
@@ -97,7 +125,7 @@ def _known(kind: pa.DataType) -> bool:
         return kind.num_fields > 0 and all(_known(field.type) for field in kind)
     if pa.types.is_list(kind):
         return kind.value_field.nullable and _known(kind.value_type)
-    return kind in _PLAIN
+    return kind in _PLAIN or kind in (TIME, DAY)
 
 
 def _shape(kind: pa.DataType) -> Any:
@@ -109,7 +137,7 @@ def _shape(kind: pa.DataType) -> Any:
         return msgspec.defstruct("Payload", fields, rename=names, gc=False, eq=False, kw_only=True) | None
     if pa.types.is_list(kind):
         return list[_shape(kind.value_type)] | None  # type: ignore[misc]
-    return _PLAIN[kind] | None
+    return _PLAIN.get(kind, str) | None
 
 
 def _field(name: str, field: pa.Field) -> "tuple[str, Any] | tuple[str, Any, None]":
@@ -129,18 +157,12 @@ def _attribute(number: int) -> str:
 # ── columns ──
 
 
-def payload_column(payloads: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Decoded payloads, or parts of them, as a column."""
-    if pa.types.is_struct(kind):
-        return _structs(payloads, kind, [_attribute(number) for number in range(kind.num_fields)], payload_column)
-    if pa.types.is_list(kind):
-        return list_column(payloads, kind, payload_column)
-    return pa.array(payloads, kind)
-
-
 def envelope_column(records: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """What records say of themselves, as a column."""
-    return _structs(records, kind, list(ENVELOPE), _said)
+    columns = [
+        _said(list(map(attrgetter(name), records)), field.type) for name, field in zip(ENVELOPE, kind, strict=True)
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(kind))
 
 
 def _said(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -157,14 +179,38 @@ def list_column(lists: Sequence[Sequence[Any] | None], kind: pa.DataType, make: 
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), members, type=kind, mask=absent)
 
 
-def _structs(values: Sequence[Any], kind: pa.DataType, attributes: Sequence[str], make: Any) -> pa.Array:
+def _structs(values: Sequence[Any], kind: pa.DataType, make: Any) -> pa.Array:
+    """Structs as a column of the kind they were made for: `_shape` has their fields in the same order."""
     mask = None
-    getters = list(map(attrgetter, attributes))
+    width = kind.num_fields
     try:
-        children = [list(map(get, values)) for get in getters]
-    except AttributeError:
+        fields = list(chain.from_iterable(map(astuple, values)))
+    except TypeError:
         # Some are absent. That is rare, and looking for it first would cost all others.
         mask = pa.array([value is None for value in values], pa.bool_())
-        children = [[None if value is None else get(value) for value in values] for get in getters]
-    columns = [make(child, field.type) for child, field in zip(children, kind, strict=True)]
+        nothing = (None,) * width
+        fields = list(chain.from_iterable(nothing if value is None else astuple(value) for value in values))
+    columns = [make(fields[place::width], field.type) for place, field in enumerate(kind)]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+
+def _integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(np.fromiter(values, kind.to_pandas_dtype(), len(values)))
+    except TypeError:
+        # Some are absent; NumPy is quicker with those that are not.
+        return pa.array(values, kind)
+
+
+def _spelled(texts: pa.Array, kind: pa.DataType, spellings: Sequence[str]) -> pa.Array:
+    """Times or days from their texts, if all are written in full in the same way and none is a day that never was."""
+    # Arrow's functions take a while to import, and who plans a stream needs none.
+    import pyarrow.compute as pc
+
+    for spelling in spellings:
+        if pc.all(pc.match_substring_regex(texts, spelling), min_count=0).as_py():
+            try:
+                return texts.cast(pa.timestamp("us") if spelling == _LOCAL_TIME else kind).cast(kind)
+            except pa.ArrowInvalid as error:
+                raise Unspelled(str(error)) from error
+    raise Unspelled(f"not every {kind} is written in full")

@@ -89,7 +89,7 @@ def test_an_archive_and_a_restore_whose_driver_dies_at_any_step_lose_and_repeat_
         death.threaten(archive, name)
     job = Archive(store=str(store), folder=str(folder), records_per_step=30)
     assert run_until_it_ends(death, lambda: archive.run(spark, job), step=3) > 2
-    death.threaten(restore, "load_rows")
+    death.threaten(restore, "load_file")
     back = Restore(store=str(copy), folder=str(folder), records_per_step=1)
     assert run_until_it_ends(death, lambda: restore.run(spark, back)) > 1
     assert oracle(copy) == oracle(store)

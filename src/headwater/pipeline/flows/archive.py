@@ -1,6 +1,6 @@
 """archive: the log as Parquet, by queue and day, with a manifest of LSN ranges and checksums.
 
-    log ─ read_step ─► arrange ─► staged files ─► their places ─► manifest ─► mark in the store
+    log ─ write_step ─► staged files ─► their places ─► manifest ─► mark in the store
 
 A step is done when the manifest names its files; then the store is told, so that a queue with `archive_required` may
 drop them. A run that dies is taken up by the next one where the manifest stands.
@@ -19,6 +19,7 @@ from pyspark.sql import functions as f
 from headwater.errors import ArchiveDamaged, FlowError, SourceUnfit
 from headwater.log.flow_operations import MarkArchived
 from headwater.model.names import Lsn
+from headwater.pipeline.archiving import SUFFIX, write_step
 from headwater.pipeline.ends import (
     RECORDS_PER_STEP,
     Place,
@@ -27,7 +28,6 @@ from headwater.pipeline.ends import (
     choose_queues,
     partitions_of,
     plan,
-    read_step,
 )
 from headwater.pipeline.files import glob_free, plain_times
 from headwater.pipeline.handle import Handle
@@ -50,9 +50,8 @@ from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.summary import Summary
 
 KIND = "archive"
-SUFFIX = ".parquet"
 FILES = (f"queue=*/day=*/lsn-*{SUFFIX}",)
-SMALL_BYTES = 32 * 1_048_576
+SMALL_BYTES = 16 * 1_048_576
 COMPACTED_BYTES = 256 * 1_048_576
 
 
@@ -66,26 +65,6 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     compact: bool = True
     decrypt: bool = False
     records_per_step: int = RECORDS_PER_STEP
-
-
-def arrange(messages: DataFrame) -> DataFrame:
-    """Messages as an archive keeps them: by queue and the day they were written on, times as times."""
-    return messages.select(
-        "queue",
-        f.date_format(f.timestamp_micros("written_at"), "yyyy-MM-dd").alias("day"),
-        "partition_id",
-        "partition",
-        "offset",
-        "lsn",
-        f.timestamp_micros("written_at").alias("written_at"),
-        f.timestamp_micros("timestamp").alias("timestamp"),
-        "transaction_id",
-        "trace_id",
-        "type",
-        "headers",
-        "producer_sub",
-        "value",
-    )
 
 
 def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
@@ -151,8 +130,7 @@ def _archive_step(spark: SparkSession, job: Archive, step: Step, manifest: Manif
     staged = folder / STAGING / f"{step.through}"
     entries: list[Entry] = []
     if step.records:
-        messages = read_step(spark, Place(anywhere(job.store), job.database), marks, step)
-        write_parquet(arrange(messages), staged)
+        write_step(spark, Place(anywhere(job.store), job.database), marks, step, staged)
         entries = take_in(folder, staged)
     short = step.records - sum(entry.records for entry in entries)
     if short < 0:
