@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from headwater.app import open_door
 from headwater.doors.house import ROUTES
 from headwater.doors.routes import Route
 from headwater.doors.wire import Request, Response
+from headwater.errors import InvalidPayload
+from tests.doors.live_door import on_the_edge
 
 JSON = {"content-type": "application/json"}
 NAMES = st.sampled_from(
@@ -197,9 +201,42 @@ def test_huge_deep_and_broken_bodies_are_answered(ask: Ask, body: bytes) -> None
             expect_no_failure(ask, Request(method=route.method, path=path, headers=JSON, body=body))
 
 
-async def test_a_number_that_no_float_holds_is_delivered_and_can_be_read(tmp_path: Path) -> None:
-    async with headwater.open(str(tmp_path / "a.db")) as hw, open_door(hw) as door:
-        body = b'{"items":[{"queue":"orders","payload":[1e999]}]}'
-        await door(Request(method="POST", path="/api/v1/push", headers=JSON, body=body))
-        (message,) = await hw.queue("orders").pop()
-        assert message.payload == [float("inf")]
+NUMBERS = ["1e999", "-1e400", "9" * 5_000, "9" * 400 + ".5", "1e-999", "123456789012345678901234567890", "0.1"]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:12])
+async def test_a_number_that_no_float_holds_is_read_as_it_was_pushed(tmp_path: Path, number: str) -> None:
+    """By both wires, by the library as ready JSON, and by the client; the bytes stay what they were."""
+    text = f'{{"before": 1.5, "it": {number}, "after": [2]}}'
+    async with headwater.open(str(tmp_path / "a.db")) as hw, on_the_edge(hw) as url, open_door(hw) as door:
+        queen = f'{{"items":[{{"queue":"orders","payload":{text}}}]}}'.encode()
+        native = f'{{"pushes":[{{"queue":"orders","records":[{{"data":{text}}}]}}]}}'.encode()
+        for path, body in (("/api/v1/push", queen), ("/v1/push", native)):
+            answer = await door(Request(method="POST", path=path, headers=JSON, body=body))
+            assert answer.status == 201, answer.body
+        await hw.queue("orders").push(headwater.Raw(text.encode()))
+        async with headwater.connect(url) as client:
+            await client.queue("orders").push(headwater.Raw(text.encode()))
+            for reader in (hw, client):
+                messages = await reader.queue("orders").pop(group=type(reader).__name__, batch=10)
+                assert len(messages) == 4
+                for message in messages:
+                    assert bytes(message.record.data) == text.encode()
+                    assert message.payload["it"] == expected(number)
+                    assert (message.payload["before"], message.payload["after"]) == (1.5, [2])
+
+
+def expected(number: str) -> int | float | Decimal:
+    """The number as it was written, as nearly as Python's own kinds go."""
+    exact = Decimal(number)
+    if number.lstrip("-").isdigit():
+        return int(number) if len(number) <= 4_300 else exact
+    return float(number) if math.isfinite(float(number)) else exact
+
+
+@pytest.mark.parametrize("text", [b"[1e999, oops]", b"[1e999", b"[1e999]]", b'[1e999, "\xff"]', b"1e999 2"])
+async def test_what_stands_behind_such_a_number_must_be_json_too(tmp_path: Path, text: bytes) -> None:
+    async with headwater.open(str(tmp_path / "a.db")) as hw:
+        with pytest.raises(InvalidPayload):
+            await hw.queue("orders").push(headwater.Raw(text))
+        assert await hw.queues() == []

@@ -5,8 +5,10 @@ decodes only this envelope; the payload stays bytes until somebody asks for it.
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import msgspec
@@ -48,6 +50,7 @@ _texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _brackets = re.compile(rb"[\[\]{}]")
 _encoder = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
+_raw = msgspec.json.Decoder(msgspec.Raw)
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _record_list = msgspec.json.Decoder(list[Record])
 _bare_list = msgspec.json.Decoder(list[BareRecord])
@@ -113,8 +116,18 @@ def _check_bounds(data: bytes, bytes_max: int) -> None:
 
 def _ready_json(payload: msgspec.Raw) -> bytes:
     data = bytes(payload)
-    msgspec.json.decode(data)
+    _need_json(data)
     return data
+
+
+def _need_json(data: bytes) -> None:
+    """Raises when these bytes are not one JSON value. Numbers may be any that JSON can write."""
+    try:
+        _decode(data)
+    except msgspec.ValidationError:
+        # A number that neither float nor int takes; what stands behind it was not looked at.
+        data.decode()
+        _raw.decode(data)
 
 
 def _depth(data: bytes) -> int:
@@ -129,18 +142,30 @@ def _depth(data: bytes) -> int:
 def check_json(data: bytes) -> msgspec.Raw:
     """Bytes from outside, as a payload, once they are shown to be one JSON value."""
     try:
-        msgspec.json.decode(data)
+        _need_json(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidPayload(f"the payload is not JSON: {error}") from error
     return msgspec.Raw(data)
 
 
 def decode_payload(data: msgspec.Raw) -> Any:
-    """The payload as Python values. A number that no float can hold is infinite, as the JSON of Python has it."""
+    """The payload as Python values, a Decimal for a number that neither float nor int can hold: what was pushed."""
     try:
         return _decode(data)
     except msgspec.ValidationError:
-        return json.loads(bytes(data))
+        return json.loads(bytes(data), parse_int=_whole, parse_float=_real)
+
+
+def _whole(text: str) -> int | Decimal:
+    try:
+        return int(text)
+    except ValueError:
+        return Decimal(text)
+
+
+def _real(text: str) -> float | Decimal:
+    number = float(text)
+    return number if math.isfinite(number) else Decimal(text)
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
