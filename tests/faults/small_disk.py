@@ -1,5 +1,6 @@
 """A real disk that is small enough to fill: a file system in memory, where this process may mount one."""
 
+import errno
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ def fill(folder: Path) -> Path:
         try:
             while file.write(block) == len(block):
                 pass
-        except OSError:
-            pass
+        except OSError as error:
+            # Any other refusal would leave a disk with room, on which nothing is shown.
+            if error.errno != errno.ENOSPC:
+                raise
     return filler

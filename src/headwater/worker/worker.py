@@ -109,6 +109,16 @@ class Worker:
 
     async def run(self) -> int:
         """Work until the end; 0 when there is no more to do here, another number for every other reason."""
+        try:
+            await self._run()
+        finally:
+            self.starts.close()
+        if self.functions.unloadable:
+            log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
+            return UNLOADABLE
+        return self._code
+
+    async def _run(self) -> None:
         unfollow = await self._tail.follow(self._touched, self._woken)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
         beating.add_done_callback(self._beaten)
@@ -123,11 +133,6 @@ class Worker:
             await self._end_everything()
         await self._settle_rest()
         await self._depart()
-        self.starts.close()
-        if self.functions.unloadable:
-            log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
-            return UNLOADABLE
-        return self._code
 
     async def _register(self) -> None:
         """Let jobs be run as their functions are declared, whoever adds them, and schedules be as they are."""

@@ -115,13 +115,17 @@ class SqliteStore(Questions):
         with translated(f"opening {self._path}"):
             self._connection = self._connect(self._config.cache_bytes)
             try:
-                await self._prepare()
+                self._turnstile = Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds)
+                try:
+                    await self._prepare()
+                except BaseException:
+                    self._turnstile.close()
+                    raise
             except BaseException:
                 self._connection.close()
                 raise
 
     async def _prepare(self) -> None:
-        self._turnstile = Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds)
         await self._turnstile.enter()
         try:
             # Until it is known to be ours, closing must not move a foreign log into a foreign file.
