@@ -505,6 +505,7 @@ BUGS = [
                 'it meets its partitions again."""\n        self.generation += 1\n',
                 'it meets its partitions again."""\n',
             ),
+            Edit(POPS, "        self._discovered.clear()\n", ""),
         ),
         (REFUSED,),
     ),
