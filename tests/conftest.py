@@ -1,15 +1,18 @@
-"""What all tests share: how long hypothesis may search, and where a campaign is written down.
+"""What all tests share: how long hypothesis may search, where a campaign is written down, that none leaves anything.
 
 `ci` repeats the same search on every run, so that red means that something changed. `campaign` searches far, and
 elsewhere each time: `HYPOTHESIS_PROFILE=campaign script/test tests/contracts/test_state_machine.py`.
 """
 
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.campaign_records import CampaignRecord
+from tests.leftovers import Snapshot, make_what_is_made_once
 
 settings.register_profile(
     "ci",
@@ -36,6 +39,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what a campaign finds."""
+    """Make the process the same however it was started, and keep what a campaign finds."""
+    hear_signals()
+    make_what_is_made_once()
     if config.getoption("--campaign"):
         config.pluginmanager.register(CampaignRecord(config.invocation_params.args))
+
+
+def hear_signals() -> None:
+    """A shell starts what runs in the background deaf to Ctrl-C, and nohup to hanging up; children inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def shares_something(item: pytest.Item) -> bool:
+    """Whether the test uses what a folder or a file makes for several tests, such as a server."""
+    fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+    return any(one.scope != "function" and one.baseid for named in fixtures for one in named)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that changes the process for the tests after it. The first fixture, so the last that ends."""
+    snapshot = Snapshot(shares=shares_something(request.node))
+    yield
+    if leftovers := snapshot.leftovers():
+        snapshot.put_back(leftovers)
+        told = "\n".join(f"- {name}: {what}" for name, what in leftovers.items())
+        pytest.fail(f"this test left something behind in its process:\n{told}", pytrace=False)
