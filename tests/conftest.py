@@ -36,6 +36,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Here because pytest reads this file before its arguments. `--campaign`: tests/faults at full numbers."""
     parser.addoption("--campaign", action="store_true", help="break things as often as a release asks for")
+    parser.addoption("--rounds", type=int, help="so often instead, in tests that break things many times themselves")
 
 
 def pytest_configure(config: pytest.Config) -> None:

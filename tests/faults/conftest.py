@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from tests.faults.known_gaps import KNOWN_GAPS
 
 FOLDER = "tests/faults/"
+Rounds = Callable[[int, int], int]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +50,13 @@ def is_campaign(config: pytest.Config) -> bool:
 def campaign(request: pytest.FixtureRequest) -> bool:
     """Whether everything is to be tried."""
     return is_campaign(request.config)
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> Rounds:
+    """How often a test does by itself what it does: a few times, as often as a release asks for, or as it is told."""
+    told: int | None = request.config.getoption("--rounds", default=None)
+    return lambda few, many: few if not is_campaign(request.config) else many if told is None else told
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.cli.queuectl import Queuectl
 from tests.contracts.clock import FakeClock
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import Log
+from tests.faults.conftest import Rounds
 from tests.faults.job_fleet import Fleet, job_name
 from tests.faults.nasty_commands import MARK, NASTY
 from tests.waiting import expect_soon
@@ -87,10 +88,11 @@ def test_a_job_that_kills_its_worker_is_dead_after_exactly_its_attempts(queuectl
 def test_killed_workers_supervisors_and_servers_lose_no_job_and_end_none_twice(
     queuectl: Queuectl,
     campaign: bool,
+    rounds: Rounds,
     capsys: pytest.CaptureFixture[str],
     record_property: Callable[[str, object], None],
 ) -> None:
-    kills = 2_000 if campaign else 8
+    kills = rounds(8, 2_000)
     dice = random.Random(7)
     for name, value in (("lease", "1"), ("backoff-base", "1"), ("max-retries", "50"), ("backoff-jitter", "0")):
         queuectl.expect(0, "config", "set", name, value)
@@ -139,11 +141,14 @@ def tail_of_jobs(queuectl: Queuectl) -> list[dict[str, dict[str, str]]]:
 
 
 @pytest.mark.timeout(0)
-def test_a_worker_that_slept_past_its_lease_never_completes_a_job_again(queuectl: Queuectl, campaign: bool) -> None:
+def test_a_worker_that_slept_past_its_lease_never_completes_a_job_again(
+    queuectl: Queuectl, rounds: Rounds, record_property: Callable[[str, object], None]
+) -> None:
+    zombies = rounds(2, 200)
     for name, value in (("lease", "1"), ("backoff-base", "1"), ("backoff-jitter", "0"), ("max-retries", "20")):
         queuectl.expect(0, "config", "set", name, value)
     with queuectl.workers("--count", "2"):
-        for round in range(200 if campaign else 2):
+        for round in range(zombies):
             gate = queuectl.folder / f"gate{round}"
             command = f"while [ ! -e {gate} ]; do sleep 0.02; done"
             queuectl.expect(0, "enqueue", json.dumps({"id": f"job{round}", "command": command}))
@@ -158,6 +163,7 @@ def test_a_worker_that_slept_past_its_lease_never_completes_a_job_again(queuectl
             outcomes = [attempt["outcome"] for attempt in shown["attempt_list"]]
             assert outcomes.count("completed") == 1
             assert outcomes[-1] == "completed"
+    record_property("zombies", zombies)
 
 
 def holder(queuectl: Queuectl, name: str) -> int:
