@@ -51,4 +51,4 @@ def filesystem_type(folder: Path) -> str:
 
 def without_folders(text: str) -> str:
     """The same text with each absolute path cut to its last part: results are published."""
-    return re.sub(r"(/[^\s/'\"]+)+/", "…/", text)
+    return re.sub(r"(?<![\w.])(/[^\s/'\"]+)+/", "…/", text)

@@ -6,6 +6,7 @@ processes that pytest-xdist starts, too.
 """
 
 import re
+import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ class CampaignRecord:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the section of this command."""
         if self._tallies and not hasattr(session.config, "workerinput"):
-            command = " ".join(["script/test", *map(without_folders, self._arguments)])
+            command = shlex.join(["script/test", *map(without_folders, self._arguments)])
             today = datetime.now(UTC).date()
             write_section(self._folder, today, command, render(self._tallies, describe_machine(ROOT), commit()))
 

@@ -26,9 +26,11 @@ from pathlib import Path
 
 from tests.campaign_records import CampaignRecord
 
+COMMAND = ["--campaign", "tests/faults/test_tried.py", "-k", "cuts or red", f"--basetemp={Path.cwd()}/kept"]
+
 
 def pytest_configure(config):
-    config.pluginmanager.register(CampaignRecord(["--campaign", "tests/tried"], folder=Path.cwd()))
+    config.pluginmanager.register(CampaignRecord(COMMAND, folder=Path.cwd()))
 """
 
 
@@ -39,7 +41,7 @@ def test_a_run_leaves_counts_and_figures_under_its_command(tmp_path: Path) -> No
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     [file] = tmp_path.glob("campaigns-*.md")
     text = file.read_text()
-    assert "## `script/test --campaign tests/tried`" in text
+    assert "## `script/test --campaign tests/faults/test_tried.py -k 'cuts or red' '--basetemp=…/kept'`" in text
     assert "`test_tried.py::test_cuts` | 3 | 0 | 0 |" in text
     assert "cuts 100; cuts 101; cuts 102" in text
     assert "`test_tried.py::test_red` | 0 | 1 | 0 |" in text
