@@ -24,7 +24,6 @@ FOLLOWED_ONCE = {
     "docs/jobs/limits.md",
     "docs/jobs/python.md",
     "docs/jobs/shell.md",
-    "docs/jobs/workers.md",
     "docs/operations.md",
     "docs/pipeline.md",
     "docs/security.md",
