@@ -66,6 +66,9 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that changes the process for the tests after it. The first fixture, so the last that ends."""
     snapshot = Snapshot(shares=shares_something(request.node))
     yield
+    if not os.environ.get("PYTEST_CURRENT_TEST", "").endswith("(teardown)"):
+        # Somebody ended the whole run in the middle of this test.
+        return
     if leftovers := snapshot.leftovers():
         snapshot.put_back(leftovers)
         told = "\n".join(f"- {name}: {what}" for name, what in leftovers.items())
