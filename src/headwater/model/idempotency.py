@@ -6,6 +6,7 @@ A key that somebody gives has no NUL, so what is added to it here cannot be mist
                   key NUL place   for the second and later partitions of one push
 """
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 
@@ -15,6 +16,7 @@ from headwater.model.principal import ALL_QUEUES, Principal
 
 _NUL = "\x00"
 SCOPE_LENGTH = 32
+_scope = re.compile(rf"\x00[0-9a-f]{{{SCOPE_LENGTH}}}\x00")
 
 
 def scoped_key(principal: Principal, key: str) -> str:
@@ -24,8 +26,7 @@ def scoped_key(principal: Principal, key: str) -> str:
     """
     if not key or (not principal.subject and principal.queues == (ALL_QUEUES,)):
         return key
-    about = msgspec.json.encode((principal.subject, sorted(principal.queues)))
-    return f"{_NUL}{sha256(about).hexdigest()[:SCOPE_LENGTH]}{_NUL}{key}"
+    return _scoped((principal.subject, sorted(principal.queues)), key)
 
 
 def scoped_name(principal: Principal, name: str) -> str:
@@ -35,13 +36,18 @@ def scoped_name(principal: Principal, name: str) -> str:
     """
     if principal.may_use_all():
         return name
-    about = msgspec.json.encode(sorted(principal.queues))
-    return f"{_NUL}{sha256(about).hexdigest()[:SCOPE_LENGTH]}{_NUL}{name}"
+    return _scoped(sorted(principal.queues), name)
+
+
+def _scoped(about: object, name: str) -> str:
+    """A name as that of those whom this is about: always the same, of a length that does not depend on them."""
+    return f"{_NUL}{sha256(msgspec.json.encode(about)).hexdigest()[:SCOPE_LENGTH]}{_NUL}{name}"
 
 
 def plain_key(key: str) -> str:
     """The key as it was given, and with the place of its partition: without its scope."""
-    return key.split(_NUL, 2)[2] if key.startswith(_NUL) else key
+    scope = _scope.match(key)
+    return key[scope.end() :] if scope else key
 
 
 def given_key(key: str) -> str:

@@ -436,6 +436,26 @@ async def test_who_may_use_some_queues_touches_no_job_of_others_by_key_or_depend
         assert (status, refused["code"]) == (404, "not_found")
 
 
+@pytest.mark.parametrize("length", [1, 240])
+async def test_the_unique_key_of_whoever_has_many_patterns_may_be_long(red: Town, length: int) -> None:
+    patterns = [f"{'red' * 40}.{number}.*" for number in range(8)]
+    _, red.tokens["many"] = await red.hw.access_tokens("acme").create(
+        "many", ["jobs:submit"], queues=["red.*", *patterns]
+    )
+    job = {"type": "shop:mail", "queue": "red.one", "unique_key": "k" * length}
+    for path in ("/api/v1/jobs", "/v1/jobs/add"):
+        first, again = [(await told(red, "many", "POST", path, {"jobs": [job]})) for _ in range(2)]
+        assert (first[0], again[0]) == (201, 201), first
+    assert len(await red.hw.database("acme").jobs.list(queue="red.one")) == 1
+
+
+@pytest.mark.parametrize("key", ["k" * 257, "\x00", "\x00" + "a" * 32 + "\x00theirs"])
+async def test_a_unique_key_that_is_none_is_refused_and_nobody_writes_another_s(red: Town, key: str) -> None:
+    for who in ("red", "owner"):
+        job = {"type": "shop:mail", "queue": "red.one", "unique_key": key}
+        assert (await told(red, who, "POST", "/api/v1/jobs", {"jobs": [job]}))[0] == 400
+
+
 async def test_who_may_only_add_jobs_changes_no_schedule(red: Town) -> None:
     _, red.tokens["adds"] = await red.hw.access_tokens("acme").create("adds", ["jobs:submit"])
     jobs = red.hw.database("acme").jobs
