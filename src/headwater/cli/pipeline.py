@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import typer
 
 from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.output import note, print_facts, print_json, progress, show_bytes
+from headwater.cli.session import RETRY_SECONDS
 from headwater.cli.settings import Group, Settings, settings_of
 
 if TYPE_CHECKING:
@@ -378,15 +380,17 @@ def run_flow(
         from headwater.pipeline.failures import told_in_one_line
         from headwater.pipeline.served import open_log
         from headwater.pipeline.session import session_log, start_session
+        from headwater.stores.open import is_server
     except ImportError as error:
         raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
     place = log or session_log()
     with told_in_one_line(place):
         run, arguments = job()
-        if not creates:
-            # Before the seconds that Spark takes: a mistyped path is told at once.
-            with open_log(place_of(settings), access_of(settings)) as there:
-                there.last_lsn()
+        where, access = place_of(settings), access_of(settings)
+        if not creates or is_server(where):
+            # Before the seconds that Spark takes: a mistyped address is told at once.
+            with open_log(where, msgspec.structs.replace(access, retry_seconds=RETRY_SECONDS)) as there:
+                there.greet()
         with progress(title, 1.0, shown=not settings.json) as tell:
             spark = start_session(master, log=place, brief=is_little(settings, files, creates))
             summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))

@@ -60,6 +60,9 @@ class Handle:
         finally:
             self._runner.close()
 
+    def greet(self) -> None:
+        """Nothing more to ask: a store that is not there could not be opened."""
+
     def now(self) -> int:
         """The time, in microseconds."""
         return self._clock.now()

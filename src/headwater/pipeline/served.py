@@ -7,6 +7,7 @@ flows on its own machine, and `need_file` says so.
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -15,7 +16,7 @@ from headwater.client.log_reader import RemoteLogReader
 from headwater.client.log_writer import PART_BYTES, RemoteLogWriter
 from headwater.clock import Clock, SystemClock
 from headwater.config import Config, load_config
-from headwater.errors import SourceUnfit
+from headwater.errors import NotAllowed, SourceUnfit
 from headwater.log.flow_operations import Load
 from headwater.log.operations import Operation, Touch
 from headwater.model.lane import Lane
@@ -46,6 +47,10 @@ class Log(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Finish what was taken, then let go."""
+        ...
+
+    def greet(self) -> None:
+        """Raises when nobody is there, or the token is not good."""
         ...
 
     def now(self) -> int:
@@ -96,6 +101,11 @@ class ServedLog:
     ) -> None:
         self._ask(self._close())
         self._runner.close()
+
+    def greet(self) -> None:
+        """Raises when nobody is there, or the token is not good. Who may only push is greeted, too."""
+        with suppress(NotAllowed):
+            self._ask(self._writer.identity())
 
     def now(self) -> int:
         """The time, in microseconds."""

@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headwater.sync
+from headwater.cli import pipeline
 from headwater.cli.program import run
+from headwater.pipeline import session
 from tests.doors.live_door import LiveDoor, on_the_edge
 from tests.pipeline.flows.logs import drop_all, fill, oracle
 from tests.scenarios.servers import Server
@@ -138,6 +140,24 @@ def test_what_goes_through_no_server_says_so_in_one_sentence(
     said = capsys.readouterr()
     assert code != 0
     assert why in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [("load", "orders.ndjson", "--queue", "new"), ("export", "--queue", "orders", "--to", "out")]
+)
+def test_a_server_that_is_not_there_is_told_before_spark_starts(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(*arguments: object, **options: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "start_session", start)
+    monkeypatch.setattr(pipeline, "RETRY_SECONDS", 0.1)
+    code = run(["pipeline", "run", *arguments, "--server", "http://127.0.0.1:1"])
+    said = capsys.readouterr()
+    assert code != 0
+    assert said.err.startswith("error[server_unreachable]: 127.0.0.1:1")
     assert len(said.err.splitlines()) == 1
 
 
