@@ -25,6 +25,7 @@ from headwater.errors import (
     ServerRefused,
     StagingLost,
     TooLarge,
+    Unauthenticated,
 )
 from headwater.log.flow_operations import Load, Loaded, Unstage
 from headwater.log.operations import Push, Reach, Seek, Transaction
@@ -370,6 +371,18 @@ async def test_a_load_needs_publish_for_its_queue(guarded: tuple[headwater.Headw
     assert await kept(hw, "orders.eu") == [0]
     for used in (reader, some):
         await used.close()
+
+
+async def test_who_has_no_token_is_told_where_it_is_looked_for(guarded: tuple[headwater.Headwater, str]) -> None:
+    for access, told in (
+        (Access(), "--token-file.*HEADWATER_TOKEN_FILE"),
+        (Access(token="hw_" + "0" * 43), "^(?!.*file)"),
+    ):
+        writer = RemoteLogWriter(guarded[1], access)
+        for asked in (writer.identity(), writer.load(load(0)), writer.commit(step(0, push(1)))):
+            with pytest.raises(Unauthenticated, match=told):
+                await asked
+        await writer.close()
 
 
 async def test_nobody_makes_the_source_of_others_look_loaded(guarded: tuple[headwater.Headwater, str]) -> None:

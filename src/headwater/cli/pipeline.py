@@ -74,7 +74,7 @@ def list_flows(ctx: typer.Context) -> None:
 def prepare(ctx: typer.Context) -> None:
     """Make Spark start in half the time on this machine, from now on.
 
-    Spark's classes are kept ready for Java in one file of about 170 MB in your cache folder ($XDG_CACHE_HOME). Run it
+    Spark's classes are kept ready for Java in one file of about 190 MB in your cache folder ($XDG_CACHE_HOME). Run it
     once, and again after an upgrade of Spark or Java; flows and sessions find it by themselves. In a container image,
     run it when the image is built.
 

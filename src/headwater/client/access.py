@@ -1,13 +1,14 @@
 """How a program finds what a server asks for: its token, and whom to trust. Nothing here shows a token."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 
 import msgspec
 
 from headwater.client.address import Address, check_token, parse_address, trust
-from headwater.errors import ConfigError
+from headwater.errors import ConfigError, Unauthenticated
 
 TOKEN_VARIABLE = "HEADWATER_TOKEN"
 TOKEN_FILE_VARIABLE = "HEADWATER_TOKEN_FILE"
@@ -72,6 +73,20 @@ def find_address(url: str, access: Access) -> Address:
             "http:// is for 127.0.0.1, [::1] and localhost"
         )
     return address
+
+
+@contextmanager
+def telling_of_no_token(url: str, token: str) -> Iterator[None]:
+    """Says where a token is looked for, when a server asks for one and there is none."""
+    try:
+        yield
+    except Unauthenticated as error:
+        if token:
+            raise
+        raise Unauthenticated(
+            f"{url} asks for a token and this process has none: name the file that has it (--token-file, the option "
+            f"tokenFile), or set {TOKEN_VARIABLE} or {TOKEN_FILE_VARIABLE} where the driver and the executors run"
+        ) from error
 
 
 def _is_this_machine(host: str) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from headwater.client.access import Access, find_address, find_token
+from headwater.client.access import Access, find_address, find_token, telling_of_no_token
 from headwater.client.exchange import Decoder, Exchange, Timing, decoder_of, encode
 from headwater.client.pool import Pool
 from headwater.clock import Timestamp
-from headwater.errors import InvalidOption, StoreReplaced, Unauthenticated
+from headwater.errors import InvalidOption, StoreReplaced
 from headwater.model.names import DATABASE_DEFAULT, Lsn
 from headwater.services.log_requests import (
     PARTITIONS_MAX,
@@ -175,15 +175,8 @@ class RemoteLogReader:
         return await self._ask("POST", path, encode(body), decoder_of(kind))
 
     async def _ask(self, method: str, path: str, body: bytes, decoder: Decoder[Result]) -> Result:
-        try:
+        with telling_of_no_token(self._url, self._token):
             return await self._exchange.ask(method, path, body, decoder)
-        except Unauthenticated as error:
-            if self._token:
-                raise
-            raise Unauthenticated(
-                f"{self._url} asks for a token and this process has none: give the option token or tokenFile, or set "
-                "HEADWATER_TOKEN or HEADWATER_TOKEN_FILE where the driver and the executors run"
-            ) from error
 
 
 _segments: Decoder[Segments] = SegmentsDecoder()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from headwater.client.access import Access, find_address, find_token
+from headwater.client.access import Access, find_address, find_token, telling_of_no_token
 from headwater.client.exchange import Exchange, Timing, decoder_of, encode
 from headwater.client.pool import Pool
 from headwater.errors import AlreadyReached, HeadwaterError, StagingLost
@@ -49,11 +49,14 @@ class RemoteLogWriter:
         address = find_address(url, access)
         timing = Timing(answer_seconds=ANSWER_SECONDS, retry_seconds=access.retry_seconds)
         pool = Pool(address, connections_max=1, connect_seconds=timing.connect_seconds)
-        self._exchange = Exchange(address, find_token(access), pool, timing)
+        self._url = url
+        self._token = find_token(access)
+        self._exchange = Exchange(address, self._token, pool, timing)
 
     async def identity(self) -> str:
         """Which store the server serves now."""
-        return (await self._exchange.ask("GET", "/v1/log", b"", decoder_of(LogAbout))).identity
+        with telling_of_no_token(self._url, self._token):
+            return (await self._exchange.ask("GET", "/v1/log", b"", decoder_of(LogAbout))).identity
 
     async def commit(self, transaction: Transaction) -> CommitAnswer:
         """Commit a transaction of a step, pushes and moved groups; raises when the step was taken before."""
@@ -112,7 +115,8 @@ class RemoteLogWriter:
         self._exchange.close()
 
     async def _post(self, path: str, body: Any, kind: type[Result]) -> Result:
-        return await self._exchange.ask("POST", path, encode(body), decoder_of(kind))
+        with telling_of_no_token(self._url, self._token):
+            return await self._exchange.ask("POST", path, encode(body), decoder_of(kind))
 
 
 def _request(transaction: Transaction) -> dict[str, Any]:
