@@ -8,6 +8,7 @@ import json
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.cli.test_serve_access import ask, serving
 
 KEY = "c0ffee" * 10 + "beef"
 ENVIRONMENT = "c4n4ry-of-a-job"
-KEYED = {"HEADWATER_ENCRYPTION_KEY": KEY}
+KEYED: dict[str, Any] = {"HEADWATER_ENCRYPTION_KEY": KEY}
 
 COMMANDS = [
     ["queues"],
