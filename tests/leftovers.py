@@ -51,6 +51,7 @@ PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 STATUS_LINES = (b"Umask", b"SigBlk", b"SigIgn", b"SigCgt")
 # Beside the alarm, two signals are the C library's own, for its threads; it sets handlers when it first needs them.
 OWN_SIGNALS = 0b11 << 31 | 1 << (signal.SIGALRM - 1)
+KEPT_FOLDERS = tuple(folder + os.sep for folder in (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix))
 # Set by pytest, for each phase anew.
 OWN_VARIABLES = (b"PYTEST_CURRENT_TEST",)
 
@@ -299,7 +300,9 @@ def strange_modules(before: dict[str, object], after: dict[str, object]) -> str:
 
 
 def is_temporary(module: object) -> bool:
-    return str(getattr(module, "__file__", None) or "").startswith(tempfile.gettempdir() + os.sep)
+    """Whether it comes from a folder that a test made, and not from a checkout or a Python that is kept there."""
+    file = str(getattr(module, "__file__", None) or "")
+    return file.startswith(tempfile.gettempdir() + os.sep) and not file.startswith(KEPT_FOLDERS)
 
 
 def put_modules_back(before: dict[str, Any]) -> None:

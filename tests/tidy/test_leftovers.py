@@ -3,9 +3,13 @@
 import re
 import subprocess
 import sys
+import tempfile
+import unittest
 from pathlib import Path
 
-from tests.leftovers import TRAITS
+import pytest
+
+from tests.leftovers import TRAITS, is_temporary
 from tests.tidy.tree import ROOT, plant
 
 # What is told, and a test's body that leaves it behind.
@@ -92,6 +96,13 @@ def test_careful(tmp_path, monkeypatch, caplog):
     with socket.socket():
         threading.Timer(0.05, KEPT.clear).start()
 """
+
+
+def test_a_checkout_below_the_folder_for_temporary_files_is_none_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(ROOT.parent))
+    assert not is_temporary(sys.modules[__name__])
+    monkeypatch.setattr(tempfile, "tempdir", str(Path(unittest.__file__).parents[2]))
+    assert not is_temporary(unittest)
 
 
 def test_a_test_may_use_all_that_when_it_puts_it_back(tmp_path: Path) -> None:
