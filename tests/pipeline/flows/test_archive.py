@@ -1,5 +1,6 @@
 """A log goes into an archive once, whole, and comes back as it was; what is damaged is named and refused."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,11 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
+import headwater
 import headwater.sync
 from headwater.errors import ArchiveDamaged, FlowOvertaken, QueueMissing, SourceUnfit, StoreMissing
 from headwater.log.operations import Configure, Retain
+from headwater.model.access_token import digest_of
 from headwater.pipeline.flows import archive, export, restore
 from headwater.pipeline.flows.archive import Archive, small_groups
 from headwater.pipeline.flows.export import Export
@@ -304,6 +307,42 @@ def test_an_encrypted_queue_is_not_written_in_the_open_unasked(spark: SparkSessi
     with pytest.raises(SourceUnfit, match="orders is encrypted"):
         export.run(spark, Export(store=str(store), queue="orders", folder=str(folder)))
     assert archive.run(spark, job(store, folder, decrypt=True)).facts["archived"] == 0
+
+
+def test_no_token_key_or_environment_is_in_an_archive_an_export_or_a_column(
+    spark: SparkSession, store: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, environment = "c0ffee" * 10 + "beef", "c4n4ry-of-a-job"
+    monkeypatch.setenv("HEADWATER_ENCRYPTION_KEY", key)
+    token = asyncio.run(_with_secrets(store, environment))
+    queues = ("orders", "headwater/jobs")
+    summary = archive.run(spark, job(store, folder, *queues))
+    assert summary.facts["archived"] >= 2
+    said = [str(summary)]
+    for queue in queues:
+        options = {"store": str(store), "queue": queue}
+        rows = spark.read.format("headwater").options(**options).load().collect()
+        assert rows, queue
+        said += [repr(row) for row in rows]
+        out = tmp_path / f"export-{queue.replace('/', '-')}"
+        said.append(str(export.run(spark, Export(store=str(store), queue=queue, folder=str(out)))))
+    for path in [path for place in tmp_path.iterdir() if place.is_dir() for path in place.rglob("*") if path.is_file()]:
+        said.append(path.read_bytes().decode(errors="replace"))
+        if path.suffix == ".parquet":
+            said.append(str(pyarrow.parquet.read_table(path).to_pylist()))
+    whole = "\n".join(said)
+    assert "backup" in whole, "the job itself is there"
+    for secret in (token, token.rpartition("_")[2], digest_of(token), key, environment):
+        assert secret not in whole
+
+
+async def _with_secrets(store: Path, environment: str) -> str:
+    """A message, a token, and a job with something in its environment; the token's text."""
+    async with headwater.open(str(store)) as hw:
+        await hw.queue("orders").push({"id": 7})
+        await hw.jobs.add(id="backup", command="true", env={"PASSWORD": environment})
+        await hw.jobs.schedule("nightly", command="true", env={"PASSWORD": environment}, cron="@daily")
+        return (await hw.access_tokens().create("boss", ["admin"]))[1]
 
 
 def test_two_runs_do_not_write_to_one_folder(spark: SparkSession, store: Path, folder: Path) -> None:
