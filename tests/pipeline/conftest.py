@@ -1,5 +1,7 @@
 """One Spark session for all tests of a run: they share a worker process, so that one Java starts and no more."""
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
             # Starting Java and the first plan take seconds, more so beside other tests.
             item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(autouse=True)
+def imports_undone(tmp_path: Path) -> Iterator[None]:
+    """Commands run in the process of the tests: where one imports a flow from, and the flow, goes with its test."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(f"{tmp_path}{os.sep}"):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")
