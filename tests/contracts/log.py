@@ -147,3 +147,10 @@ def report(batch: Batch, outcomes: dict[Any, Outcome], error: str = "") -> Ack:
 def payloads(batch: Batch | Segment) -> list[Any]:
     """What the producers pushed."""
     return [decode_payload(record.data) for record in batch.records]
+
+
+async def until_durable(store: Store, callers: int) -> None:
+    """Wait until what was applied survives power loss, wherever the store waits for that."""
+    done = store.make_durable(callers)
+    if done is not None:
+        await done

@@ -7,7 +7,7 @@ import pytest
 from headwater.errors import Closed, HeadwaterError
 from headwater.log.operations import Configure, Operation, Pop
 from tests.contracts.conftest import OpenLog
-from tests.contracts.log import Log, payloads, push
+from tests.contracts.log import Log, payloads, push, until_durable
 
 
 class Strange(Operation, frozen=True, kw_only=True):
@@ -16,8 +16,8 @@ class Strange(Operation, frozen=True, kw_only=True):
 
 async def test_what_was_applied_becomes_durable(log: Log) -> None:
     await log.push(1)
-    await asyncio.wait_for(log.store.make_durable(1), 30)
-    await asyncio.wait_for(asyncio.gather(*[log.store.make_durable(5) for _ in range(10)]), 30)
+    await asyncio.wait_for(until_durable(log.store, 1), 30)
+    await asyncio.wait_for(asyncio.gather(*[until_durable(log.store, 5) for _ in range(10)]), 30)
     assert await log.drain() == [1]
 
 

@@ -13,6 +13,7 @@ from headwater.errors import HeadwaterError
 from headwater.log import operations as op
 from headwater.model.record import Record, encode_payload
 from headwater.stores.sqlite.store import SqliteStore
+from tests.contracts.log import until_durable
 from tests.faults.bent_clock import BentClock
 from tests.faults.simulated_disk import Platter, PowerCutDisk, Write, barrier_factory, restore
 from tests.faults.tables import find_damage
@@ -59,7 +60,7 @@ async def work_on(path: str) -> list[str]:
     push = op.Push(queue="orders", partition="a", records=[record])
     pop = op.Pop(queue="orders", group="later", batch=1_000)
     commit = await store.apply([push, pop], BentClock().now())
-    await store.make_durable(1)
+    await until_durable(store, 1)
     await store.close()
     connection = apsw.Connection(path)
     damage = find_damage(connection)
@@ -98,7 +99,7 @@ async def test_between_a_refused_sync_and_the_recovery_nothing_is_moved_into_the
     record = Record(data=encode_payload({"filling": "x" * 9_000}, 10_000))
     await store.apply([op.Push(queue="orders", records=[record])], BentClock().now())
     with pytest.raises(OSError, match="the disk says no"):
-        await store.make_durable(1)
+        await until_durable(store, 1)
     refused = len(disk.journal)
     for _ in range(3):
         with contextlib.suppress(HeadwaterError):

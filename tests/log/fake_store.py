@@ -36,6 +36,7 @@ class FakeStore:
         self.free.set()
         self.error: Exception | None = None
         self.recover_error: Exception | None = None
+        self.lost: HeadwaterError | None = None
         self.wrote = True
         self.quick_disk = False
         # For the tail.
@@ -75,6 +76,10 @@ class FakeStore:
             done.set_result(None)
         self.barriers.append(done)
         return done
+
+    def confirm(self) -> None:
+        if self.lost is not None:
+            raise self.lost
 
     async def recover(self) -> None:
         self.history.append("recover")

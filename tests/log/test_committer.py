@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headwater.config import Durability
-from headwater.errors import Closed, Overloaded, QueueFull, StoreFailed, StoreFull
+from headwater.errors import Closed, Overloaded, QueueFull, StoreFailed, StoreFull, StoreReplaced
 from headwater.log.committer import COMMIT_OPERATIONS_MAX, GATHER_SECONDS, Answer, Committer
 from headwater.log.operations import Commit
 from tests.contracts.clock import FakeClock
@@ -154,6 +154,16 @@ async def test_written_alone_needs_no_disk_wait(store: FakeStore, committer: Com
     await committer.submit(operation(), WRITTEN)
     await turn()
     assert store.history == ["apply"]
+
+
+@pytest.mark.parametrize(("durability", "wrote"), [(WRITTEN, True), (WRITTEN, False), (SYNCED, False)])
+async def test_an_answer_that_does_not_wait_for_the_disk_is_not_given_for_a_store_that_is_no_more(
+    store: FakeStore, committer: Committer, durability: Durability, wrote: bool
+) -> None:
+    store.wrote = wrote
+    store.lost = StoreReplaced("the file was deleted")
+    with pytest.raises(StoreReplaced):
+        await committer.submit(operation(), durability)
 
 
 async def test_written_does_not_wait_for_a_busy_disk(store: FakeStore, committer: Committer) -> None:

@@ -15,8 +15,8 @@ class Looks:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def stat(self, path: str) -> os.stat_result:
-        self.names.append(os.path.basename(path))
+    def stat(self, path: str | bytes) -> os.stat_result:
+        self.names.append(os.path.basename(os.fsdecode(path)))
         return os.lstat(path)
 
 

@@ -36,26 +36,24 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     durability: Durability
 
 
-class _Submission:
+class _Submission(msgspec.Struct, eq=False):
     """An operation on its way."""
 
-    __slots__ = ("answer", "durability", "operation", "result")
-
-    def __init__(self, operation: Operation, durability: Durability, answer: asyncio.Future[Answer]) -> None:
-        self.operation = operation
-        self.durability = durability
-        self.answer = answer
-        self.result: Any = None
+    operation: Operation
+    durability: Durability
+    answer: asyncio.Future[Answer]
+    result: Any = None
 
     def settle(self, durability: Durability) -> bool:
         """Give the caller the answer; False when the caller has left."""
-        if self.answer.done():
-            self._tell_late(self.result)
-            return not self.answer.cancelled()
-        if isinstance(self.result, HeadwaterError):
-            self.answer.set_exception(self.result)
+        answer, result = self.answer, self.result
+        if answer.done():
+            self._tell_late(result)
+            return not answer.cancelled()
+        if isinstance(result, HeadwaterError):
+            answer.set_exception(result)
         else:
-            self.answer.set_result(Answer(self.result, durability))
+            answer.set_result(Answer(result, durability))
         return True
 
     def fail(self, error: BaseException) -> None:
@@ -123,19 +121,31 @@ class Committer:
 
     def submit(self, operation: Operation, durability: Durability = Durability.SYNCED) -> asyncio.Future[Answer]:
         """Hand in an operation; await what it came to."""
-        return self.submit_all((operation,), durability)[0]
+        submission = _Submission(operation, durability, self._loop_with_room(1).create_future())
+        self._pending.append(submission)
+        self._handed_in((submission,), durability)
+        return submission.answer
 
     def submit_all(
         self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
     ) -> list[asyncio.Future[Answer]]:
         """Hand in operations that go together: all are taken or none. Each is answered by itself."""
-        loop = self._loop
-        if loop is None or self._closing:
-            raise Closed("Headwater is closed")
-        if len(self._pending) + len(operations) > self._pending_max:
-            raise Overloaded(f"{len(self._pending):,} of {self._pending_max:,} operations wait already; try again")
+        loop = self._loop_with_room(len(operations))
         submitted = [_Submission(operation, durability, loop.create_future()) for operation in operations]
         self._pending += submitted
+        self._handed_in(submitted, durability)
+        return [submission.answer for submission in submitted]
+
+    def _loop_with_room(self, count: int) -> asyncio.AbstractEventLoop:
+        """The loop to wait on; raises when so many more cannot be taken."""
+        if self._loop is None or self._closing:
+            raise Closed("Headwater is closed")
+        if len(self._pending) + count > self._pending_max:
+            raise Overloaded(f"{len(self._pending):,} of {self._pending_max:,} operations wait already; try again")
+        return self._loop
+
+    def _handed_in(self, submitted: Sequence[_Submission], durability: Durability) -> None:
+        """One caller more: what it waits for goes with the next commit."""
         self._callers += 1
         if durability is not Durability.SYNCED:
             self._urgent = True
@@ -144,7 +154,6 @@ class Committer:
                     submission.settle(Durability.MEMORY)
         if not self._scheduled:
             self._schedule()
-        return [submission.answer for submission in submitted]
 
     # ── committing: everything that was handed in during one turn of the event loop goes together ──
 
@@ -157,7 +166,7 @@ class Committer:
             self._loop.call_soon(self._commit)
 
     def _commit(self) -> None:
-        if self._gathers_on():
+        if self._callers > self._callers_seen and self._gathers_on():
             return
         self._scheduled = False
         if self._applying or not self._pending:
@@ -180,7 +189,7 @@ class Committer:
 
     def _gathers_on(self) -> bool:
         """Whether the commit waits for another turn of the loop, because this one brought more callers."""
-        if self._callers <= self._callers_seen or self._loop is None:
+        if self._loop is None:
             return False
         now = self._loop.time()
         self._gather_until = self._gather_until or now + GATHER_SECONDS
@@ -235,7 +244,7 @@ class Committer:
         self.commits += 1
         if commit.full is not None:
             self._fill_up(commit.full)
-        elif commit.touched:
+        elif self.full and commit.touched:
             self.has_room()
         self._answer(batch, commit)
         self._on_commit(commit)
@@ -255,16 +264,29 @@ class Committer:
 
     def _answer(self, batch: list[_Submission], commit: Commit) -> None:
         """Answer those that need no more, and queue the others for the disk."""
+        wrote, unsynced = commit.wrote, self._unsynced
+        at_once = []
         for submission, result in zip(batch, commit.results, strict=True):
             submission.result = result
-            if not commit.wrote:
-                self._settle(submission, submission.durability)
-            elif submission.durability is Durability.SYNCED:
-                self._unsynced.append(submission)
+            if wrote and submission.durability is Durability.SYNCED:
+                unsynced.append(submission)
             else:
-                self._settle(submission, Durability.WRITTEN)
+                at_once.append(submission)
+        if at_once:
+            self._answer_at_once(at_once, wrote=wrote)
         if self._unsynced and not self._syncing:
             self._sync()
+
+    def _answer_at_once(self, batch: list[_Submission], *, wrote: bool) -> None:
+        """Answer those that do not wait for the disk, if the store they ask of is still the one that was opened."""
+        try:
+            self._store.confirm()
+        except (OSError, HeadwaterError) as error:
+            for submission in batch:
+                submission.fail(error)
+            return
+        for submission in batch:
+            self._settle(submission, Durability.WRITTEN if wrote else submission.durability)
 
     def _settle(self, submission: _Submission, durability: Durability) -> None:
         """Answer the caller; what a caller who has left would have got is told to `on_orphan`."""
@@ -274,15 +296,20 @@ class Committer:
     def _sync(self) -> None:
         self._syncing, self._unsynced = self._unsynced, []
         self.syncs += 1
-        done = self._store.make_durable(len(self._syncing))
-        if done.done():
+        try:
+            done = self._store.make_durable(len(self._syncing))
+        except (OSError, HeadwaterError) as error:
+            synced, self._syncing = self._syncing, []
+            self._lose(synced, error)
+            return
+        if done is None or done.done():
             self._synced(done)
         else:
             done.add_done_callback(self._synced)
 
-    def _synced(self, done: asyncio.Future[None]) -> None:
+    def _synced(self, done: asyncio.Future[None] | None) -> None:
         synced, self._syncing = self._syncing, []
-        error = done.exception()
+        error = None if done is None else done.exception()
         if error is not None:
             self._lose(synced, error)
             return
@@ -296,13 +323,15 @@ class Committer:
 
     def _lose(self, synced: list[_Submission], error: BaseException) -> None:
         """The disk refused: nobody is told success, and nothing is taken until the store has recovered."""
-        log.error("a commit could not be made durable: %s", error)
         self._broken = True
-        unsure: HeadwaterError = StoreFailed(
-            f"the disk refused to make this commit durable ({error}); whether it holds is not known"
-        )
         if isinstance(error, StoreReplaced):
-            unsure = error
+            # Whoever watches the store tells the log, once.
+            unsure: HeadwaterError = error
+        else:
+            log.error("a commit could not be made durable: %s", error)
+            unsure = StoreFailed(
+                f"the disk refused to make this commit durable ({error}); whether it holds is not known"
+            )
         for submission in [*synced, *self._unsynced]:
             submission.fail(unsure)
         self._unsynced = []

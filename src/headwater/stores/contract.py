@@ -239,8 +239,14 @@ class Store(JobQuestions, Protocol):
         """Apply all operations in one transaction; when it raises, none of them took effect."""
         ...
 
-    def make_durable(self, callers: int) -> asyncio.Future[None]:
-        """Done when everything applied so far survives power loss. `callers` says how many wait for it."""
+    def make_durable(self, callers: int) -> asyncio.Future[None] | None:
+        """Done when everything applied so far survives power loss; None when it does already, and raises when it is
+        known already that it will not. `callers` says how many wait for it."""
+        ...
+
+    def confirm(self) -> None:
+        """Raises StoreReplaced when what was applied went to a store that is no more. Asked before an answer that does
+        not wait for `make_durable`, which looks by itself."""
         ...
 
     async def recover(self) -> None:

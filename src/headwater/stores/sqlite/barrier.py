@@ -26,8 +26,8 @@ AVERAGED_OVER = 8
 class Barrier(Protocol):
     """Makes what was written to the log before the call survive power loss."""
 
-    def wait(self, callers: int) -> asyncio.Future[None]:
-        """Done when it does; fails with OSError when the disk says no."""
+    def wait(self, callers: int) -> asyncio.Future[None] | None:
+        """Done when it does; None when it does already. Raises or fails with OSError when the disk says no."""
         ...
 
     def rewrite(self) -> None:
@@ -54,13 +54,15 @@ class FileBarrier:
         self._thread = threading.Thread(target=self._serve, daemon=True, name="headwater-barrier")
         self._thread.start()
 
-    def wait(self, callers: int) -> asyncio.Future[None]:
+    def wait(self, callers: int) -> asyncio.Future[None] | None:
+        if self._is_quick(callers):
+            error = self._sync()
+            if error is not None:
+                raise error
+            return None
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        if self._is_quick(callers):
-            _finish(done, self._sync())
-        else:
-            self._wanted.put((loop, done))
+        self._wanted.put((loop, done))
         return done
 
     def _is_quick(self, callers: int) -> bool:

@@ -46,8 +46,8 @@ class Checkpoints:
         self.trusted = True
         self.pinned_pages = 0
 
-    def committed(self, log_pages: int) -> None:
-        """A commit left the log with this many pages."""
+    def committed(self, connection: apsw.Connection, schema: str, log_pages: int) -> int:
+        """A commit left the log with this many pages: what SQLite calls after each."""
         self.log_pages = log_pages
         if log_pages < self._checked_pages:
             self._checked_pages = 0
@@ -56,6 +56,7 @@ class Checkpoints:
             grown > self._cap_pages // 4 or time.monotonic() - self._checked_at > PAUSE_SECONDS
         ):
             self._grown.set()
+        return apsw.SQLITE_OK
 
     def synced(self, done: "asyncio.Future[None]") -> None:
         """A log that could not be synced is not on the disk: nothing is moved from it before it is written again."""

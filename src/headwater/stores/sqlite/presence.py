@@ -1,8 +1,9 @@
 """Whether the files that were opened are still those at their names.
 
 A file that is deleted or replaced under an open handle stays readable and writable for it, and for nobody else: what is
-written there is lost when the handle closes. Every commit asks several times, so the usual answer must be cheap: while
-the folder has not changed, no name in it has. What was lost once stays lost, even when somebody puts a file back: every
+written there is lost when the handle closes. Every commit asks, after it and before anybody is answered: a look before
+it would say less and cost as much. So the usual answer must be cheap: while the folder has not changed, no name in it
+has. What was lost once stays lost, even when somebody puts a file back: every
 later call of the handle says so.
 """
 
@@ -18,6 +19,7 @@ COMPANIONS = ("", "-wal", "-shm")
 RESTED_NS = 100_000_000
 
 _Place = tuple[int, int]
+# Which folder is at the name, and when a name in it changed last.
 _FolderState = tuple[int, int, int]
 
 
@@ -26,7 +28,8 @@ class Presence:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._folder = os.path.dirname(os.path.abspath(path))
+        # As bytes: a text would be encoded anew at every look.
+        self._folder = os.fsencode(os.path.dirname(os.path.abspath(path)))
         # A link may be turned elsewhere while both folders rest.
         self._is_link = os.path.realpath(path) != os.path.abspath(path)
         self._rested: _FolderState | None = None
@@ -40,11 +43,23 @@ class Presence:
 
     def check(self) -> None:
         """Raises when one of them is gone or another file lies in its place."""
+        self.remind()
+        folder: _FolderState | None = None
+        try:
+            found = os.stat(self._folder)
+            folder = (found.st_dev, found.st_ino, found.st_mtime_ns)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        if folder is None or folder != self._rested:
+            self._look(folder)
+
+    def remind(self) -> None:
+        """Raises when that was seen before, without a look."""
         if self._loss:
             raise StoreReplaced(self._loss)
-        folder = _state_of(self._folder)
-        if folder is not None and folder == self._rested:
-            return
+
+    def _look(self, folder: _FolderState | None) -> None:
+        """Something has happened in the folder lately: look at each file."""
         for path, place in self._files:
             found = _place_of(path)
             if found != place:
@@ -56,15 +71,6 @@ class Presence:
         """Say now, and from now on, that this store is no more."""
         self._loss = f"{what}; nothing more is read from or written to it: close this handle and open the store again"
         raise StoreReplaced(self._loss)
-
-
-def _state_of(folder: str) -> _FolderState | None:
-    """Which folder is at this name, and when a name in it changed last."""
-    try:
-        found = os.stat(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _place_of(path: str) -> _Place | None:

@@ -155,7 +155,7 @@ class SqliteStore(Questions):
             Turnstile(f"{self._path}-turn", self._config.lock_wait_seconds),
             self._config.wal_bytes_max,
         )
-        self._connection.set_wal_hook(self._logged)
+        self._connection.set_wal_hook(self._checkpoints.committed)
         self._barrier = self._make_barrier(f"{self._path}-wal")
         if self._vfs is None:
             sync_folder(self._path)
@@ -251,7 +251,7 @@ class SqliteStore(Questions):
 
     def _transact(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         try:
-            self._presence.check()
+            self._presence.remind()
             commit = self._writer.apply(operations, now)
             self._connection.execute("COMMIT")
         except BaseException:
@@ -262,9 +262,16 @@ class SqliteStore(Questions):
         self._writer.committed()
         return commit
 
-    def make_durable(self, callers: int) -> asyncio.Future[None]:
+    def make_durable(self, callers: int) -> asyncio.Future[None] | None:
         """Done when everything committed so far is on stable storage, and that is where the store is."""
-        synced = self._barrier.wait(callers)
+        try:
+            synced = self._barrier.wait(callers)
+        except OSError:
+            self._checkpoints.trusted = False
+            raise
+        if synced is None:
+            self._presence.check()
+            return None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if synced.done():
             self._finish(done, synced)
@@ -287,6 +294,10 @@ class SqliteStore(Questions):
         else:
             done.set_exception(error)
 
+    def confirm(self) -> None:
+        """Raises when the files that were committed to are not at their names any more."""
+        self._presence.check()
+
     async def recover(self) -> None:
         """After a refused sync: write the log once more, and sync that.
 
@@ -305,10 +316,6 @@ class SqliteStore(Questions):
                     self._connection.execute("COMMIT")
         finally:
             self._turnstile.leave()
-
-    def _logged(self, connection: apsw.Connection, schema: str, pages: int) -> int:
-        self._checkpoints.committed(pages)
-        return apsw.SQLITE_OK
 
     # ── following ──
 
