@@ -5,7 +5,7 @@ none. What is decided here depends on nothing but its arguments, so every store 
 """
 
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from zlib import crc32
 
 from headwater.errors import InvalidOption
@@ -17,6 +17,7 @@ _PRIORITY_PREFIX = f"{PARTITION_DEFAULT}/priority-"
 _priority_lane = re.compile(rf"{_PRIORITY_PREFIX}([1-{PRIORITY_MAX}])(?:/[1-9][0-9]{{0,2}})?")
 
 
+@lru_cache(maxsize=1_024)
 def lane_name(lane: int, priority: int = 0) -> str:
     """The name of a lane; the first is the partition that a queue of one lane has."""
     base = f"{_PRIORITY_PREFIX}{priority}" if priority else PARTITION_DEFAULT
@@ -65,20 +66,23 @@ def reader_of(partition: str) -> str:
     return partition[len(REQUEUED_PREFIX) :].partition("/")[2]
 
 
-def deal(count: int, lanes: int, turn: int) -> Iterator[tuple[int, int, int]]:
+def deal(count: int, lanes: int, turn: int) -> list[tuple[int, int, int]]:
     """So many messages over as many lanes as there are, from the lane whose turn it is on: (lane, first, end).
 
     Each lane gets neighbours, as evenly as can be: few lanes for few messages, and one row for each lane.
 
-    >>> list(deal(5, 3, 1))
+    >>> deal(5, 3, 1)
     [(1, 0, 2), (2, 2, 4), (0, 4, 5)]
     """
     used = min(count, lanes)
+    size, larger = divmod(count, max(used, 1))
+    dealt = []
     begin = 0
     for place in range(used):
-        end = begin + count // used + (place < count % used)
-        yield (turn + place) % lanes, begin, end
+        end = begin + size + (place < larger)
+        dealt.append(((turn + place) % lanes, begin, end))
         begin = end
+    return dealt
 
 
 def share_of(ready: int, sharers: int) -> int:

@@ -17,6 +17,9 @@ AES_GCM = 2
 _NONCE_BYTES = 12
 _ZSTD_LEVEL = 1
 
+# What a body belongs to: a segment's partition and first offset, or another kind of place by its name.
+Place = tuple[int, int] | bytes
+
 
 class Codec:
     """Packs and unpacks segment bodies with one key."""
@@ -24,7 +27,7 @@ class Codec:
     def __init__(self, encryption_key: str = "") -> None:
         self._cipher: Any = _make_cipher(encryption_key) if encryption_key else None
 
-    def pack(self, body: bytes, options: QueueOptions, bound_to: bytes) -> tuple[int, bytes]:
+    def pack(self, body: bytes, options: QueueOptions, bound_to: Place) -> tuple[int, bytes]:
         """The codec and the bytes to keep. `bound_to` names the place: a body moved elsewhere does not open."""
         codec = PLAIN
         if 0 < options.compress_bytes_min <= len(body):
@@ -33,11 +36,11 @@ class Codec:
                 codec, body = ZSTD, smaller
         if options.encrypted:
             nonce = os.urandom(_NONCE_BYTES)
-            body = nonce + self._need_cipher().encrypt(nonce, body, bound_to)
+            body = nonce + self._need_cipher().encrypt(nonce, body, _spelled(bound_to))
             codec |= AES_GCM
         return codec, body
 
-    def unpack(self, codec: int, body: bytes, bound_to: bytes) -> bytes:
+    def unpack(self, codec: int, body: bytes, bound_to: Place) -> bytes:
         """The body as it was packed."""
         if codec & AES_GCM:
             body = self._decrypt(body, bound_to)
@@ -53,12 +56,12 @@ class Codec:
         if options.encrypted:
             self._need_cipher()
 
-    def _decrypt(self, body: bytes, bound_to: bytes) -> bytes:
+    def _decrypt(self, body: bytes, bound_to: Place) -> bytes:
         from cryptography.exceptions import InvalidTag
 
         cipher = self._need_cipher()
         try:
-            opened: bytes = cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], bound_to)
+            opened: bytes = cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], _spelled(bound_to))
         except InvalidTag as error:
             raise EncryptionKeyMissing("an encrypted segment does not open with this key") from error
         return opened
@@ -69,6 +72,10 @@ class Codec:
                 "this queue is encrypted: set HEADWATER_ENCRYPTION_KEY to its 64 hexadecimal digits"
             )
         return self._cipher
+
+
+def _spelled(place: Place) -> bytes:
+    return place if isinstance(place, bytes) else b"%d/%d" % place
 
 
 def _make_cipher(key: str) -> Any:

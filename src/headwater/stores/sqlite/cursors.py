@@ -115,34 +115,19 @@ class Cursors:
             return
         if len(self._known) > KNOWN_MAX:
             self._known.clear()
+        rows = []
         for group_id, places in self._unwritten.items():
             for partition_id, cursor in places.items():
-                self._write_row(group_id, partition_id, cursor)
-        self._unwritten.clear()
-
-    def _write_row(self, group_id: int, partition_id: PartitionId, cursor: Cursor) -> None:
-        if cursor.ready_at is None:
-            self._known.pop((group_id, partition_id), None)
+                if cursor.ready_at is None:
+                    self._known.pop((group_id, partition_id), None)
+                else:
+                    self._known[group_id, partition_id] = cursor
+                rows.append(_row(group_id, partition_id, cursor))
+        if len(rows) == 1:
+            self._connection.execute(sql.set_cursor, rows[0])
         else:
-            self._known[group_id, partition_id] = cursor
-        self._connection.execute(
-            sql.set_cursor,
-            (
-                cursor.position,
-                _text(cursor.settled),
-                _text(cursor.failed),
-                cursor.token,
-                cursor.lease_until,
-                cursor.leased_to,
-                cursor.attempts,
-                cursor.retry_to,
-                cursor.cautious,
-                cursor.ready_at,
-                cursor.holder,
-                group_id,
-                partition_id,
-            ),
-        )
+            self._connection.executemany(sql.set_cursor, rows)
+        self._unwritten.clear()
 
     def caught_up(self, cursor: Cursor, partition_id: PartitionId) -> Cursor:
         """The cursor as idle when nothing is behind its position."""
@@ -207,8 +192,8 @@ def cursor_of(row: tuple[Any, ...]) -> Cursor:
     _, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at, holder = row
     return Cursor(
         position,
-        offsets_of(settled),
-        offsets_of(failed),
+        () if settled is None else offsets_of(settled),
+        () if failed is None else offsets_of(failed),
         token,
         lease_until,
         leased_to,
@@ -217,6 +202,24 @@ def cursor_of(row: tuple[Any, ...]) -> Cursor:
         bool(cautious),
         ready_at,
         holder,
+    )
+
+
+def _row(group_id: int, partition_id: PartitionId, cursor: Cursor) -> tuple[Any, ...]:
+    return (
+        cursor.position,
+        _text(cursor.settled) if cursor.settled else None,
+        _text(cursor.failed) if cursor.failed else None,
+        cursor.token,
+        cursor.lease_until,
+        cursor.leased_to,
+        cursor.attempts,
+        cursor.retry_to,
+        cursor.cautious,
+        cursor.ready_at,
+        cursor.holder,
+        group_id,
+        partition_id,
     )
 
 
@@ -230,5 +233,5 @@ def offsets_of(text: str | None) -> tuple[int, ...]:
         raise StoreDamaged(f"the position of a group cannot be read: {error}") from error
 
 
-def _text(numbers: tuple[int, ...]) -> str | None:
-    return msgspec.json.encode(numbers).decode() if numbers else None
+def _text(numbers: tuple[int, ...]) -> str:
+    return msgspec.json.encode(numbers).decode()

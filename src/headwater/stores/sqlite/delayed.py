@@ -84,7 +84,7 @@ class Delayed:
 
     def promote(self, now: Timestamp) -> int:
         """Append what is due, at most some at a time; how many messages there were."""
-        due = self.next_due()
+        due = self._next_due if self._is_known else self.next_due()
         if due is None or due > now:
             return 0
         promoted = 0

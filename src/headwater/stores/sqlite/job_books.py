@@ -102,12 +102,13 @@ class JobBooks:
         self._records, self._counts, self._minutes = kept
 
     def clear(self) -> None:
-        """Begin a commit."""
-        if self._records or self._counts or self._minutes:
-            self.go_back(({}, {}, {}))
+        """What was noted is written, or never happened."""
+        self.go_back(({}, {}, {}))
 
     def close(self, now: Timestamp) -> None:
         """Write everything down: one segment a database, a row for each state and queue."""
+        if not (self._records or self._counts or self._minutes):
+            return
         if self._counts:
             rows = [(*place, count) for place, count in self._counts.items() if count]
             self._connection.executemany(sql.count_jobs, rows)

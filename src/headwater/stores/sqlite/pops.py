@@ -180,9 +180,11 @@ class Pops:
     def _allowance(self, operation: Pop, group: Group, now: Timestamp) -> int:
         """How many partitions of a group this pop may take: as many as it asks for, its share while others wait."""
         asked = operation.partitions or operation.batch
+        if asked == 1 or not (self._alike or operation.sharers):
+            return asked
         key = _key(operation)
         sharers = max(self._alike.get(key, 1), operation.sharers + 1)
-        if asked == 1 or sharers == 1:
+        if sharers == 1:
             return asked
         allowed = self._allowed.get((group.id, key))
         if allowed is None:
@@ -227,7 +229,7 @@ class Pops:
     ) -> None:
         """Add one partition's batch. A damaged one is put off, so that the others are served, and the error is told: by
         this pop, or when this one has something to bring, by the next."""
-        wanted = operation.batch - sum(len(batch.offsets) for batch in batches)
+        wanted = operation.batch - sum([len(batch.offsets) for batch in batches])
         try:
             partition = self._catalog.partition_by_id(partition_id)
             if partition is None:
@@ -412,7 +414,7 @@ def _satisfied(operation: Pop, batches: list[Batch], bound: int) -> bool:
         return False
     if len(batches) >= bound:
         return True
-    return sum(len(batch.offsets) for batch in batches) >= operation.batch
+    return sum([len(batch.offsets) for batch in batches]) >= operation.batch
 
 
 def _collect(

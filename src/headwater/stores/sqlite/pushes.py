@@ -6,7 +6,7 @@ a commit writes no more rows than the queue has lanes. `model/spreading.py` has 
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -31,15 +31,15 @@ TURNS_MAX = 10_000
 _transaction_id = operator.attrgetter("transaction_id")
 
 
-class Share(NamedTuple):
-    """Records of one push that go to one partition: all of them, or the `members` by index."""
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """Records of one push that go to one partition: the `members` by index, or all of them."""
 
     push: int
     records: Sequence[Record]
-    members: Sequence[int] | None = None
+    members: list[int] = []
 
 
-class Stack(NamedTuple):
+class Stack(msgspec.Struct, frozen=True):
     """What becomes one segment."""
 
     partition: Partition
@@ -72,6 +72,9 @@ class Pushes:
         """Where the records of each push are, or why it failed; one that fails leaves no trace."""
         if not pushes:
             return []
+        if len(pushes) == 1 and pushes[0].partition and not pushes[0].delay_seconds:
+            return [self._push_alone(pushes[0], now)]
+        # Of a push that is spread over lanes, a list of the answers of all of them until they are joined.
         results: list[Any] = [None] * len(pushes)
         self._placed.clear()
         stacks: Stacks = {}
@@ -79,31 +82,52 @@ class Pushes:
         later: list[tuple[Queue, int]] = []
         for index, push in enumerate(pushes):
             try:
-                queue = self._catalog.make_queue(push.database, push.queue, now, push.lanes)
-                self.need_room(queue, len(push.records))
+                queue = self._queue(push, now)
                 if push.delay_seconds:
                     later.append((queue, index))
                     continue
                 if not push.partition:
                     key = (queue.id, push.ttl_seconds, push.priority)
-                    loose.setdefault(key, (queue, []))[1].append(index)
+                    together = loose.get(key)
+                    if together is None:
+                        loose[key] = (queue, [index])
+                    else:
+                        together[1].append(index)
                     continue
                 partition = self._named(queue, push.partition, now)
             except HeadwaterError as error:
                 results[index] = error
                 continue
-            place = (partition.id, push.ttl_seconds, False)
-            stack = stacks.get(place)
-            if stack is None:
-                stack = stacks[place] = Stack(partition, push.ttl_seconds, [])
-            stack.shares.append(Share(index, push.records))
+            _stack(stacks, partition, push.ttl_seconds, Share(index, push.records), chosen=False)
         for queue, indexes in loose.values():
             self._spread(queue, pushes, indexes, stacks, results, now)
         for stack in stacks.values():
             self._append(stack, results, now)
+        self._segments.write()
         for queue, index in later:
             self._delay(queue, pushes, index, results, now)
-        return results
+        return [_joined(result) if type(result) is list else result for result in results]
+
+    def _push_alone(self, push: Push, now: Timestamp) -> Pushed | HeadwaterError:
+        """The one push of a commit, to a partition that it names: there is nobody to share a segment with."""
+        self._placed.clear()
+        try:
+            partition = self._named(self._queue(push, now), push.partition, now)
+            offset, found = self._add(partition, push.records, push.ttl_seconds, now)
+        except HeadwaterError as error:
+            return error
+        self._segments.write()
+        count = len(push.records) - len(found)
+        return Pushed(partition.id, offset, count, self._segments.last_lsn, now, found, partition.name)
+
+    def _queue(self, push: Push, now: Timestamp) -> Queue:
+        """The queue of a push, once there is room in it."""
+        queue = self._catalog.find_queue(push.database, push.queue)
+        if queue is None:
+            queue = self._catalog.make_queue(push.database, push.queue, now, push.lanes)
+        if queue.options.size_max:
+            self.need_room(queue, len(push.records))
+        return queue
 
     def place(self, load: Load, now: Timestamp) -> Partition:
         """The partition that a load names, once there is room in its queue."""
@@ -114,8 +138,11 @@ class Pushes:
 
     def _named(self, queue: Queue, name: str, now: Timestamp) -> Partition:
         """The partition of this name; a new one if the queue may have one more."""
+        partition = self._catalog.find_partition(queue, name)
+        if partition is not None:
+            return partition
         limit = queue.options.partitions_max
-        if limit and self._catalog.find_partition(queue, name) is None:
+        if limit:
             (count,) = self._connection.execute(sql.count_partitions, (queue.id,)).fetchone()
             if count >= limit:
                 raise QueueFull(f"queue {queue.name!r} has {count:,} partitions, as many as its partitions_max allows")
@@ -168,9 +195,11 @@ class Pushes:
         if not total:
             return
         chunks = deal(total, lanes, self._turn(queue, priority, min(total, lanes)))
+        ttl_seconds = pushes[indexes[0]].ttl_seconds
         for lane, share in _cut(plain, chunks):
-            partition = self._catalog.make_partition(queue, lane_name(lane, priority), now)
-            _stack(stacks, partition, pushes[share.push].ttl_seconds, share)
+            name = lane_name(lane, priority)
+            known = self._catalog.find_partition(queue, name)
+            _stack(stacks, known or self._catalog.make_partition(queue, name, now), ttl_seconds, share)
 
     def _shares_by_id(
         self, queue: Queue, priority: int, index: int, records: Sequence[Record], now: Timestamp
@@ -191,7 +220,7 @@ class Pushes:
         shares = [
             (
                 self._catalog.make_partition(queue, lane_name(lane, priority), now),
-                Share(index, [records[place] for place in places], None if len(members) == 1 else places),
+                Share(index, [records[place] for place in places], [] if len(members) == 1 else places),
             )
             for lane, places in members.items()
         ]
@@ -230,13 +259,14 @@ class Pushes:
         else:
             self._spread(queue, pushes, [index], stacks, results, now)
         due_at = Timestamp(now + int(push.delay_seconds * SECOND))
-        for partition, ttl_seconds, shares in stacks.values():
-            for share in shares:
+        for stack in stacks.values():
+            partition = stack.partition
+            for share in stack.shares:
                 try:
                     found = self._duplicates(partition, share.records, now)
                     fresh = [record for place, record in enumerate(share.records) if place not in found]
                     if fresh:
-                        self._delayed.add(partition, fresh, due_at, now, ttl_seconds)
+                        self._delayed.add(partition, fresh, due_at, now, stack.ttl_seconds)
                 except HeadwaterError as error:
                     results[index] = error
                     return
@@ -244,12 +274,13 @@ class Pushes:
                 end = self._segments.end(partition.id)
                 own = {place: offset if offset < end else NO_OFFSET for place, offset in found.items()}
                 lsn = self._segments.last_lsn
-                pushed = Pushed(partition.id, NO_OFFSET, len(fresh), lsn, now, own, partition.name, due_at)
-                members = share.members
-                results[index] = pushed if members is None else _joined(results[index], pushed, members)
+                place = (partition.id, NO_OFFSET, len(fresh), lsn, now, own, partition.name, due_at)
+                _answer(results, index, Pushed(*place, share.members))
 
     def _duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> dict[int, Offset]:
-        """Which of the records (by index) are in the log, or are still to come."""
+        """Which of the records (by index) are in the log, or are still to come. Only what has an id can be."""
+        # What this commit adds to the same partition, to be kept for another time, is looked through as well.
+        self._segments.write()
         found = self._segments.duplicates(partition, records, now)
         for place in self._delayed.duplicates(partition, records):
             found.setdefault(place, NO_OFFSET)
@@ -257,30 +288,35 @@ class Pushes:
 
     # ── one segment for each partition ──
 
+    def _add(
+        self, partition: Partition, records: Sequence[Record], ttl_seconds: float | None, now: Timestamp
+    ) -> tuple[Offset, dict[int, Offset]]:
+        """Stage those records that are no duplicates: the offset of the first, and the duplicates by index."""
+        if not any(map(_transaction_id, records)):
+            return self._segments.stage(partition, records, now, ttl_seconds), {}
+        found = self._duplicates(partition, records, now)
+        fresh = [record for place, record in enumerate(records) if place not in found] if found else records
+        if not fresh:
+            return self._segments.end(partition.id), found
+        return self._segments.stage(partition, fresh, now, ttl_seconds), found
+
     def _append(self, stack: Stack, results: list[Any], now: Timestamp) -> None:
         """One segment for all these records; each push gets its own offsets."""
-        partition, ttl_seconds, shares = stack
-        if not shares:
-            return
+        partition, shares = stack.partition, stack.shares
         records = shares[0].records if len(shares) == 1 else [record for share in shares for record in share.records]
         try:
-            found = self._duplicates(partition, records, now)
-            fresh = [record for place, record in enumerate(records) if place not in found] if found else records
-            end = self._segments.end(partition.id)
-            offset = self._segments.append(partition, fresh, now, ttl_seconds) if fresh else end
+            offset, found = self._add(partition, records, stack.ttl_seconds, now)
         except HeadwaterError as error:
             for share in shares:
                 results[share.push] = error
             return
         begin = 0
-        lsn = self._segments.last_lsn
+        number, name, lsn = partition.id, partition.name, self._segments.last_lsn
         for share in shares:
             size = len(share.records)
             own = {place - begin: found[place] for place in found if begin <= place < begin + size} if found else {}
             count = size - len(own)
-            pushed = Pushed(partition.id, offset, count, lsn, now, own, partition.name)
-            members = share.members
-            results[share.push] = pushed if members is None else _joined(results[share.push], pushed, members)
+            _answer(results, share.push, Pushed(number, offset, count, lsn, now, own, name, None, share.members))
             offset = Offset(offset + count)
             begin += size
 
@@ -294,32 +330,50 @@ def _cut(
     first = 0
     for index, records in pushes:
         size = len(records)
-        begin = first
-        while begin < first + size:
-            if begin >= end:
+        begin = 0
+        while begin < size:
+            if first + begin >= end:
                 lane, _, end = next(dealt)
-            stop = min(end, first + size)
-            members = range(begin - first, stop - first)
-            whole = len(members) == size
-            yield lane, Share(index, records) if whole else Share(index, records[members.start : members.stop], members)
+            stop = end - first
+            if begin == 0 and stop >= size:
+                yield lane, Share(index, records)
+                break
+            stop = min(stop, size)
+            yield lane, Share(index, records[begin:stop], list(range(begin, stop)))
             begin = stop
         first += size
 
 
-def _stack(stacks: Stacks, partition: Partition, ttl_seconds: float | None, share: Share) -> None:
-    stacks.setdefault((partition.id, ttl_seconds, True), Stack(partition, ttl_seconds, [])).shares.append(share)
+def _stack(
+    stacks: Stacks, partition: Partition, ttl_seconds: float | None, share: Share, *, chosen: bool = True
+) -> None:
+    key = (partition.id, ttl_seconds, chosen)
+    stack = stacks.get(key)
+    if stack is None:
+        stack = stacks[key] = Stack(partition, ttl_seconds, [])
+    stack.shares.append(share)
 
 
-def _joined(before: Any, pushed: Pushed, members: Sequence[int]) -> Any:
-    """The answer to a push, with what became of some of its records added."""
-    part = msgspec.structs.replace(pushed, members=list(members))
-    duplicates = {members[place]: offset for place, offset in pushed.duplicates.items()}
+def _answer(results: list[Any], index: int, pushed: Pushed) -> None:
+    """Note what became of a push, or of those of its records that went to one lane; an error holds for all."""
+    before = results[index]
     if before is None:
-        return msgspec.structs.replace(pushed, duplicates=duplicates, parts=[part])
-    return msgspec.structs.replace(
-        before,
-        count=before.count + pushed.count,
-        lsn=max(before.lsn, pushed.lsn),
-        duplicates=before.duplicates | duplicates,
-        parts=[*before.parts, part],
+        results[index] = [pushed] if pushed.members else pushed
+    elif type(before) is list:
+        before.append(pushed)
+
+
+def _joined(parts: list[Pushed]) -> Pushed:
+    """The answer to a push whose records went to several lanes."""
+    first = parts[0]
+    return Pushed(
+        partition_id=first.partition_id,
+        first_offset=first.first_offset,
+        count=sum([part.count for part in parts]),
+        lsn=max([part.lsn for part in parts]),
+        written_at=first.written_at,
+        duplicates={part.members[place]: offset for part in parts for place, offset in part.duplicates.items()},
+        partition=first.partition,
+        due_at=first.due_at,
+        parts=parts,
     )

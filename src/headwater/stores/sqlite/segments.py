@@ -7,6 +7,7 @@ they are brought up to date from the segments it added; both happen under the wr
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -63,9 +64,14 @@ class Segments:
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
         self.touched: list[Touch] = []
+        # Segments and wakes that `write` has not written yet.
+        self._staged: list[tuple[Any, ...]] = []
+        self._waking: list[tuple[int, PartitionId]] = []
 
     def forget(self) -> None:
         """Drop what is remembered; the next `catch_up` reads it again."""
+        self._staged.clear()
+        self._waking.clear()
         self._ends.clear()
         self._no_idle.clear()
         self._recent.clear()
@@ -116,36 +122,45 @@ class Segments:
         self, partition: Partition, records: Sequence[Record], now: Timestamp, ttl_seconds: float | None = None
     ) -> Offset:
         """Add records to a partition and wake the groups that were caught up; the offset of the first."""
-        first = self.end(partition.id)
-        expires_at = None if ttl_seconds is None else now + int(ttl_seconds * SECOND)
-        body = encode_records(records)
-        if len(body) <= SEGMENT_BYTES_MAX:
-            self._add_segment(partition, body, len(records), now, expires_at)
-        else:
-            for part, count in _bodies(records, body):
-                self._add_segment(partition, part, count, now, expires_at)
-        if partition.id not in self._no_idle:
-            options = partition.queue.options
-            ready_at = now + int(max(options.delay_seconds, options.window_seconds) * SECOND)
-            self._connection.execute(sql.wake_idle_cursors, (ready_at, partition.id))
-            self._no_idle.add(partition.id)
+        first = self.stage(partition, records, now, ttl_seconds)
+        self.write()
         return first
+
+    def stage(
+        self, partition: Partition, records: Sequence[Record], now: Timestamp, ttl_seconds: float | None = None
+    ) -> Offset:
+        """The same, but for the rows: `write` writes those of many partitions together, before anybody reads them."""
+        number, options = partition.id, partition.queue.options
+        first = end = self.end(number)
+        expires_at = None if ttl_seconds is None else now + int(ttl_seconds * SECOND)
+        whole = encode_records(records)
+        for body, count in [(whole, len(records))] if len(whole) <= SEGMENT_BYTES_MAX else _bodies(records, whole):
+            codec, kept = self._codec.pack(body, options, (number, end))
+            lsn = self.last_lsn = Lsn(self.last_lsn + 1)
+            self._staged.append((lsn, number, end, count, now, expires_at, self._origin, codec, crc32(kept), kept))
+            self.touched.append(Touch(lsn, number, end, count, partition.lane))
+            end = Offset(end + count)
+        self._ends[number] = end
+        if number not in self._no_idle:
+            ready_at = now + int(max(options.delay_seconds, options.window_seconds) * SECOND)
+            self._waking.append((ready_at, number))
+            self._no_idle.add(number)
+        return first
+
+    def write(self) -> None:
+        """Write what was staged."""
+        if len(self._staged) == 1:
+            self._connection.execute(sql.add_segment, self._staged[0])
+        elif self._staged:
+            self._connection.executemany(sql.add_segment, self._staged)
+        self._staged.clear()
+        if self._waking:
+            self._connection.executemany(sql.wake_idle_cursors, self._waking)
+            self._waking.clear()
 
     def idle(self, partition_id: PartitionId) -> None:
         """A group has caught up with this partition: the next push must wake it."""
         self._no_idle.discard(partition_id)
-
-    def _add_segment(
-        self, partition: Partition, body: bytes, count: int, now: Timestamp, expires_at: int | None
-    ) -> None:
-        first = self.end(partition.id)
-        codec, kept = self._codec.pack(body, partition.queue.options, _place(partition.id, first))
-        lsn = Lsn(self.last_lsn + 1)
-        row = (lsn, partition.id, first, count, now, expires_at, self._origin, codec, crc32(kept), kept)
-        self._connection.execute(sql.add_segment, row)
-        self.last_lsn = lsn
-        self._ends[partition.id] = first + count
-        self.touched.append(Touch(lsn, partition.id, first, count, partition.lane))
 
     def drop_before(self, partition_id: PartitionId, offset: int) -> None:
         """Drop the segments before an offset at which one begins. LSNs and offsets are never given out twice."""
@@ -319,7 +334,7 @@ def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: in
     # In a damaged row a number or a text may stand where bytes were written, and the other way round.
     if type(kept) is not bytes or type(kind) is not int or crc32(kept) != checksum:
         raise StoreDamaged(f"segment {lsn} is damaged: its checksum does not match")
-    return codec.unpack(kind, kept, _place(partition_id, first))
+    return codec.unpack(kind, kept, (partition_id, first))
 
 
 def read_last_lsn(connection: Connection) -> Lsn:
@@ -351,10 +366,6 @@ def _lsn_between(connection: Connection, time: Timestamp, low: int, high: int) -
         else:
             low = row[0]
     return low
-
-
-def _place(partition_id: int, first_offset: int) -> bytes:
-    return b"%d/%d" % (partition_id, first_offset)
 
 
 def _bodies(records: Sequence[Record], body: bytes) -> Iterator[tuple[bytes, int]]:

@@ -7,8 +7,9 @@ consumer's ack and its next pop share a commit. An operation decides before it w
 trace and costs no savepoint; only a transaction of several operations has one.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
@@ -155,11 +156,13 @@ class Writer:
         changes = self._changes()
         self._clock.check(now)
         self.segments.touched = []
-        self.jobs.books.clear()
         self._promoted = self._delayed.promote(now)
-        if len(operations) == 1 and not operations[0].key:
+        repeated = False
+        plain_kind = _plain_kind(operations)
+        if plain_kind is Push:
+            results = self._pushes.push(cast("Sequence[Push]", operations), now)
+        elif plain_kind is not None and len(operations) == 1:
             results = [self._try(operations[0], now)]
-            repeated = False
         else:
             results, repeated = self._together(operations, now)
         self._cursors.flush()
@@ -271,6 +274,7 @@ class Writer:
         self._pops.forget()
         self._clock.forget()
         self.jobs.forget()
+        self.jobs.books.clear()
 
     # ── one after the other ──
 
@@ -356,6 +360,15 @@ class Writer:
         if isinstance(result, HeadwaterError):
             raise result
         return result
+
+
+_key = operator.attrgetter("key")
+
+
+def _plain_kind(operations: Sequence[Operation]) -> type[Operation] | None:
+    """The kind of operations that are all of one, and without keys."""
+    kinds = set(map(type, operations))
+    return kinds.pop() if len(kinds) == 1 and not any(map(_key, operations)) else None
 
 
 def _affirms(result: Any) -> bool:
