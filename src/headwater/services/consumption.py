@@ -16,7 +16,7 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -24,7 +24,15 @@ from headwater.clock import SECOND
 from headwater.errors import Closed, HeadwaterError, InvalidInput, QueueError
 from headwater.log.operations import Ack, Batch, Pop
 from headwater.model.cursor import Outcome
-from headwater.services.messages import ERROR_LENGTH_MAX, Message, ack_of, extension_of, mark_reported, messages_of
+from headwater.services.messages import (
+    ERROR_LENGTH_MAX,
+    Message,
+    ack_of,
+    extension_of,
+    first_of_each_batch,
+    mark_reported,
+    messages_of,
+)
 
 if TYPE_CHECKING:
     from headwater.services.verbs import Verbs
@@ -60,8 +68,9 @@ class Consumption:
         self._loops.add(session)
         return Loop(session)
 
-    async def __anext__(self) -> Message:
-        return await self.take()
+    def __anext__(self) -> Coroutine[Any, Any, Message]:
+        # What is awaited for every message: one coroutine, not three that hand it on.
+        return self._session.take()
 
     async def take(self, received: int | None = None, taker: Taker | None = None) -> Message:
         """The next message. `received` says how many the caller has got, if one may have been lost on the way; `taker`
@@ -120,8 +129,9 @@ class Loop:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message:
-        return await self.take()
+    def __anext__(self) -> Coroutine[Any, Any, Message]:
+        # What is awaited for every message: one coroutine, not three that hand it on.
+        return self._session.take()
 
     async def take(self, received: int | None = None, taker: Taker | None = None) -> Message:
         """The next message, as `Consumption.take` gives it."""
@@ -159,46 +169,56 @@ class Session:
         """The next message; the one before it is done. One that the caller did not receive is given once more."""
         taker = taker or asyncio.current_task()
         self._queues.life.check()
+        if self._is_ended or self._is_asking:
+            self._refuse()
+        place = self._taken
+        comes_back = False
+        if self._is_working:
+            if received is not None and received < self._handed:
+                return self._messages[place - 1]
+            if self._taker is not taker:
+                self._check_taker()
+            comes_back = self._messages[place - 1].delivery.comes_back
+        if comes_back or place >= len(self._messages):
+            await self._go_on(comes_back=comes_back)
+            place = self._taken
+        self._taken = place + 1
+        self._handed += 1
+        self._is_working = True
+        self._taker = taker
+        return self._messages[place]
+
+    def _refuse(self) -> NoReturn:
         if self._is_ended:
             raise Closed("Headwater was closed while this loop ran; what it held was given back")
-        if self._is_asking:
-            raise InvalidInput("two tasks ask one consume() for messages at once; give each a consume() of its own")
-        if self._is_working and received is not None and received < self._handed:
-            return self._messages[self._taken - 1]
+        raise InvalidInput("two tasks ask one consume() for messages at once; give each a consume() of its own")
+
+    async def _go_on(self, *, comes_back: bool) -> None:
+        """There is none to take: get more. What lies behind a message that comes back in its partition must not be
+        done before it, so it is given back first."""
         self._is_asking = True
         try:
-            await self._finish_current(taker)
+            if comes_back:
+                await self._drop_lease(Outcome.RELEASED, "")
+            self._is_working = False
             if self._taken >= len(self._messages):
                 await self._turn_over()
         finally:
             self._is_asking = False
-        message = self._messages[self._taken]
-        self._taken += 1
-        self._handed += 1
-        self._is_working = True
-        self._taker = taker
-        return message
 
-    async def _finish_current(self, taker: Taker | None) -> None:
-        """The current message is done, if whoever asks for the next one is who works on it."""
-        if not self._is_working:
-            return
-        current = self._messages[self._taken - 1]
-        if not current.is_reported and self._taker is not taker and _still_runs(self._taker):
+    def _check_taker(self) -> None:
+        """Somebody else asks for the next message: raises when that would ack what is being worked on."""
+        if not self._messages[self._taken - 1].is_reported and _still_runs(self._taker):
             raise InvalidInput(
                 "somebody else works on the last message of this consume(), and asking for the next would ack it; give "
                 "each task or thread a consume() of its own, or use queue.run(handler, concurrency=n)"
             )
-        if current.delivery.comes_back:
-            # What lies behind it in its partition must not be done before it.
-            await self._drop_lease(Outcome.RELEASED, "")
-        self._is_working = False
 
     async def _turn_over(self) -> None:
         """Report on the last batch and get the next, in one commit."""
         self._queues.holdings.add(self)
         await self._queues.holdings.settled()
-        reports = self._reports(Outcome.COMPLETED)
+        reports = self._all_done() or self._reports(Outcome.COMPLETED)
         self._heartbeat.let_go()
         loop = asyncio.get_running_loop()
         deadline = None if self._idle_seconds is None else loop.time() + self._idle_seconds
@@ -211,7 +231,7 @@ class Session:
                 raise Closed("Headwater was closed while this loop ran")
             if found:
                 self._messages = found
-                self._heartbeat.keep(_first_of_each_lease(found))
+                self._heartbeat.keep([message for message in first_of_each_batch(found) if message.batch.token])
                 return
             if deadline is not None and loop.time() >= deadline:
                 self._queues.holdings.discard(self)
@@ -307,6 +327,14 @@ class Session:
         self._messages, self._taken, self._is_working = [], 0, False
         self._heartbeat.let_go()
 
+    def _all_done(self) -> list[Ack]:
+        """What to say of what is held when all of it is done and nothing was said before: the usual case, without a
+        look at each message. Nothing when it is another case."""
+        held = first_of_each_batch(self._messages)
+        if self._taken < len(self._messages) or any(message.delivery.reported for message in held):
+            return []
+        return [ack_of(message.batch, self._operation.database) for message in held if message.batch.token]
+
     def _reports(self, outcome: Outcome, error: str = "", only: Batch | None = None) -> list[Ack]:
         """What to say of what is held, a report for each lease: what was taken is done, the current message came to
         `outcome`, the rest goes back."""
@@ -355,10 +383,6 @@ def _verdict(error: BaseException | None) -> tuple[Outcome, str]:
 
 def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]
-
-
-def _first_of_each_lease(messages: list[Message]) -> list[Message]:
-    return list({id(message.batch): message for message in reversed(messages) if message.token}.values())
 
 
 class _Heartbeat:

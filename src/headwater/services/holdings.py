@@ -57,12 +57,16 @@ class Holdings:
         task.add_done_callback(self._leaving.discard)
         return task
 
+    @property
+    def are_leaving(self) -> bool:
+        """Whether something that was left is not given back yet."""
+        return bool(self._left or self._leaving)
+
     async def settled(self) -> None:
         """Wait until what was left is given back."""
-        if self._left or self._leaving:
-            self._settle_left()
-            if self._leaving:
-                await asyncio.wait(self._leaving)
+        self._settle_left()
+        if self._leaving:
+            await asyncio.wait(self._leaving)
 
     async def close(self) -> None:
         """Give back everything that is held; from now on nobody takes more."""

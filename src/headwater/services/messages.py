@@ -223,19 +223,37 @@ def messages_of(batches: list[Batch], database: str, queues: Reporter) -> list[M
         count = len(batch.offsets)
         delivery = Delivery(queues, database, count)
         messages += [Message(batch, index, delivery) for index in range(count)]
-    if len(batches) > 1:
-        # Queues that were popped together stay in the order of their priority, and so do the messages of one queue.
-        places = {batch.queue: place for place, batch in reversed(list(enumerate(batches)))}
-        ranks = {batch.partition_id: (places[batch.queue], -priority_of(batch.partition)) for batch in batches}
-        messages.sort(key=lambda message: (ranks[message.partition_id], message.lsn))
-    return messages
+    return messages if len(batches) < 2 else _in_order_of_pushes(batches, messages)
+
+
+def _in_order_of_pushes(batches: list[Batch], messages: list[Message]) -> list[Message]:
+    """The messages of several batches by LSN; queues that were popped together stay in the order of their priority, and
+    so do the messages of one queue."""
+    places = {batch.queue: place for place, batch in reversed(list(enumerate(batches)))}
+    keys: list[tuple[int, int, Lsn]] = []
+    for batch in batches:
+        place, rank = places[batch.queue], -priority_of(batch.partition)
+        keys += [(place, rank, lsn) for lsn in batch.lsns]
+    return [message for _, message in sorted(zip(keys, messages, strict=True), key=_first)]
+
+
+_first = operator.itemgetter(0)
+_batch = operator.attrgetter("batch")
+_delivery = operator.attrgetter("delivery")
+_index = operator.attrgetter("index")
+
+
+def first_of_each_batch(messages: Sequence[Message]) -> list[Message]:
+    """One message of each batch: the first that is held."""
+    return list(dict(zip(map(id, map(_batch, reversed(messages))), reversed(messages), strict=True)).values())
 
 
 def mark_reported(messages: Iterable[Message], outcome: Outcome) -> None:
     """Remember that these were reported on: whoever holds them says no more of them."""
-    for message in messages:
-        message.delivery.reported.add(message.index)
-        message.delivery.comes_back |= outcome in (Outcome.FAILED, Outcome.RELEASED)
+    comes_back = outcome in (Outcome.FAILED, Outcome.RELEASED)
+    for delivery, together in itertools.groupby(messages, _delivery):
+        delivery.reported.update(map(_index, together))
+        delivery.comes_back |= comes_back
 
 
 def ack_of(
@@ -263,14 +281,12 @@ def ack_of(
 def _report(messages: Sequence[Message], outcome: Outcome, error: str) -> Ack:
     batch, database = messages[0].batch, messages[0].database
     leased = batch.offsets
-    offsets = [leased[message.index] for message in messages]
+    places = list(map(_index, messages))
+    offsets = leased if places == list(range(len(leased))) else [leased[place] for place in places]
     if outcome is Outcome.COMPLETED:
         return ack_of(batch, database, offsets=offsets)
     errors: dict[int | str, str] | None = dict.fromkeys(offsets, error[:ERROR_LENGTH_MAX]) if error else None
     return ack_of(batch, database, outcomes=dict.fromkeys(offsets, outcome), errors=errors)
-
-
-_batch = operator.attrgetter("batch")
 
 
 def reports_of(messages: Iterable[Message], outcome: Outcome, error: str = "") -> list[Ack]:
@@ -290,6 +306,16 @@ def extension_of(message: Message, seconds: float | None) -> Extend:
         token=message.token,
         seconds=seconds,
     )
+
+
+def receipt_of(push: Push, answer: Answer) -> Receipt:
+    """The receipt of a push of one message."""
+    pushed: Pushed | None = answer.result
+    if pushed is None or pushed.duplicates or pushed.parts or pushed.due_at is not None:
+        return Receipts(push, answer)[0]
+    partition = pushed.partition or push.partition
+    where = (pushed.partition_id, pushed.lsn, pushed.written_at)
+    return Receipt(push.queue, partition, pushed.first_offset, answer.durability, False, *where)
 
 
 class Receipts(Sequence[Receipt]):

@@ -68,18 +68,20 @@ def target(queue: str, partition: str, delay: float | timedelta, priority: int) 
 
 def target_of(payload: Any, call: Target) -> Target:
     """The target of one message. One that names another queue is refused, and a priority within a partition."""
-    own = call
-    if type(payload) is Outgoing:
-        if payload.queue not in ("", call.queue):
-            raise InvalidOption(
-                f"a message for queue {payload.queue!r} was pushed to {call.queue!r}; push_all takes several"
-            )
-        own = Target(
-            call.queue,
-            check_optional_name("partition", payload.partition) or call.partition,
-            call.delay_seconds if payload.delay is None else check_delay(payload.delay),
-            call.priority if payload.priority is None else payload.priority,
+    if type(payload) is not Outgoing:
+        if call.priority:
+            check_priority(call.priority, call.partition)
+        return call
+    if payload.queue not in ("", call.queue):
+        raise InvalidOption(
+            f"a message for queue {payload.queue!r} was pushed to {call.queue!r}; push_all takes several"
         )
+    own = Target(
+        call.queue,
+        check_optional_name("partition", payload.partition) or call.partition,
+        call.delay_seconds if payload.delay is None else check_delay(payload.delay),
+        call.priority if payload.priority is None else payload.priority,
+    )
     check_priority(own.priority, own.partition)
     return own
 

@@ -30,7 +30,7 @@ from headwater.services.checks import (
 )
 from headwater.services.consumption import Consumption
 from headwater.services.life import verb
-from headwater.services.messages import Message, Receipt, Receipts, in_order
+from headwater.services.messages import Message, Receipt, Receipts, in_order, receipt_of
 from headwater.services.outgoing import by_target, target, target_of
 from headwater.services.queue_upkeep import QueueUpkeep
 from headwater.services.running import Handler, Run, check_concurrency, check_handler, check_stop_seconds
@@ -82,7 +82,7 @@ class Queue(QueueUpkeep):
         chosen = target_of(payload, target(self.name, partition, delay, priority))
         key = check_text("idempotency_key", idempotency_key)
         push = chosen.push(self.database, (record,), key=key, ttl_seconds=ttl_seconds)
-        return Receipts(push, await self._queues.push(push, check_durability(durability)))[0]
+        return receipt_of(push, await self._queues.push(push, check_durability(durability)))
 
     @verb
     async def push_many(

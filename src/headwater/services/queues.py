@@ -114,7 +114,11 @@ class Queues(Verbs):
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
-        *settling, popping = self._committer.submit_all((*reports, operation), self._standing)
+        settling: list[asyncio.Future[Answer]] = []
+        if reports:
+            *settling, popping = self._committer.submit_all((*reports, operation), self._standing)
+        else:
+            popping = self._committer.submit(operation, self._standing)
         try:
             popped: Popped = (await popping).result
         except asyncio.CancelledError:

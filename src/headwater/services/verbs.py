@@ -144,7 +144,8 @@ class Verbs(ABC):
 
     async def pop(self, operation: Pop, wait_seconds: float = 0, done: Sequence[Message] = ()) -> list[Message]:
         """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
-        await self.holdings.settled()
+        if self.holdings.are_leaving:
+            await self.holdings.settled()
         popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
         mark_reported(done, Outcome.COMPLETED)
         return messages_of(popped.batches, operation.database, self)
@@ -154,18 +155,23 @@ class Verbs(ABC):
         if operation is self._checked:
             return
         check_name("group", operation.group)
-        for kind in ("queue", "partition", "namespace", "task"):
-            check_optional_name(kind, getattr(operation, kind))
+        check_optional_name("queue", operation.queue)
+        check_optional_name("partition", operation.partition)
+        check_optional_name("namespace", operation.namespace)
+        check_optional_name("task", operation.task)
         if operation.partition and not operation.queue:
             raise InvalidOption("a partition needs its queue")
-        for name, value, least in (("batch", operation.batch, 1), ("partitions", operation.partitions, 0)):
-            if type(value) is not int or not least <= value <= self.config.batch_max:
-                raise InvalidOption(f"{name} must be {least} to {self.config.batch_max:,}; got {value!r:.80}")
+        self._check_bound("batch", operation.batch, 1)
+        self._check_bound("partitions", operation.partitions, 0)
         if operation.lease_seconds is not None:
             check_seconds("lease_seconds", operation.lease_seconds)
         if operation.subscribe not in ("all", "new"):
             raise InvalidOption(f"subscribe must be all or new; got {operation.subscribe!r}")
         self._checked = operation
+
+    def _check_bound(self, name: str, value: object, least: int) -> None:
+        if type(value) is not int or not least <= value <= self.config.batch_max:
+            raise InvalidOption(f"{name} must be {least} to {self.config.batch_max:,}; got {value!r:.80}")
 
     def check_wait(self, seconds: float) -> None:
         """Raises when a pop would wait for longer than it may."""
