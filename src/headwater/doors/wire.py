@@ -213,7 +213,12 @@ _of_producers = frozenset({"payload", "data"})
 def check_names(body: bytes) -> None:
     """Raises when an object has a name twice, payloads apart: which of the two is meant, nobody knows."""
     names = _names.findall(body)
-    if len(set(names)) < len(names) or b"\\" in body:
+    if len(set(names)) == len(names) and b"\\" not in body:
+        return
+    # Requests for several things say the same names of each. Only where one object has a name twice it matters which.
+    objects: list[list[tuple[str, Any]]] = []
+    json.loads(body, object_pairs_hook=objects.append)
+    if sum(map(len, map(dict, objects))) < sum(map(len, objects)):
         _check_pairs(json.loads(body, object_pairs_hook=_Pairs))
 
 
