@@ -136,6 +136,8 @@ def json_rows(spark: SparkSession, context: Context, store: str, schema: str) ->
 
 def jdbc_rows(spark: SparkSession, context: Context, store: str, schema: str) -> Table:
     rows = log_rows(spark, context, store, schema)()
+    assert spark._jvm is not None
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(context.folder / "derby.log"))
     url = f"jdbc:derby:{context.folder / 'derby'};create=true"
     options = {"url": url, "driver": DERBY, "dbtable": "orders"}
     types = "customer VARCHAR(64)"

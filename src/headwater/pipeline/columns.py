@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType, VariantVal
 
 from headwater.errors import InvalidOption, InvalidPayload, StoreDamaged
 from headwater.model.record import Record, split_records
-from headwater.pipeline.options import FAILFAST, TYPED_UTC, ReadOptions
+from headwater.pipeline.options import FAILFAST, ReadOptions
 from headwater.pipeline.typed import (
     ENVELOPE,
     Fitting,
@@ -64,7 +64,7 @@ def comment_of(schema: StructType) -> str:
 
 
 def _columns(options: ReadOptions) -> str:
-    if options.shape == "segments":
+    if options.is_segments:
         typed = f", {TYPED_COLUMNS.format(schema=options.schema)}" if options.schema else ""
         return SEGMENT_COLUMNS + typed
     value = f"STRUCT<{options.schema}>" if options.schema else options.value_type.upper()
@@ -73,7 +73,7 @@ def _columns(options: ReadOptions) -> str:
 
 def check_schema(options: ReadOptions, schema: StructType) -> None:
     """Raises when `.schema(…)` asked for other columns than there are."""
-    if options.shape == "segments":
+    if options.is_segments:
         expected = [part.split()[0] for part in SEGMENT_COLUMNS.split(", ")]
         expected += ["envelopes", "payloads", "texts"] if options.schema else []
     else:
@@ -94,9 +94,9 @@ class Rows:
         self._typer = self._find_typer() if options.schema else None
 
     def _find_typer(self) -> Typer | None:
-        segments = self._options.shape == "segments"
+        segments = self._options.is_segments
         kind = self._schema.field("payloads").type.value_type if segments else self._schema.field("value").type
-        return typer_for(kind, utc=self._options.shape == TYPED_UTC)
+        return typer_for(kind, utc=self._options.is_utc)
 
     def batches(self, bodies: list[Body]) -> Iterator[pa.RecordBatch]:
         """The rows of some segments, in batches."""
@@ -109,7 +109,7 @@ class Rows:
 
     def batch(self, bodies: list[Body]) -> pa.RecordBatch:
         """The rows of some segments, of which there is one at least."""
-        return self._segments(bodies) if self._options.shape == "segments" else self._records(bodies)
+        return self._segments(bodies) if self._options.is_segments else self._records(bodies)
 
     def _segments(self, bodies: list[Body]) -> pa.RecordBatch:
         columns = [

@@ -50,8 +50,9 @@ _ELSEWHERE = {
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
-# Shapes that `reading.py` asks for: the second one where the session's zone is UTC, and times without a zone are in it.
-TYPED, TYPED_UTC = "typed", "typed_utc"
+# Shapes of rows. `reading.py` asks for those in UTC where that is the session's zone: times without a zone are in it.
+RECORDS, SEGMENTS, TYPED = "records", "segments", "typed"
+SEGMENTS_UTC, TYPED_UTC = "segments_utc", "typed_utc"
 
 # In place of an offset, as Kafka's source has it.
 OF_EARLIEST, OF_LATEST = -2, -1
@@ -95,6 +96,16 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     def is_typed(self) -> bool:
         """Whether what does not fit the schema comes as a text, for Spark to type."""
         return self.shape in (TYPED, TYPED_UTC)
+
+    @property
+    def is_segments(self) -> bool:
+        """Whether a row is a segment."""
+        return self.shape in (SEGMENTS, SEGMENTS_UTC)
+
+    @property
+    def is_utc(self) -> bool:
+        """Whether times without a zone are known to be those of UTC."""
+        return self.shape in (SEGMENTS_UTC, TYPED_UTC)
 
     def wants(self, partition: str) -> bool:
         """Whether a partition is read at all."""
@@ -358,7 +369,7 @@ _READ = {
     "mode": _Option("mode", _one_of(PERMISSIVE, FAILFAST)),
     "columnNameOfCorruptRecord": _Option("corrupt_column", _text),
     "valueType": _Option("value_type", _one_of("string", "variant")),
-    "shape": _Option("shape", _one_of("records", "segments", TYPED, TYPED_UTC)),
+    "shape": _Option("shape", _one_of(RECORDS, SEGMENTS, TYPED, SEGMENTS_UTC, TYPED_UTC)),
 }
 
 _WRITE = {

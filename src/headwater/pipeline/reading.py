@@ -4,6 +4,9 @@
     read(spark, …)           the same columns; several times as fast with a schema
     read_stream(spark, …)    the same as a stream
 
+A table travels as a row a segment, which Spark takes apart with less work than rows that each may have to be typed; a
+stream as a row a record, because Spark counts rows for who watches it.
+
 Payloads of plain types are typed where the log is read (`typed.py`); others Spark takes from their texts, and variants
 from the text of a segment. Without a schema a payload must stay the very text it was, and only Python cuts it out
 untouched.
@@ -16,12 +19,14 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
 from headwater.errors import InvalidPayload
 from headwater.pipeline.columns import SHOWN_BYTES_MAX
-from headwater.pipeline.options import FAILFAST, PERMISSIVE, TYPED, TYPED_UTC, read_options
+from headwater.pipeline.options import FAILFAST, PERMISSIVE, SEGMENTS, SEGMENTS_UTC, TYPED, TYPED_UTC, read_options
 from headwater.pipeline.source import FORMAT, register
+from headwater.pipeline.typed import typer_for
 
 # Where Spark puts a payload that it could not type; no payload has a field of this name.
 _UNFIT = "headwater_unfit"
@@ -68,23 +73,34 @@ def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: 
     checked = read_options(given)
     given["store"] = checked.store
     given.pop("path", None)
-    if checked.shape == "segments" or not (checked.schema or checked.value_type == "variant"):
+    if checked.is_segments or not (checked.schema or checked.value_type == "variant"):
         return _segments(reader, given)
     if not checked.schema and not stream:
         # What is said of the payload is done here; the source only ships segments.
         shipped = {name: value for name, value in given.items() if name != "valuetype"}
-        return split(_segments(reader, {**shipped, "shape": "segments"}), "VARIANT")
+        return split(_segments(reader, {**shipped, "shape": SEGMENTS}), "VARIANT")
     if not checked.schema:
         return _segments(reader, given)
     typing = Typing(checked.schema, checked.mode, checked.corrupt_column)
     # Spark's own typing of a time without a zone is fixed here, too: by the zone that the session has now.
-    shape = TYPED_UTC if spark.conf.get("spark.sql.session.timeZone") in UTC_NAMES else TYPED
-    return finish(_segments(reader, {**given, "shape": shape}), typing)
+    utc = spark.conf.get("spark.sql.session.timeZone") in UTC_NAMES
+    # Spark counts rows where they come in, and who watches a stream counts messages.
+    if stream or typer_for(to_arrow_type(_struct(checked.schema), timezone="UTC")) is None:
+        return finish(_segments(reader, {**given, "shape": TYPED_UTC if utc else TYPED}), typing)
+    return join(_segments(reader, {**given, "shape": SEGMENTS_UTC if utc else SEGMENTS}), typing)
 
 
 def _segments(reader: Any, options: dict[str, str]) -> DataFrame:
     loaded: DataFrame = reader.format(FORMAT).options(**options).load()
     return loaded
+
+
+def join(segments: DataFrame, typing: Typing) -> DataFrame:
+    """Segments whose payloads were typed where they were read, as records; Spark types the payloads of the others."""
+    unfit = F.transform("texts", lambda text, index: parse(text, F.col("first_offset") + index, typing))
+    values = F.posexplode(F.coalesce("payloads", unfit, _damaged())).alias("index", "value")
+    rows = segments.select(*_OF_SEGMENT, "envelopes", values)
+    return _records(rows, F.get("envelopes", "index"), ("transaction_id", "trace_id"), F.col("value"))
 
 
 def finish(rows: DataFrame, typing: Typing) -> DataFrame:
