@@ -574,7 +574,7 @@ BUGS = [
     Bug(
         "revoked-while-waiting",
         "a pop that waits gets messages although its token was revoked meanwhile",
-        (Edit(RECEPTION, "        if response.undelivered is None:\n", "        if True:\n"),),
+        (Edit(RECEPTION, "if response.done or not (wait.begun or response.undelivered):", "if True:"),),
         (RECEIVED,),
     ),
     Bug(
