@@ -17,6 +17,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2028x\rover"
 STEERING = {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x2028, 0x2029, 0xFEFF)}
 
 TASKS = f"""
+import os, subprocess
 from headwater.jobs import JobApp, current_job
 app = JobApp()
 EVIL = {EVIL!r}
@@ -25,6 +26,8 @@ EVIL = {EVIL!r}
 def raises() -> None:
     current_job().progress(EVIL)
     print(EVIL)
+    os.write(1, EVIL.encode() + b" past the streams")
+    subprocess.run(["printf", "%s by a program", EVIL])
     raise ValueError("first " + EVIL + chr(10) + "second line" + chr(10) + "2026-01-01 INFO forged")
 
 @app.job(name="chained", retries=0)
@@ -97,6 +100,8 @@ def test_no_text_of_a_job_steers_a_terminal(queuectl: Queuectl, worker_log: str)
     found = {name: sorted(map(repr, STEERING & set(text))) for name, text in shown.items() if STEERING & set(text)}
     assert not found
     assert "\\u001b" in shown["logs raises"], "it is shown, not lost"
+    assert "past the streams" in worker_log
+    assert "by a program" in worker_log
     assert EVIL in queuectl.expect(0, "logs", "raises", "--raw").out, "but as it is where that is asked for"
     assert json.loads(shown["show returns --json"])["result"] == EVIL, "programs get what it was"
 

@@ -77,6 +77,8 @@ JOB_HANDLERS = "headwater/doors/jobs/handlers.py"
 COMMAND_TEMPLATE = "headwater/model/command_template.py"
 WORKER_SHELL = "headwater/worker/shell.py"
 WORKER_FUNCTION = "headwater/worker/runner_process.py"
+WORKER = "headwater/worker/worker.py"
+SUPERVISOR = "headwater/worker/supervisor.py"
 
 POWER_CUTS = "tests/faults/test_power_cuts.py::test_a_power_cut_takes_nothing_that_was_answered_and_adds_nothing"
 RULES = "tests/faults/test_power_cuts.py::test_every_state_on_the_way_keeps_the_rules_of_the_log"
@@ -752,6 +754,36 @@ BUGS = [
             ),
         ),
         (COMMANDS,),
+    ),
+    Bug(
+        "service-ended-by-a-job",
+        "a signal that a job sends its worker ends the service",
+        (
+            Edit(
+                SUPERVISOR,
+                "            if code == 0 or (code == TOLD_BY_SIGNAL and self._signals):\n",
+                "            if code in (0, TOLD_BY_SIGNAL):\n",
+            ),
+        ),
+        ("tests/scenarios/test_job_signals.py",),
+    ),
+    Bug(
+        "claims-before-it-is-loaded",
+        "a worker that was started wrongly runs commands before it notices",
+        (Edit(WORKER, " or self.functions.is_loading:\n            return 0", ":\n            return 0"),),
+        ("tests/worker/test_wrong_starts.py",),
+    ),
+    Bug(
+        "key-of-one-queue",
+        "jobs of one concurrency key run at once when they are in two queues",
+        (Edit(JOB_LANES, " if job.concurrency_key else NO_LANE\n        row", " and NO_LANE\n        row"),),
+        ("tests/stores/test_job_lanes.py",),
+    ),
+    Bug(
+        "ids-tell-of-others",
+        "an id that is taken in a queue that is not theirs is refused",
+        (Edit(JOB_HANDLERS, "        id=own(job.id),\n", "        id=job.id,\n"),),
+        ("tests/doors/test_job_scopes.py",),
     ),
     Bug(
         "neighbours-blamed",

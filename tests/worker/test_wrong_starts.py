@@ -7,6 +7,7 @@ import pytest
 from headwater.model.job import JobState
 from headwater.worker.worker_options import UNLOADABLE
 from tests.cli.queuectl import Queuectl
+from tests.waiting import expect_soon
 from tests.worker.bench import Bench
 
 BROKEN = "import surely_not_there\n"
@@ -70,3 +71,21 @@ def test_the_service_ends_with_the_documented_code_and_nothing_ran(tmp_path: Pat
     shown = queuectl.expect(0, "show", "command", "--json").document()
     assert (shown["state"], shown["attempts"], shown["token"]) == ("pending", 0, 0)
     assert not (tmp_path / "ran").exists()
+
+
+def test_an_app_that_breaks_while_its_workers_run_is_tried_again_until_it_is_mended(tmp_path: Path) -> None:
+    """A deployment that is under way, say: the service goes on, and no job is charged for it."""
+    queuectl = Queuectl(tmp_path)
+    sound = "from headwater.jobs import JobApp\napp = JobApp()\n@app.job(retries=0)\ndef work() -> None: ...\n"
+    (tmp_path / "tasks.py").write_text(sound)
+    with queuectl.workers("--count", "1", "--app", "tasks:app", "--recycle-after", "1") as service:
+        queuectl.expect(0, "enqueue", '{"id": "before", "type": "tasks:work"}')
+        queuectl.expect(0, "wait", "before", "--timeout", "60s")
+        first = queuectl.expect(0, "worker", "list", "--json").document()["id"]
+        (tmp_path / "tasks.py").write_text("this is no python\n")
+        queuectl.expect(0, "enqueue", '{"id": "after", "type": "tasks:work"}')
+        expect_soon(lambda: first not in queuectl.expect(0, "worker", "list", "--json").out, 60.0)
+        assert service.poll() is None
+        (tmp_path / "tasks.py").write_text(sound)
+        queuectl.expect(0, "wait", "after", "--timeout", "60s")
+    assert queuectl.expect(0, "show", "after", "--json").document()["attempts"] == 1

@@ -61,6 +61,11 @@ class Functions:
         return bool(self._settings.sources) and not self._loaded and not self.unloadable
 
     @property
+    def has_loaded(self) -> bool:
+        """Whether they were loaded once, whatever became of them since."""
+        return self._loaded
+
+    @property
     def count(self) -> int:
         """How many calls the runners have."""
         return sum(runner.count for runner in self._runners) + len(self._early)

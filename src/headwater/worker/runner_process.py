@@ -35,6 +35,7 @@ from headwater.worker.frames import (
     decode_to_worker,
     encode_frame,
 )
+from headwater.worker.overheard import Overheard
 from headwater.worker.plain_calls import INTERRUPT
 from headwater.worker.processes import describe_end, is_stopped, kill_group
 from headwater.worker.runner import ASYNC_KIND
@@ -57,9 +58,11 @@ class _Process(msgspec.Struct, frozen=True):
     telling: int
     ended: int
     frames: FrameReader
+    overheard: Overheard
 
     def close(self) -> None:
         """Let go of everything."""
+        self.overheard.close()
         for end in (self.line, self.runners_line, self.slate):
             end.close()
         for descriptor in (self.hearing, self.telling, self.ended):
@@ -218,7 +221,8 @@ class RunnerProcess:
             undo.callback(_end_at_once, popen)
             ended = os.pidfd_open(popen.pid)
             undo.pop_all()
-        self._process = process = _Process(popen, line, runners_line, pages, hearing, telling, ended, FrameReader())
+        ends = (line, runners_line, pages, hearing, telling, ended)
+        self._process = process = _Process(popen, *ends, FrameReader(), Overheard(popen))
         for descriptor in (slate, to_runner, to_worker):
             os.close(descriptor)
         os.set_blocking(hearing, False)
@@ -259,6 +263,8 @@ class RunnerProcess:
             [sys.executable, "-m", "headwater.worker.runner", msgspec.json.encode(options).decode()],
             pass_fds=inherited,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
             env={**os.environ, WORKER_VARIABLE: self._settings.worker},
         )
@@ -474,3 +480,5 @@ def _end_at_once(popen: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         popen.kill()
     popen.wait()
+    if popen.stdout is not None:
+        popen.stdout.close()

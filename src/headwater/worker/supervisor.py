@@ -102,6 +102,7 @@ class Supervisor:
                 return
             if code == TOLD_BY_SIGNAL:
                 log.warning("worker %s was told to end by somebody else, a job perhaps, and is replaced", child.id)
+                has_worked = True
                 continue
             await self._bury(child, describe_end(code))
             is_steady = time.monotonic() - child.started_at > STEADY_SECONDS

@@ -16,16 +16,7 @@ from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, StoreReplaced
 from headwater.log.committer import Committer
-from headwater.log.job_operations import (
-    Beat,
-    Claim,
-    Claimed,
-    ClaimedJob,
-    Depart,
-    Heartbeat,
-    Note,
-    Report,
-)
+from headwater.log.job_operations import Beat, Claim, Claimed, ClaimedJob, Depart, Heartbeat, Note, Report
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
 from headwater.services.jobs import Jobs, JobService
@@ -37,7 +28,13 @@ from headwater.worker.news import News
 from headwater.worker.notes import Notes
 from headwater.worker.reports import LeftToOthers, log_failure
 from headwater.worker.settlement import ERROR_PAUSE_SECONDS, Settlement
-from headwater.worker.worker_options import TOLD_BY_SIGNAL, UNLOADABLE, WITHOUT_HEARTBEAT, WorkerOptions
+from headwater.worker.worker_options import (
+    TOLD_BY_SIGNAL,
+    UNLOADABLE,
+    UNLOADABLE_NOW,
+    WITHOUT_HEARTBEAT,
+    WorkerOptions,
+)
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +98,7 @@ class Worker:
         self.functions.on_note = self._note
         self.functions.on_lack = self._lack
         self.functions.on_ready = self._functions_ready
-        self.functions.on_unloadable = self.stop
+        self.functions.on_unloadable = self._unloadable
         self.functions.on_gone = self.commands.sweep
         self.commands.spare = lambda: self.functions.processes
 
@@ -113,9 +110,6 @@ class Worker:
             await self._run()
         finally:
             self.starts.close()
-        if self.functions.unloadable:
-            log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
-            return UNLOADABLE
         return self._code
 
     async def _run(self) -> None:
@@ -327,10 +321,8 @@ class Worker:
 
     def _take(self, claimed: Claimed, wanted: int) -> None:
         self._check_lease(alive=claimed.alive)
-        # A function that is known here is only busy, or not loaded yet.
-        unknown = (
-            [] if self.functions.is_loading else [one for one in claimed.unknown if one not in self.functions.known]
-        )
+        # A function that is known here is only busy.
+        unknown = [one for one in claimed.unknown if one not in self.functions.known]
         self._left.say(unknown)
         self._buffer.extend(claimed.jobs)
         self._jobs |= {job.number: job for job in claimed.jobs}
@@ -434,6 +426,11 @@ class Worker:
         self._report(report)
         if not self._stopping and report.duration_seconds is not None:
             self._fill()
+
+    def _unloadable(self) -> None:
+        log.error("the functions of this worker cannot be loaded:\n%s", self.functions.unloadable)
+        self._code = UNLOADABLE_NOW if self.functions.has_loaded else UNLOADABLE
+        self.stop()
 
     def _load_functions(self) -> None:
         try:

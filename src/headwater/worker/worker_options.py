@@ -12,6 +12,8 @@ from headwater.worker.loading import FunctionSources
 TOLD_BY_SIGNAL = 10
 WITHOUT_HEARTBEAT = 11
 UNLOADABLE = 12
+# They could be loaded before: somebody may be changing them.
+UNLOADABLE_NOW = 13
 LOAD_SECONDS_MAX = 120.0
 
 
