@@ -10,7 +10,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Durability
@@ -106,10 +106,8 @@ class Worker:
 
     async def run(self) -> int:
         """Work until the end; 0 when there is no more to do here, another number for every other reason."""
-        try:
+        with closing(self.starts):
             await self._run()
-        finally:
-            self.starts.close()
         return self._code
 
     async def _run(self) -> None:
