@@ -102,7 +102,11 @@ class TimedEdge(LiveEdge):
 
     def wait_until(self, holds: Callable[[Connection], bool]) -> None:
         """Wait until the server has come so far with its only connection."""
-        expect_soon(lambda: self.edge is not None and any(map(holds, list(self.edge._connections))))
+        expect_soon(lambda: any(holds(one) for one in self._connections()))
+
+    def _connections(self) -> list[Connection]:
+        everybody = [] if self.edge is None else list(self.edge._connections)
+        return [one for one in everybody if isinstance(one, Connection)]
 
     async def _serve(self) -> None:
         with standing_still() as self._clock:

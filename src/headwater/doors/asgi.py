@@ -14,8 +14,11 @@ from typing import Any, Self
 
 import msgspec
 
+from headwater.doors.asgi_socket import AsgiSocket, refuse_websocket
 from headwater.doors.edge.budget import Budget, Hold
 from headwater.doors.edge.limits import Limits
+from headwater.doors.event_stream import as_event_stream
+from headwater.doors.sessions import OpenSessions
 from headwater.doors.wire import CONTINUE, Handler, Request, Response, error_response, no_room, problem_response
 from headwater.errors import ConfigError, HeadwaterError, WrongLoop
 
@@ -41,6 +44,7 @@ class AsgiApp:
     ) -> None:
         self._open_door = open_door
         self.budget = Budget(bodies_bytes_max, body_bytes_max)
+        self.sessions = OpenSessions()
         self._body_bytes_max = body_bytes_max
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
@@ -54,7 +58,7 @@ class AsgiApp:
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})
+            await self._converse(scope, receive, send)
 
     async def __aenter__(self) -> Self:
         await self._start()
@@ -108,7 +112,9 @@ class AsgiApp:
         self._loop, self._opening, self._opened, self._handler = loop, asyncio.Lock(), None, None
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Say goodbye to the clients of sessions, and let go of the store."""
+        self.sessions.close()
+        self.sessions = OpenSessions()
         opened, self._opened, self._handler, self._loop = self._opened, None, None, None
         if opened is not None:
             await opened.__aexit__(None, None, None)
@@ -150,9 +156,27 @@ class AsgiApp:
                 request = msgspec.structs.replace(head, body=body, awaits_body=False)
                 response = await _while_client_stays(self._respond(handler, request), receive)
                 if response is not None:
+                    if request.method != "HEAD":
+                        response = as_event_stream(response, self.sessions, _limits.outbox_bytes_max)
                     await _send(response, scope, receive, send)
         finally:
             hold.release()
+
+    async def _converse(self, scope: Event, receive: Receive, send: Send) -> None:
+        """A client asks for a WebSocket: a session if the route has one for it, else the refusal."""
+        request = msgspec.structs.replace(_request({**scope, "method": "GET"}, secrets.token_hex(8)), awaits_body=False)
+        request.headers.setdefault("upgrade", "websocket")
+        if (await receive())["type"] != "websocket.connect":
+            return
+        try:
+            response = await self._respond(await self._start(), request)
+        except HeadwaterError as error:
+            log.error("request %s: there is no store to ask: %s", request.id, error)
+            response = error_response(error, request.id)
+        if response.session is None:
+            await refuse_websocket(response, scope, send)
+        else:
+            await AsgiSocket(self.sessions, receive, send).converse(response.session)
 
     async def _read(self, handler: Handler, head: Request, hold: Hold, receive: Receive) -> bytes | Response | None:
         """The body; a response instead when it is not wanted or too large, None when the client left."""

@@ -9,6 +9,7 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from headwater.doors.sessions import MakeSession
 from headwater.errors import (
     Closed,
     EncryptionKeyMissing,
@@ -66,9 +67,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 class Response(msgspec.Struct, frozen=True, kw_only=True):
     """What a route answers. Length, date and connection are the transport's business.
 
-    `chunks` follow the body for as long as they come, and make it a stream without a length. `undelivered` is called
-    when the transport knows that the client did not get the answer. `done` says that what it tells has taken effect for
-    good: it is given also to somebody who may not ask any more.
+    `chunks` follow the body for as long as they come, and make it a stream without a length. With a `session` the
+    conversation goes on, as a WebSocket or as server-sent events. `undelivered` is called when the transport knows that
+    the client did not get the answer. `done` says that what it tells has taken effect for good: it is given also to
+    somebody who may not ask any more.
     """
 
     status: int = 200
@@ -76,6 +78,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     headers: Headers = ()
     chunks: AsyncGenerator[bytes, None] | None = None
+    session: MakeSession | None = None
     undelivered: Callable[[], None] | None = None
     done: bool = False
 

@@ -20,20 +20,22 @@ from http import HTTPStatus
 from typing import Protocol, cast
 
 from headwater.doors.edge.budget import Budget, Hold
-from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
+from headwater.doors.edge.websocket import SocketHouse, WebSocket
 from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
-from headwater.doors.wire import Handler, Request, Response, no_room, problem_response
+from headwater.doors.event_stream import as_event_stream
+from headwater.doors.sessions import MakeSession
+from headwater.doors.websocket import accept, asks_for_websocket
+from headwater.doors.wire import Handler, Refused, Request, Response, no_room, problem_response
 
 log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 65_536
 
 
-class House(Protocol):
+class House(SocketHouse, Protocol):
     """What a connection needs of the server it belongs to."""
 
-    limits: Limits
     handler: Handler
     admit: Handler | None
     budget: Budget
@@ -45,6 +47,10 @@ class House(Protocol):
 
     def leave(self, connection: "Connection") -> None:
         """Count it no more."""
+        ...
+
+    def hand_over(self, connection: "Connection", socket: WebSocket) -> None:
+        """The connection goes on as a WebSocket."""
         ...
 
     def failed(self, request: Request) -> Response:
@@ -241,6 +247,12 @@ class Connection(asyncio.Protocol):
             except Exception:
                 response = self._house.failed(arrival.request)
             self._parked = False
+            if response.session is not None and asks_for_websocket(arrival.request):
+                refusal = self._upgrade(arrival.request, response.session)
+                if refusal is None:
+                    self._release()
+                    return
+                response = refusal
             goes_on = await self._deliver(arrival, response)
             self._release()
             self._read_on()
@@ -285,6 +297,8 @@ class Connection(asyncio.Protocol):
         """Send an answer; whether the connection goes on. One that cannot be sent whole is told to whoever made it."""
         keep_alive = arrival.keep_alive and not self._house.stopping
         with_body = arrival.request.method != "HEAD"
+        if response.session is not None and with_body:
+            response = as_event_stream(response, self._house.sessions, self._limits.outbox_bytes_max)
         if self._transport.is_closing():
             _not_delivered(response)
             return False
@@ -318,6 +332,21 @@ class Connection(asyncio.Protocol):
         if takes_chunks:
             self._transport.write(LAST_CHUNK)
         return keep_alive and takes_chunks
+
+    def _upgrade(self, request: Request, make: MakeSession) -> Response | None:
+        """Hand the socket over to a session; an answer instead when the handshake is not as it should be."""
+        if self._input_ended or self._transport.is_closing():
+            self._transport.abort()
+            return None
+        try:
+            key = accept(request)
+        except Refused as error:
+            return problem_response(error.status, error.code, str(error), request_id=request.id, headers=error.headers)
+        self._set_timer(None)
+        socket = WebSocket(self._house, self._transport)
+        self._house.hand_over(self, socket)
+        socket.begin(key, make, self._reader.behind or b"")
+        return None
 
     def _park(self) -> None:
         """The request under way may wait for long; the client may be gone already."""

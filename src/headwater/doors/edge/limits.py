@@ -33,3 +33,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Connections at once; the next one is told to come back."""
     stop_seconds: float = 10.0
     """How long a stopping server waits for requests that are under way."""
+    message_bytes_max: int = MIB
+    """One message that a client of a session sends."""
+    outbox_bytes_max: int = MIB
+    """What may wait for the client of a session to be taken; a slower one is let go."""
+    ping_seconds: float = 25.0
+    """How often a WebSocket is looked at: one that was silent is pinged, and cut off when it stays silent."""
+    close_seconds: float = 5.0
+    """How long a WebSocket that was said goodbye to may take to answer."""

@@ -79,6 +79,7 @@ class RequestReader:
         "_quiet_bytes",
         "_refusal",
         "_url",
+        "behind",
         "continue_expected",
         "finished",
         "number",
@@ -100,6 +101,8 @@ class RequestReader:
         self.finished = False
         self.continue_expected = False
         self.unread = b""
+        # What came behind a request that asked for another protocol.
+        self.behind: bytes | None = None
 
     def feed(self, data: bytes) -> list[Arrival | Refusal]:
         """What these bytes complete. When that is a lot, the rest is kept as `unread`: feed nothing to go on."""
@@ -122,6 +125,8 @@ class RequestReader:
             size = FEED_BODY_BYTES if self.phase is Phase.BODY else FEED_BYTES
             self._feed_piece(data[start : start + size])
             start += size
+        if self.behind is not None:
+            self.behind += data[start:]
 
     def rest(self) -> None:
         """Nothing is read for a while: between two requests the parser is let go, and made anew when bytes come."""
@@ -144,9 +149,10 @@ class RequestReader:
                 self._count_quiet(len(piece))
             else:
                 self._quiet_bytes = 0
-        except httptools.HttpParserUpgrade:
-            # Nothing is spoken here but HTTP/1.1. The request is answered as if it had not asked, and ends it.
+        except httptools.HttpParserUpgrade as upgrade:
+            # The request is the last one: what follows is no HTTP, if its route agrees, and else nothing.
             self.finished = True
+            self.behind = piece[upgrade.args[0] :]
         except (httptools.HttpParserError, Refusal) as error:
             # After a request that said it was the last, the parser calls everything an error; nobody waits for it.
             if not self.finished:

@@ -7,7 +7,10 @@ import ssl
 
 from headwater.doors.edge.budget import Budget
 from headwater.doors.edge.connection import Connection
+from headwater.doors.edge.heartbeats import Heartbeats
 from headwater.doors.edge.limits import Limits
+from headwater.doors.edge.websocket import WebSocket
+from headwater.doors.sessions import OpenSessions
 from headwater.doors.wire import Handler, Request, Response, problem_response
 
 log = logging.getLogger(__name__)
@@ -27,12 +30,14 @@ class Edge:
         """`admit` is asked with the head of a request whose body is still to come, whether it is wanted."""
         self.handler = handler
         self.admit = admit
-        self._connections: set[Connection] = set()
+        self._connections: set[Connection | WebSocket] = set()
+        self.sessions = OpenSessions()
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
         self._empty.set()
         self.limits = limits or Limits()
         self.budget = Budget(self.limits.bodies_bytes_max, self.limits.body_bytes_max)
+        self._heartbeats = Heartbeats(self.limits.ping_seconds)
         self.stopping = False
         self.port = 0
 
@@ -54,8 +59,10 @@ class Edge:
         self.stopping = True
         if self._server is not None:
             self._server.close()
+        self.sessions.close()
         for connection in list(self._connections):
-            connection.stop()
+            if isinstance(connection, Connection):
+                connection.stop()
         try:
             await asyncio.wait_for(self._empty.wait(), self.limits.stop_seconds)
         except TimeoutError:
@@ -88,9 +95,23 @@ class Edge:
 
     def leave(self, connection: Connection) -> None:
         """Count it no more."""
+        self._leave(connection)
+
+    def _leave(self, connection: Connection | WebSocket) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._empty.set()
+
+    def hand_over(self, connection: Connection, socket: WebSocket) -> None:
+        """A connection goes on as a WebSocket: it stays counted."""
+        self._connections.add(socket)
+        self._connections.discard(connection)
+        self._heartbeats.add(socket)
+
+    def gone(self, socket: WebSocket) -> None:
+        """Count a WebSocket no more."""
+        self._heartbeats.remove(socket)
+        self._leave(socket)
 
     def failed(self, request: Request) -> Response:
         """What the handler raises is told here and nowhere else: a client gets a number to ask about."""

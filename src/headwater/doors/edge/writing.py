@@ -33,6 +33,17 @@ def encode_stream_head(response: Response, *, keep_alive: bool, takes_chunks: bo
     return b"%sdate: %s\r\n%s%s\r\n" % (start, _date(int(time.time())), more, how)
 
 
+def encode_upgrade(key: str) -> bytes:
+    """The head that ends HTTP on a connection: from here on it is a WebSocket."""
+    lines = (
+        "HTTP/1.1 101 Switching Protocols",
+        "upgrade: websocket",
+        "connection: Upgrade",
+        f"sec-websocket-accept: {key}",
+    )
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode("latin-1")
+
+
 def encode_chunk(data: bytes) -> bytes:
     """A part of such an answer."""
     return b"%x\r\n%s\r\n" % (len(data), data)

@@ -1,0 +1,157 @@
+"""A session over a WebSocket that an ASGI server speaks: it knows frames and pings, we know messages."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from headwater.doors.edge.limits import Limits
+from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions, Session
+from headwater.doors.wire import Response
+
+log = logging.getLogger(__name__)
+
+_limits = Limits()
+
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+
+_DENIAL = "websocket.http.response"
+
+
+class AsgiSocket:
+    """One client's WebSocket. It is the `Peer` of its session."""
+
+    def __init__(self, sessions: OpenSessions, receive: Receive, send: Send) -> None:
+        self._sessions = sessions
+        self._receive = receive
+        self._send = send
+        self._outbox: deque[Frame] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self._reads = asyncio.Event()
+        self._reads.set()
+        # What we, or the client, closed with; None while it is open. The client's needs no answer.
+        self._code: int | None = None
+        self._reason = ""
+        self._client_closed = False
+
+    async def converse(self, make: MakeSession) -> None:
+        """From the answer to the handshake to the end."""
+        await self._send({"type": "websocket.accept"})
+        session = self._make(make)
+        self._sessions.enter(self)
+        listening = asyncio.ensure_future(self._listen(session))
+        try:
+            await self._pump()
+        finally:
+            listening.cancel()
+            self._sessions.leave(self)
+            with suppress(asyncio.CancelledError):
+                await listening
+            self._code = CloseCode.LOST if self._code is None else self._code
+            if session is not None:
+                try:
+                    session.closed(self._code)
+                except Exception:
+                    log.exception("a session failed when it was closed")
+
+    # ── what the session asks ──
+
+    def send(self, frame: Frame) -> bool:
+        """Send without waiting; False when the client is gone, or is let go because too much waits for it already."""
+        if self._code is not None:
+            return False
+        size = len(frame.data)
+        if self._outbox and self._bytes + size > _limits.outbox_bytes_max:
+            self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
+            return False
+        self._outbox.append(frame)
+        self._bytes += size
+        self._news.set()
+        return True
+
+    def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
+        """Say goodbye. What was sent before still goes out; a second time changes nothing."""
+        if self._code is None:
+            self._code = code
+            self._reason = reason
+            self._news.set()
+
+    def pause(self) -> None:
+        """Read no more from the client until `resume`. What was read already is still handed on."""
+        self._reads.clear()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._reads.set()
+
+    # ── both ways ──
+
+    def _make(self, make: MakeSession) -> Session | None:
+        try:
+            return make(self)
+        except Exception:
+            log.exception("a session could not begin")
+            self.close(CloseCode.INTERNAL_ERROR, "this server failed")
+            return None
+
+    async def _pump(self) -> None:
+        """Send what there is, until somebody closes."""
+        try:
+            while self._outbox or self._code is None:
+                if not self._outbox:
+                    self._news.clear()
+                    await self._news.wait()
+                    continue
+                frame = self._outbox.popleft()
+                self._bytes -= len(frame.data)
+                kind = "text" if isinstance(frame.data, str) else "bytes"
+                await self._send({"type": "websocket.send", kind: frame.data})
+            if not self._client_closed:
+                await self._send({"type": "websocket.close", "code": self._code, "reason": self._reason[:100]})
+        except OSError:
+            # How a server says that the client is gone.
+            self._code = CloseCode.LOST if self._code is None else self._code
+
+    async def _listen(self, session: Session | None) -> None:
+        while True:
+            await self._reads.wait()
+            event = await self._receive()
+            if event["type"] == "websocket.disconnect":
+                self._leave(event.get("code", CloseCode.NO_CODE))
+                return
+            if self._code is None and session is not None and event["type"] == "websocket.receive":
+                self._hand_on(session, event)
+
+    def _leave(self, code: int) -> None:
+        self._client_closed = True
+        self._outbox.clear()
+        self._code = code if self._code is None else self._code
+        self._news.set()
+
+    def _hand_on(self, session: Session, event: Event) -> None:
+        text = event.get("text")
+        data: str | bytes = event.get("bytes", b"") if text is None else text
+        if len(data) > _limits.message_bytes_max or (text and len(text.encode()) > _limits.message_bytes_max):
+            self.close(CloseCode.TOO_BIG, f"a message may have {_limits.message_bytes_max:,} bytes")
+            return
+        try:
+            session.received(data)
+        except Exception:
+            log.exception("a session failed")
+            self.close(CloseCode.INTERNAL_ERROR, "this server failed")
+
+
+async def refuse_websocket(response: Response, scope: Event, send: Send) -> None:
+    """Say why there is no session, as far as the server lets us; else it says 403 for us."""
+    if _DENIAL not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": CloseCode.POLICY_VIOLATED})
+        return
+    headers = [("content-type", response.content_type), ("cache-control", "no-store"), *response.headers]
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    await send({"type": f"{_DENIAL}.start", "status": response.status, "headers": encoded})
+    await send({"type": f"{_DENIAL}.body", "body": response.body})

@@ -1,0 +1,107 @@
+"""A session as server-sent events: frames go out one by one, and nothing comes in.
+
+Whatever carries a response in chunks carries this.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions
+from headwater.doors.wire import Response
+
+log = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 15.0
+_SIGN_OF_LIFE = b": still here\n\n"
+
+
+def as_event_stream(response: Response, sessions: OpenSessions, outbox_bytes_max: int) -> Response:
+    """The same answer with its session, if it has one, as a stream of events."""
+    if response.session is None:
+        return response
+    stream = EventStream(sessions, outbox_bytes_max)
+    return msgspec.structs.replace(
+        response, session=None, content_type="text/event-stream", chunks=stream.chunks(response.session)
+    )
+
+
+def encode_event(frame: Frame) -> bytes:
+    """A frame as one event; made once for all who get it."""
+    encoded = frame.as_event
+    if encoded is None:
+        if isinstance(frame.data, bytes):
+            raise TypeError("server-sent events carry text; a frame of bytes needs a WebSocket")
+        about = [f"{name}: {value}\n" for name, value in (("id", frame.id), ("event", frame.event)) if value]
+        lines = [f"data: {line}\n" for line in frame.data.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+        encoded = frame.as_event = "".join((*about, *lines, "\n")).encode()
+    return encoded
+
+
+class EventStream:
+    """The peer of a session whose client only listens."""
+
+    def __init__(self, sessions: OpenSessions, outbox_bytes_max: int) -> None:
+        self._sessions = sessions
+        self._bytes_max = outbox_bytes_max
+        self._outbox: deque[bytes] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self._code: int | None = None
+
+    def send(self, frame: Frame) -> bool:
+        """Send without waiting; False when the client is gone, or is let go because too much waits for it already."""
+        if self._code is not None:
+            return False
+        event = encode_event(frame)
+        if self._outbox and self._bytes + len(event) > self._bytes_max:
+            self._outbox.clear()
+            self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
+            return False
+        self._outbox.append(event)
+        self._bytes += len(event)
+        self._news.set()
+        return True
+
+    def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
+        """End the stream behind what was sent. An event `close` tells a client that cares why."""
+        if self._code is None:
+            self._code = code
+            self._outbox.append(b"event: close\ndata: %d %s\n\n" % (code, reason.encode()))
+            self._news.set()
+
+    def pause(self) -> None:
+        """Nothing is read here."""
+
+    def resume(self) -> None:
+        """Nothing is read here."""
+
+    async def chunks(self, make: MakeSession) -> AsyncGenerator[bytes, None]:
+        """What goes out, for as long as somebody listens."""
+        session = make(self)
+        self._sessions.enter(self)
+        try:
+            # Whoever opened it knows now that it is open.
+            yield b": open\n\n"
+            while self._outbox or self._code is None:
+                if self._outbox:
+                    chunk = b"".join(self._outbox)
+                    self._outbox.clear()
+                    self._bytes = 0
+                    yield chunk
+                    continue
+                self._news.clear()
+                try:
+                    await asyncio.wait_for(self._news.wait(), SILENCE_SECONDS)
+                except TimeoutError:
+                    yield _SIGN_OF_LIFE
+        finally:
+            self._sessions.leave(self)
+            self._code = CloseCode.LOST if self._code is None else self._code
+            try:
+                session.closed(self._code)
+            except Exception:
+                log.exception("a session failed when it was closed")

@@ -1,0 +1,112 @@
+"""Sessions: conversations that outlast a request, whatever carries them.
+
+    route ─► Response(session=make) ─► WebSocket, when the client asked to upgrade: frames go both ways
+                                    └► server-sent events otherwise: frames only go out
+
+A session is called on the event loop and never waits there; what takes long it does in tasks of its own. Its `Peer` is
+the client, and takes frames as long as no more than a budget of them waits: a client that is too slow is let go with a
+code that says to come back, and nobody else waits for it.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Protocol
+
+
+class CloseCode(IntEnum):
+    """Why a session ended (RFC 6455, 7.4). `LOST` is never sent: it says that nobody said anything."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    NOT_ACCEPTED = 1003
+    NO_CODE = 1005
+    LOST = 1006
+    INVALID_DATA = 1007
+    POLICY_VIOLATED = 1008
+    TOO_BIG = 1009
+    INTERNAL_ERROR = 1011
+    TRY_AGAIN_LATER = 1013
+
+
+class Frame:
+    """Something to send, text or bytes. What it is on the wire is made once, however many clients get it.
+
+    `event` and `id` are for server-sent events, which know such names; a WebSocket carries the data alone.
+    """
+
+    __slots__ = ("as_event", "as_websocket", "data", "event", "id")
+
+    def __init__(self, data: str | bytes, *, event: str = "", id: str = "") -> None:
+        self.data = data
+        self.event = event
+        self.id = id
+        # Filled by the first carrier that needs it.
+        self.as_websocket: bytes | None = None
+        self.as_event: bytes | None = None
+
+
+class Peer(Protocol):
+    """The client of one session."""
+
+    def send(self, frame: Frame) -> bool:
+        """Send without waiting; False when the client is gone, or is let go because too much waits for it already."""
+        ...
+
+    def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
+        """Say goodbye. What was sent before still goes out; a second time changes nothing."""
+        ...
+
+    def pause(self) -> None:
+        """Read no more from the client until `resume`. What was read already is still handed on."""
+        ...
+
+    def resume(self) -> None:
+        """Read on."""
+        ...
+
+
+class Session(Protocol):
+    """One conversation. What it raises ends it, and is told in the log alone."""
+
+    def received(self, data: str | bytes) -> None:
+        """The client has sent a message."""
+        ...
+
+    def closed(self, code: int) -> None:
+        """It is over; called once. The code is the client's, or the one that we closed with."""
+        ...
+
+
+MakeSession = Callable[[Peer], Session]
+
+
+class OpenSessions:
+    """The clients of all sessions of one server, so that it can say goodbye to them when it stops."""
+
+    def __init__(self) -> None:
+        self._peers: set[Peer] = set()
+        self._is_stopping = False
+
+    def enter(self, peer: Peer) -> None:
+        """A session has begun. In a server that stops it ends at once."""
+        self._peers.add(peer)
+        if self._is_stopping:
+            peer.close(CloseCode.GOING_AWAY, GOING_AWAY)
+
+    def leave(self, peer: Peer) -> None:
+        """It is over."""
+        self._peers.discard(peer)
+
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._peers)
+
+    def close(self) -> None:
+        """Say goodbye to all, and to whoever comes from now on."""
+        self._is_stopping = True
+        for peer in list(self._peers):
+            peer.close(CloseCode.GOING_AWAY, GOING_AWAY)
+
+
+GOING_AWAY = "this server stops; come back, another may be there"
