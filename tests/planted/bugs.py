@@ -133,9 +133,8 @@ BUGS = [
         (
             Edit(
                 COMMITTER,
-                "                self._unsynced.append(submission)\n",
-                "                submission.settle(Durability.SYNCED)\n"
-                "                self._unsynced.append(submission)\n",
+                "                unsynced.append(submission)\n",
+                "                submission.settle(Durability.SYNCED)\n                unsynced.append(submission)\n",
             ),
         ),
         (POWER_CUTS,),
@@ -474,7 +473,7 @@ BUGS = [
         (
             Edit(
                 SEGMENTS,
-                "            self._connection.execute(sql.wake_idle_cursors, (ready_at, partition.id))\n",
+                "            self._connection.executemany(sql.wake_idle_cursors, self._waking)\n",
                 "",
             ),
         ),
