@@ -135,3 +135,13 @@ async def test_a_clock_that_is_set_back_takes_what_was_pushed_under_it_along(log
     assert await log.drain() == ["now", "ahead"]
     clock.advance(6_990)
     assert await log.drain() == ["before"]
+
+
+async def test_a_message_for_later_makes_no_partition_more_than_a_queue_may_have(log: Log, clock: FakeClock) -> None:
+    await log.configure(lanes=1, partitions_max=1)
+    await log.push(1, partition="p")
+    with pytest.raises(QueueFull, match="partitions_max"):
+        await log.push(2, partition="q", delay_seconds=5)
+    await log.push(3, partition="p", delay_seconds=5)
+    clock.advance(5)
+    assert await log.drain() == [1, 3]

@@ -254,7 +254,11 @@ class Pushes:
         push = pushes[index]
         stacks: Stacks = {}
         if push.partition:
-            partition = self._catalog.make_partition(queue, push.partition, now)
+            try:
+                partition = self._named(queue, push.partition, now)
+            except HeadwaterError as error:
+                results[index] = error
+                return
             _stack(stacks, partition, push.ttl_seconds, Share(index, push.records))
         else:
             self._spread(queue, pushes, [index], stacks, results, now)
