@@ -94,7 +94,7 @@ def test_the_command_backs_up(tmp_path: Path) -> None:
     program.expect(0, "push", "orders", "1")
     assert program.expect(0, "store", "backup", "copy.db").out.startswith("wrote ")
     assert program.expect(0, "pop", "orders", "--store", "copy.db", "--json").document()["payload"] == 1
-    assert "is there already" in program.expect(1, "store", "backup", "copy.db").err
+    assert "is there already" in program.expect(2, "store", "backup", "copy.db").err
     assert "there is no folder" in program.expect(2, "store", "backup", "none/copy.db").err
     program.store.unlink()
     assert program.expect(3, "store", "backup", "other.db").err.startswith("error[store_missing]")

@@ -50,9 +50,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     The handler is called with the site, the request, the body as `takes` (if any), the query as `asks` (if any), and
     the names in the path, in this order. `gives` is the type of a good answer's body, `status` its status. Without a
-    `scope` everybody may ask; where there is one, `or_scope` will do as well. What `changes` something is not answered
-    to HEAD, although it goes by GET. The OpenAPI document says by `content_types` what a good answer is when it is no
-    JSON, and by `may_be_empty` that it may be 204.
+    `scope` everybody may ask; where there is one, `or_scope` will do as well, and `and_scope` is needed, too. What
+    `changes` something is not answered to HEAD, although it goes by GET. The OpenAPI document says by `content_types`
+    what a good answer is when it is no JSON, and by `may_be_empty` that it may be 204.
 
     Names in a query or in the fields of a body that nobody knows are refused: they are mistyped more often than not.
     Where the route is `lenient`, because it speaks the words of clients that others write, they are passed over and the
@@ -65,6 +65,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     scope: Scope | None = None
     or_scope: Scope | None = None
+    and_scope: Scope | None = None
     takes: Any = None
     asks: Any = None
     gives: Any = None
@@ -157,6 +158,8 @@ class Router:
             raise Refused(405, "method_not_allowed", f"this path takes {allowed}", (("allow", allowed),))
         if endpoint.scope is not None:
             check_scope(request, endpoint.scope, endpoint.or_scope)
+        if endpoint.route.and_scope is not None:
+            check_scope(request, endpoint.route.and_scope)
         return endpoint, names
 
     def _look_up(self, path: str) -> tuple[_Place, tuple[str, ...]]:

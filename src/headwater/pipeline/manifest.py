@@ -230,6 +230,14 @@ def remove_strangers(folder: Path, manifest: Manifest, patterns: Sequence[str]) 
     for path in _files_like_ours(folder, patterns):
         if str(path.relative_to(folder)) not in named:
             path.unlink()
+            _drop_empty(path.parent, folder)
+
+
+def _drop_empty(below: Path, folder: Path) -> None:
+    """A folder of ours that holds nothing any more goes, too."""
+    while below != folder and not any(below.iterdir()):
+        below.rmdir()
+        below = below.parent
 
 
 def _files_like_ours(folder: Path, patterns: Sequence[str]) -> list[Path]:

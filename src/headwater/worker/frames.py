@@ -100,7 +100,10 @@ class FrameReader:
         start, size = 0, len(held)
         while size - start >= _length.size:
             begin = start + _length.size
-            end = begin + _length.unpack_from(held, start)[0]
+            length = _length.unpack_from(held, start)[0]
+            if length > FRAME_BYTES_MAX:
+                raise ValueError(f"a frame of {length:,} bytes is none")
+            end = begin + length
             if size < end:
                 break
             yield held[begin:end]

@@ -154,7 +154,8 @@ class RunnerProcess:
             self._send(Stop(call.job.number))
         else:
             process.slate.interrupt(call.job.number)
-            os.kill(process.popen.pid, INTERRUPT)
+            with suppress(ProcessLookupError):
+                os.kill(process.popen.pid, INTERRUPT)
         self._time(call, self._settings.grace_seconds, self._insist, call)
 
     def _insist(self, call: Call) -> None:
@@ -310,14 +311,14 @@ class RunnerProcess:
             chunk = os.read(process.hearing, READ_BYTES)
         except BlockingIOError:
             return None
-        for frame in process.frames.feed(chunk):
-            try:
-                message = decode_to_worker(frame)
-            except msgspec.MsgspecError as error:
-                # A function has written to a descriptor that is not its own.
-                log.error("the process that runs functions says what cannot be read, and is ended: %s", error)
-                self._kill()
-                return False
+        try:
+            messages = [decode_to_worker(frame) for frame in process.frames.feed(chunk)]
+        except (msgspec.MsgspecError, ValueError) as error:
+            # A function has written to a descriptor that is not its own.
+            log.error("the process that runs functions says what cannot be read, and is ended: %s", error)
+            self._kill()
+            return False
+        for message in messages:
             self._take(message)
         return bool(chunk)
 
@@ -430,6 +431,14 @@ class RunnerProcess:
             )
         )
 
+    def _take_kept(self, process: _Process) -> None:
+        """What the process had done and not told; what cannot be read was not done, as far as anybody knows."""
+        try:
+            for frame in FrameReader().feed(process.slate.kept()):
+                self._take(decode_to_worker(frame))
+        except (msgspec.MsgspecError, ValueError) as error:
+            log.error("what the process that runs functions left cannot be read: %s", error)
+
     def _forget(self, number: JobNumber) -> Call | None:
         call = self._calls.pop(number, None)
         if call is not None and call.timer is not None:
@@ -446,8 +455,7 @@ class RunnerProcess:
         how = describe_end(process.popen.wait())
         while self._hear(process):
             pass
-        for frame in FrameReader().feed(process.slate.kept()):
-            self._take(decode_to_worker(frame))
+        self._take_kept(process)
         begun = self.begun()
         process.close()
         self._process = None

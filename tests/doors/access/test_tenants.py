@@ -283,7 +283,13 @@ async def test_a_route_asks_for_its_scope_and_takes_no_other(town: Town, route: 
         asked = {route.scope, route.or_scope}
         brings = scope in asked or (scope is Scope.CONSUME and Scope.SUBSCRIBE in asked)
         brings = brings or (scope is Scope.ADMIN and route.scope not in (Scope.SUBMIT_JOBS, Scope.OPERATOR))
+        # Where two are needed, neither does alone.
+        brings = brings and route.and_scope is None
         assert (response.status == 403) is not brings, (scope, response)
+    if route.scope is not None and route.and_scope is not None:
+        scopes = [route.scope, route.and_scope]
+        _, town.tokens["both"] = await town.hw.access_tokens("acme").create("both", scopes)
+        assert (await town.ask("both", route.method, path)).status != 403
     bare = await town.door(Request(method=route.method, path=path))
     assert bare.status == 401
 

@@ -236,7 +236,7 @@ def test_a_full_disk_ends_an_archive_with_one_line_and_nothing_half_visible(
     _, said = process.communicate(timeout=PATIENCE_SECONDS)
     error, *left = said.strip().splitlines()
     assert process.returncode == 1, said
-    assert error.startswith("error[archive_full]: no space left on device")
+    assert error.startswith("error[archive_full]: no space is left in archive: ")
     # What readers of the folder see, and what the manifest names: nothing.
     assert not [name for name in left if name.startswith("queue=")]
     assert json.loads(left[-1])["manifest"]["entries"] == []

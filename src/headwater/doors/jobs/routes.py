@@ -124,6 +124,7 @@ ROUTES = (
         gives=shapes.RanJob,
         status=201,
         scope=Scope.SUBMIT_JOBS,
+        and_scope=Scope.ADMIN,
     ),
     _change(
         "/job-config/{name}",
@@ -141,6 +142,7 @@ ROUTES = (
         gives=documents.ShownSchedule,
         method="PUT",
         scope=Scope.SUBMIT_JOBS,
+        and_scope=Scope.ADMIN,
     ),
     _change(
         "/job-schedules/{name}",
@@ -158,6 +160,7 @@ ROUTES = (
         "Let a schedule go on",
         gives=documents.ShownSchedule,
         scope=Scope.SUBMIT_JOBS,
+        and_scope=Scope.ADMIN,
     ),
     _change(
         "/workers/stop",

@@ -126,6 +126,15 @@ def _mark(log: Handle, manifest: Manifest, queues: Sequence[str]) -> None:
 
 
 def _archive_step(spark: SparkSession, job: Archive, step: Step, manifest: Manifest, marks: dict[str, int]) -> Manifest:
+    try:
+        return _take_step(spark, job, step, manifest, marks)
+    except Exception:
+        # Readers of the folder see what the manifest names, and no half of a step.
+        remove_strangers(Path(job.folder), manifest, FILES)
+        raise
+
+
+def _take_step(spark: SparkSession, job: Archive, step: Step, manifest: Manifest, marks: dict[str, int]) -> Manifest:
     folder = Path(job.folder)
     staged = folder / STAGING / f"{step.through}"
     entries: list[Entry] = []
