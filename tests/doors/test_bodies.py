@@ -155,7 +155,8 @@ def test_a_flood_of_small_requests_in_one_read_is_taken_in_slices(live: LiveEdge
         for _ in range(count):
             assert client.answer().status == 200
     assert len(door.bodies) == count
-    assert edge_of(live).budget.bytes == 0
+    # The client has the last answer before the server lets go of its bytes.
+    expect_soon(lambda: edge_of(live).budget.bytes == 0)
 
 
 owners = st.sampled_from("abc")
