@@ -235,6 +235,24 @@ async def test_what_a_pop_that_was_cancelled_had_leased_is_given_back(hw: headwa
     assert (message.payload, message.attempts) == (1, 1)
 
 
+async def test_what_a_pop_that_was_cancelled_had_leased_goes_to_those_who_ask_already(
+    hw: headwater.Headwater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit is made, the disk is slow, and meanwhile the caller leaves and asks again: the record is there."""
+    orders = hw.queue("orders")
+    await orders.push(1)
+    store = hw.queues_service.store
+    disk = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(store, "make_durable", lambda callers: disk)
+    leaving = asyncio.ensure_future(orders.pop())
+    await turn_until(lambda: bool(hw.committer._syncing))
+    leaving.cancel()
+    asking = asyncio.ensure_future(orders.pop())
+    await turn_until(lambda: bool(hw.committer.pending))
+    disk.set_result(None)
+    assert [(message.payload, message.attempts) for message in await soon(asking)] == [(1, 1)]
+
+
 async def test_what_a_consumer_that_was_cancelled_had_leased_is_given_back(hw: headwater.Headwater) -> None:
     orders = hw.queue("orders")
     await orders.push(1)

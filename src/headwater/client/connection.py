@@ -26,7 +26,8 @@ class Answer(NamedTuple):
     retry_after: str = ""
 
 
-Orphaned = Callable[[Answer], None]
+# Called when the caller of an exchange leaves, with what may still come of it: an answer, or `Broken`.
+Orphaned = Callable[["asyncio.Future[Answer]"], None]
 
 
 class Broken(Exception):
@@ -69,7 +70,7 @@ class Connection(asyncio.Protocol):
         """The answer to a request.
 
         Whoever is cancelled meanwhile hangs up, so that the server learns of it and gives back what it holds for them.
-        If the answer was on its way already, `orphaned` gets it.
+        `orphaned` gets what comes of it then: an answer that was on its way already, or none.
         """
         if self._ended is not None or not self.is_usable:
             raise self._ended or Broken("the server closed the connection", unused=True)
@@ -93,16 +94,15 @@ class Connection(asyncio.Protocol):
         if orphaned is None:
             self.abort()
         elif answer.done() and not answer.cancelled():
-            if answer.exception() is None:
-                orphaned(answer.result())
+            orphaned(answer)
         elif self._transport.is_closing() or not self._transport.can_write_eof():
             self.abort()
         else:
             self.is_usable = False
             self._transport.write_eof()
             self._deserted = self._loop.create_future()
-            self._deserted.add_done_callback(lambda late: _hand_over(late, orphaned))
             self._loop.call_later(DESERTED_SECONDS, self._transport.abort)
+            orphaned(self._deserted)
 
     @property
     def is_deserted(self) -> bool:
@@ -220,8 +220,3 @@ class Connection(asyncio.Protocol):
                 self._headers.get(b"retry-after", b"").decode("latin-1"),
             )
         )
-
-
-def _hand_over(late: asyncio.Future[Answer], orphaned: Orphaned) -> None:
-    if not late.cancelled() and late.exception() is None:
-        orphaned(late.result())

@@ -103,8 +103,8 @@ class Exchange:
     ) -> Result:
         """What the server answers, decoded; raises what it says is wrong, as if it had been raised here.
 
-        `wait_seconds` is how long the server may wait before it begins to answer. `orphaned` gets an answer that came
-        just as the caller was cancelled.
+        `wait_seconds` is how long the server may wait before it begins to answer. `orphaned` gets what comes
+        after the caller was cancelled.
         """
         request = self._request(method, path, body)
         loop = asyncio.get_running_loop()
@@ -122,10 +122,6 @@ class Exchange:
                 log.debug("asking %s again in %.2f s: %s", self._where, pause, refusal.error)
             await asyncio.sleep(pause)
         raise AssertionError("pauses have no end")
-
-    async def quiesce(self) -> None:
-        """Hear what is on its way to callers who left."""
-        await self._pool.quiesce()
 
     def close(self) -> None:
         """Cut all connections."""

@@ -15,7 +15,6 @@ ANSWER_BYTES_MAX = 64 * 1_024 * 1_024
 # Below the time after which servers and what stands between hang up by themselves.
 IDLE_SECONDS = 15.0
 IDLE_MAX = 64
-QUIESCE_SECONDS = 1.0
 
 
 class Pool:
@@ -104,12 +103,6 @@ class Pool:
         self._open.add(connection)
         connection.lost.add_done_callback(lambda lost: self._open.discard(connection))
         return connection
-
-    async def quiesce(self) -> None:
-        """Hear what is on its way to callers who left; the server hangs up on them soon."""
-        deserted = [connection.lost for connection in self._open if connection.is_deserted]
-        if deserted:
-            await asyncio.wait(deserted, timeout=QUIESCE_SECONDS)
 
     def close(self) -> None:
         """Cut all connections."""

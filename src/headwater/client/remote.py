@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from headwater.client.connection import Answer as HttpAnswer
+from headwater.client.connection import Broken
 from headwater.client.exchange import Exchange, decoder_of, encode
 from headwater.client.jobs import RemoteJobs
 from headwater.clock import SystemClock, Timestamp
@@ -136,7 +137,6 @@ class RemoteQueues(Verbs):
         if self.life.is_open:
             await self._let_go()
         self.life.end()
-        await self._exchange.quiesce()
         while self._forgotten:
             await asyncio.gather(*self._forgotten, return_exceptions=True)
         self._exchange.close()
@@ -196,21 +196,26 @@ class RemoteQueues(Verbs):
             encode(request),
             decoder_of(PopAnswer),
             wait_seconds=wait_seconds,
-            orphaned=self._give_back,
+            orphaned=self._leave,
         )
         self.clock.set(answer.now)
         return answer
 
-    def _give_back(self, answer: HttpAnswer) -> None:
-        """The caller of a pop was cancelled as its answer came: let others have the records."""
+    def _leave(self, late: asyncio.Future[HttpAnswer]) -> None:
+        """The caller of a pop was cancelled. What still comes for it goes back before the next pop from here."""
+        self.holdings.start(self._take_back(late))
+
+    async def _take_back(self, late: asyncio.Future[HttpAnswer]) -> None:
         try:
-            batches = decoder_of(PopAnswer).decode(answer.body).batches
-        except msgspec.MsgspecError:
-            # It was no good answer, so there is nothing to give back.
+            batches = decoder_of(PopAnswer).decode((await late).body).batches
+        except (Broken, msgspec.MsgspecError):
+            # The server saw the caller leave and kept the records, or it was no good answer.
             return
-        for batch in batches:
-            if batch.token:
-                self.submit_and_forget(release(batch, ""))
+        releases = [release(batch, "") for batch in batches if batch.token]
+        try:
+            await self.settle(releases)
+        except HeadwaterError as error:
+            log.debug("what came for a caller who left comes back when its lease runs out: %s", error)
 
     async def settle(self, reports: Sequence[Ack]) -> None:
         """Hand reports in."""
