@@ -3,7 +3,10 @@
 The client is `websockets`, which knows nothing of us.
 """
 
+import asyncio
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -15,6 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 from headwater.doors.edge.limits import Limits
 from headwater.doors.event_stream import encode_event
 from headwater.doors.sessions import CloseCode, Frame
+from headwater.doors.wire import Request, Response
 from tests.doors.echoing import CARRIERS, FLOOD_BYTES, Echo, on_edge
 from tests.doors.live_edge import LOOPS, PATIENCE_SECONDS
 
@@ -259,6 +263,35 @@ def test_frames_right_behind_the_handshake_are_heard(echo: Echo, loop: str) -> N
                 while received.count(b"hello") < 2:
                     received += eager.recv(65_536)
                 assert received.endswith(b"\x81\x05hello\x81\x05hello")
+
+
+@pytest.mark.parametrize("count", [2, 50_000], ids=["a few", "more than is held"])
+def test_frames_that_come_while_the_handshake_is_decided_are_heard(echo: Echo, loop: str, count: int) -> None:
+    """A client that does not wait for the answer: its frames come in reads of their own."""
+    hello, reply = bytes((0x81, 0x85, 0, 0, 0, 0)) + b"hello", b"\x81\x05hello"
+    asked, decided = threading.Event(), threading.Event()
+
+    async def decide_late(request: Request) -> Response:
+        asked.set()
+        await asyncio.to_thread(decided.wait, PATIENCE_SECONDS)
+        return await echo.handler(request)
+
+    with (
+        on_edge(decide_late, loop, Limits(outbox_bytes_max=2**30)) as port,
+        socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as eager,
+    ):
+        eager.sendall(HANDSHAKE)
+        assert asked.wait(PATIENCE_SECONDS)
+        sending = threading.Thread(target=eager.sendall, args=[hello * count])
+        sending.start()
+        # Long enough, as a rule, for them to be read before the answer; if not, they are heard all the same.
+        time.sleep(0.1)
+        decided.set()
+        received = bytearray()
+        while received.count(reply) < count:
+            received += eager.recv(65_536)
+        sending.join()
+    assert received.partition(b"\r\n\r\n")[2] == reply * count
 
 
 BAD_HANDSHAKES = {

@@ -255,6 +255,9 @@ class Connection(asyncio.Protocol):
                 response = refusal
             goes_on = await self._deliver(arrival, response)
             self._release()
+            if not self._arrivals:
+                # Whatever it asked for, it goes on as HTTP or not at all.
+                self._reader.behind = None
             self._read_on()
             if self._arrivals:
                 # One connection with many requests must not keep the others waiting.
@@ -371,7 +374,12 @@ class Connection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Read while there is somebody to take it: not too many wait, and the body is wanted."""
-        is_held = len(self._arrivals) >= self._limits.pipeline_max or self._admission is not None
+        behind = self._reader.behind
+        is_held = (
+            len(self._arrivals) >= self._limits.pipeline_max
+            or self._admission is not None
+            or (behind is not None and len(behind) > self._limits.head_bytes_max)
+        )
         if self._reader.unread and not is_held and not self._reader.finished:
             self.data_received(b"")
             return

@@ -101,11 +101,14 @@ class RequestReader:
         self.finished = False
         self.continue_expected = False
         self.unread = b""
-        # What came behind a request that asked for another protocol.
+        # What came behind a request that asked for another protocol; None when there is no such request.
         self.behind: bytes | None = None
 
     def feed(self, data: bytes) -> list[Arrival | Refusal]:
         """What these bytes complete. When that is a lot, the rest is kept as `unread`: feed nothing to go on."""
+        if self.behind is not None:
+            self.behind += data
+            return []
         if self.unread:
             data, self.unread = self.unread + data, b""
         if len(data) <= FEED_BYTES:

@@ -3,8 +3,7 @@
 A file that is deleted or replaced under an open handle stays readable and writable for it, and for nobody else: what is
 written there is lost when the handle closes. Every commit asks, after it and before anybody is answered: a look before
 it would say less and cost as much. So the usual answer must be cheap: while the folder has not changed, no name in it
-has. What was lost once stays lost, even when somebody puts a file back: every
-later call of the handle says so.
+has. What was lost once stays lost, even when somebody puts a file back: every later call of the handle says so.
 """
 
 import os
@@ -44,12 +43,12 @@ class Presence:
     def check(self) -> None:
         """Raises when one of them is gone or another file lies in its place."""
         self.remind()
-        folder: _FolderState | None = None
+        folder: _FolderState | None
         try:
             found = os.stat(self._folder)
             folder = (found.st_dev, found.st_ino, found.st_mtime_ns)
         except (FileNotFoundError, NotADirectoryError):
-            pass
+            folder = None
         if folder is None or folder != self._rested:
             self._look(folder)
 
