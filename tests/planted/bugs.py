@@ -800,7 +800,7 @@ BUGS = [
         "done-forgotten",
         "what was done is told late, and a process that dies takes it along: it is done again, as the same attempt",
         (
-            Edit(WORKER_FUNCTION, "FrameReader().feed(process.slate.kept())", "FrameReader().feed(b'')"),
+            Edit(WORKER_FUNCTION, "FrameReader(), process.slate.kept())", "FrameReader(), b'')"),
             Edit(
                 WORKER_FUNCTION,
                 "            if (call.job.number, call.job.token) in started:\n",

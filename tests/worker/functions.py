@@ -1,8 +1,10 @@
 """Functions that the tests run as jobs."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import stat
 import sys
 import time
 from dataclasses import dataclass
@@ -201,3 +203,37 @@ def print_and_die() -> None:
 def progress_to_the_end() -> None:
     for percent in range(101):
         current_job().progress(percent)
+
+
+def write_nonsense() -> None:
+    """Into whatever this process holds open, but not into files: the pipes to its worker are among it."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(int(name)).st_mode) and int(name) > 2:
+                os.write(int(name), b"\x06\0\0\0\x92\x01\xa2\xff\xfe\0")
+
+
+@app.job(retries=0)
+def talk_nonsense(gate: str = "") -> int:
+    write_nonsense()
+    while gate and not os.path.exists(gate):
+        time.sleep(0.005)
+    return os.getpid()
+
+
+@app.job(retries=0)
+async def talk_nonsense_politely(gate: str = "") -> int:
+    write_nonsense()
+    while gate and not os.path.exists(gate):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return os.getpid()
+
+
+@app.job(retries=0)
+def tell_process_plainly() -> int:
+    return os.getpid()
+
+
+@app.job(retries=0)
+async def tell_process() -> int:
+    return os.getpid()

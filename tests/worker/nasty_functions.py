@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from headwater.jobs import JobApp, Retry, Snooze, current_job
+from tests.worker import functions
 
 app = JobApp()
 NASTY: list[str] = []
@@ -200,6 +201,16 @@ def close_standard_streams() -> None:
 @nasty
 def close_every_descriptor() -> None:
     os.closerange(3, 256)
+
+
+@nasty
+def talk_nonsense() -> None:
+    functions.write_nonsense()
+
+
+@nasty
+async def talk_nonsense_async() -> None:
+    functions.write_nonsense()
 
 
 @nasty

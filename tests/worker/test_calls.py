@@ -1,19 +1,22 @@
 """What lies between a worker and its runner: the line, the slate, and what becomes of calls on their way."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from headwater import NewJob
 from headwater.log.job_operations import Claim, ClaimedJob, Report
 from headwater.model.job import JobNumber, Outcome
-from headwater.services.job_functions import RunAbout
+from headwater.services.job_functions import JobFunction, RunAbout
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.calls import MESSAGE_BYTES_MAX, CallLine, Slate, make_line, make_slate
-from headwater.worker.frames import FrameReader, Progress, Run, decode_to_worker, encode_frame
+from headwater.worker.frames import MARK, FrameReader, NoFrame, Progress, Run, decode_to_worker, encode_frame
 from headwater.worker.functions import Functions
 from headwater.worker.loading import FunctionSources
 from tests.waiting import expect_soon_async
@@ -88,6 +91,42 @@ def test_frames_are_found_however_the_bytes_are_cut(piece: int) -> None:
     for start in range(0, len(stream), piece):
         got += [decode_to_worker(frame) for frame in reader.feed(stream[start : start + piece])]
     assert got == sent
+
+
+NONSENSE = {
+    "a length and no message": b"\x06\0\0\0\x92\x01\xa2\xff\xfe\0",
+    "a huge length": b"\xff" * 12,
+    "one byte": b"\0",
+    "a mark and no more": MARK,
+    "a mark with a huge length": MARK + b"\xff" * 4,
+    "half a mark": MARK[:5],
+    "two halves of marks": MARK[:5] + MARK[:3],
+    "much": os.urandom(200_000).replace(MARK, b""),
+}
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1_000_000])
+@pytest.mark.parametrize("nonsense", NONSENSE)
+def test_frames_around_nonsense_are_found(nonsense: str, piece: int) -> None:
+    sent = [Progress(JobNumber(number), "x" * number) for number in range(6)]
+    frames = list(map(encode_frame, sent))
+    # A mark alone stands for a frame until it is seen that what follows is no length.
+    stream = b"".join(frames[:3]) + NONSENSE[nonsense] + b"".join(frames[3:])
+    reader = FrameReader()
+    got = []
+    for start in range(0, len(stream), piece):
+        got += [decode_to_worker(frame) for frame in reader.feed(stream[start : start + piece])]
+    assert got == sent
+    assert reader.nonsense_bytes == len(NONSENSE[nonsense])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\xc1", b"\x92\x01\xa2\xff\xfe\0", msgspec.msgpack.encode({"type": "done"}), b"\x81\xa4type\xa2\xff\xfe"],
+)
+def test_a_frame_without_a_message_is_none(body: bytes) -> None:
+    with pytest.raises(NoFrame, match="no message"):
+        decode_to_worker(body)
 
 
 class Calls:
@@ -189,6 +228,45 @@ async def test_async_calls_that_wait_for_their_turn_are_taken_back_too(calls: Ca
     await calls.run([functions.meet.using(id=f"job{number}").job(str(folder), 2) for number in range(4)])
     await begun(calls)
     assert {job.id for job in calls.runner.recall()} == {"job1", "job2", "job3"}
+
+
+TALKERS: dict[str, tuple[JobFunction[..., Any], JobFunction[..., Any]]] = {
+    "plain": (functions.talk_nonsense, functions.tell_process_plainly),
+    "async": (functions.talk_nonsense_politely, functions.tell_process),
+}
+
+
+@pytest.mark.parametrize("kind", TALKERS)
+async def test_a_function_that_talks_nonsense_on_its_pipes_harms_nobody(calls: Calls, kind: str) -> None:
+    """What was done before counts, what was begun behind it finishes, and what comes later has a new process."""
+    talk, tell = TALKERS[kind]
+    await calls.run([tell.using(id="before").job(), talk.using(id="talks").job(), tell.using(id="behind").job()])
+    assert await calls.ended("before", "talks", "behind") == [Outcome.COMPLETED] * 3
+    assert calls.reports["before"].result == calls.reports["talks"].result
+    process = int(calls.reports["talks"].result or 0)
+
+    async def is_gone() -> bool:
+        return process not in calls.runner.processes
+
+    await expect_soon_async(is_gone)
+    await calls.run([tell.using(id="later").job()])
+    assert await calls.ended("later") == [Outcome.COMPLETED]
+    assert calls.reports["later"].result != calls.reports["talks"].result
+
+
+@pytest.mark.parametrize("kind", TALKERS)
+async def test_a_function_that_talks_nonsense_and_never_ends_fails_alone(calls: Calls, bench: Bench, kind: str) -> None:
+    talk, tell = TALKERS[kind]
+    await calls.run(
+        [
+            tell.using(id="before").job(),
+            talk.using(id="talks").job(str(bench.folder / "no such gate")),
+            tell.using(id="behind").job(),
+        ]
+    )
+    assert await calls.ended("before", "talks", "behind") == [Outcome.COMPLETED, Outcome.FAILED, Outcome.COMPLETED]
+    assert "SIGKILL" in calls.reports["talks"].error
+    assert calls.reports["before"].result != calls.reports["behind"].result
 
 
 async def test_a_job_with_large_arguments_is_run(bench: Bench) -> None:

@@ -67,6 +67,8 @@ class AsyncCalls:
             if run is None:
                 break
             self._start(run)
+        if self._ends.line.is_over:
+            self._left = 0
         if self._listens != self._has_room():
             self._listens = not self._listens
             if self._listens:

@@ -36,6 +36,7 @@ class CallLine:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
+        self.is_over = False
 
     def fileno(self) -> int:
         """The descriptor that a runner inherits."""
@@ -44,6 +45,10 @@ class CallLine:
     def close(self) -> None:
         """Let go of this end."""
         self._socket.close()
+
+    def end(self) -> None:
+        """Put nothing more into the line: whoever takes from it learns that none will come."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def put(self, run: Run) -> bool:
         """Put a call at the end of the line; False when there is no room now."""
@@ -66,6 +71,7 @@ class CallLine:
             return None
         if ancillary:
             body = _read_file(ancillary[0][2])
+        self.is_over = not body
         return _decode(body) if body else None
 
     def take_all(self) -> Iterator[Run]:

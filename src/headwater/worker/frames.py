@@ -1,7 +1,10 @@
-"""What a worker and its runner tell each other besides the calls in line: length-prefixed frames over pipes."""
+"""What a worker and its runner tell each other besides the calls in line: frames over pipes.
+
+A frame begins with a mark and its length. Functions can write to descriptors that are not theirs: with the mark, the
+frames before and behind such nonsense are found all the same.
+"""
 
 import struct
-from collections.abc import Iterator
 
 import msgspec
 
@@ -74,41 +77,68 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 ToWorker = Ready | Begun | Done | Progress | Output
 
 _encoder = msgspec.msgpack.Encoder()
-_length = struct.Struct("<I")
+# No MessagePack value begins with the byte 0xc1.
+MARK = b"\xc1hwframe"
+_head = struct.Struct("<8sI")
+_to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
 decode_to_runner = msgspec.msgpack.Decoder(Stop).decode
-decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode
+
+
+class NoFrame(Exception):
+    """What was heard is nothing that the other side says."""
 
 
 def encode_frame(message: Stop | ToWorker) -> bytes:
     """A message as it goes over the wire."""
     body = _encoder.encode(message)
-    return _length.pack(len(body)) + body
+    return _head.pack(MARK, len(body)) + body
+
+
+def decode_to_worker(frame: bytes | bytearray) -> ToWorker:
+    """What a runner says; NoFrame when that is no message."""
+    try:
+        return _to_worker.decode(frame)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise NoFrame(f"a frame of {len(frame):,} bytes is no message: {error}") from error
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames."""
+    """Cuts a stream of bytes into frames, and counts the bytes that belong to none."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
+        self.nonsense_bytes = 0
 
-    def feed(self, chunk: bytes) -> Iterator[bytes | bytearray]:
+    def feed(self, chunk: bytes) -> list[bytes]:
         """The frames that are complete now."""
-        held: bytes | bytearray = chunk
-        if self._rest:
-            self._rest += chunk
-            held = self._rest
-        start, size = 0, len(held)
-        while size - start >= _length.size:
-            begin = start + _length.size
-            length = _length.unpack_from(held, start)[0]
+        self._rest += chunk
+        frames = []
+        start = self._next_mark(0)
+        while len(self._rest) - start >= _head.size:
+            _, length = _head.unpack_from(self._rest, start)
             if length > FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {length:,} bytes is none")
-            end = begin + length
-            if size < end:
+                self.nonsense_bytes += len(MARK)
+                start = self._next_mark(start + len(MARK))
+                continue
+            end = start + _head.size + length
+            if len(self._rest) < end:
                 break
-            yield held[begin:end]
-            start = end
-        if held is self._rest:
-            del self._rest[:start]
-        else:
-            self._rest += held[start:]
+            frames.append(bytes(self._rest[start + _head.size : end]))
+            start = self._next_mark(end)
+        del self._rest[:start]
+        return frames
+
+    def _next_mark(self, start: int) -> int:
+        """Where the next frame begins, or may begin when more has come."""
+        if self._rest.startswith(MARK, start):
+            return start
+        found = self._rest.find(MARK, start)
+        if found < 0:
+            found = len(self._rest) - self._mark_begun(start)
+        self.nonsense_bytes += found - start
+        return found
+
+    def _mark_begun(self, start: int) -> int:
+        """How many bytes at the end may be the beginning of a mark."""
+        longest = min(len(MARK) - 1, len(self._rest) - start)
+        return next((size for size in range(longest, 0, -1) if self._rest.endswith(MARK[:size])), 0)

@@ -8,25 +8,21 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-
-import msgspec
+from contextlib import suppress
 
 from headwater.log.job_operations import ClaimedJob, Note, Report
 from headwater.model.job import JobNumber, Outcome
-from headwater.stores.job_starts import ASYNC, PLAIN, WORKER_VARIABLE, JobStarts
+from headwater.stores.job_starts import ASYNC, PLAIN, JobStarts
 from headwater.worker.call_reports import Call, FunctionSettings, blame, output_of, release, run_of
-from headwater.worker.calls import CallLine, Slate, make_line, make_slate
 from headwater.worker.capture import Capture
 from headwater.worker.frames import (
     Begun,
     Done,
     FrameReader,
+    NoFrame,
     Output,
     Progress,
     Ready,
@@ -35,38 +31,15 @@ from headwater.worker.frames import (
     decode_to_worker,
     encode_frame,
 )
-from headwater.worker.overheard import Overheard
 from headwater.worker.plain_calls import INTERRUPT
 from headwater.worker.processes import describe_end, is_stopped, kill_group
 from headwater.worker.runner import ASYNC_KIND
-from headwater.worker.runner_ends import RunnerOptions
+from headwater.worker.runner_start import Runner, start_runner
 
 log = logging.getLogger(__name__)
 
 READ_BYTES = 65_536
 OUTPUT_PAUSE_SECONDS = 0.5
-
-
-class _Process(msgspec.Struct, frozen=True):
-    """A runner, and the worker's ends of what lies between them. The runner's end of the line is held to take back."""
-
-    popen: subprocess.Popen[bytes]
-    line: CallLine
-    runners_line: CallLine
-    slate: Slate
-    hearing: int
-    telling: int
-    ended: int
-    frames: FrameReader
-    overheard: Overheard
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self.overheard.close()
-        for end in (self.line, self.runners_line, self.slate):
-            end.close()
-        for descriptor in (self.hearing, self.telling, self.ended):
-            os.close(descriptor)
 
 
 class RunnerProcess:
@@ -77,9 +50,10 @@ class RunnerProcess:
         self._settings = settings
         self._starts = starts
         self._calls: dict[JobNumber, Call] = {}
-        self._process: _Process | None = None
+        self._process: Runner | None = None
         self._unsent = bytearray()
         self._unplaced: deque[ClaimedJob] = deque()
+        self._retiring: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._watch_at = 0.0
@@ -119,7 +93,7 @@ class RunnerProcess:
         """Send a call; it is given back when this process lacks what that takes."""
         try:
             process = self._process or self.start()
-            placed = not self._unplaced and process.line.put(run_of(job))
+            placed = not (self._unplaced or self._retiring) and process.line.put(run_of(job))
         except OSError as error:
             self.on_report(release(job))
             self.on_lack(error)
@@ -208,67 +182,15 @@ class RunnerProcess:
 
     # ── the process ──
 
-    def start(self) -> _Process:
+    def start(self) -> Runner:
         """Start the process. OSError when this process lacks what that takes."""
-        with ExitStack() as undo:
-            line, runners_line = make_line()
-            undo.callback(line.close)
-            undo.callback(runners_line.close)
-            slate, to_runner, telling, hearing, to_worker = self._descriptors(undo)
-            pages = Slate(slate)
-            undo.callback(pages.close)
-            inherited = (runners_line.fileno(), slate, to_runner, to_worker, self._starts.file)
-            popen = self._popen(inherited)
-            undo.callback(_end_at_once, popen)
-            ended = os.pidfd_open(popen.pid)
-            undo.pop_all()
-        ends = (line, runners_line, pages, hearing, telling, ended)
-        self._process = process = _Process(popen, *ends, FrameReader(), Overheard(popen))
-        for descriptor in (slate, to_runner, to_worker):
-            os.close(descriptor)
-        os.set_blocking(hearing, False)
-        os.set_blocking(telling, False)
+        self._process = process = start_runner(self.kind, self._settings, self._starts)
         self.is_ready = False
         loop = asyncio.get_running_loop()
-        loop.add_reader(hearing, self._read, process)
+        loop.add_reader(process.hearing, self._read, process)
         # The pipe may be held open by a process that a function has started: only this tells that the runner is gone.
-        loop.add_reader(ended, self._died, process)
+        loop.add_reader(process.ended, self._died, process)
         return process
-
-    def _descriptors(self, undo: ExitStack) -> tuple[int, int, int, int, int]:
-        slate = make_slate()
-        undo.callback(os.close, slate)
-        to_runner, telling = os.pipe2(os.O_CLOEXEC)
-        undo.callback(os.close, to_runner)
-        undo.callback(os.close, telling)
-        hearing, to_worker = os.pipe2(os.O_CLOEXEC)
-        undo.callback(os.close, hearing)
-        undo.callback(os.close, to_worker)
-        return slate, to_runner, telling, hearing, to_worker
-
-    def _popen(self, inherited: tuple[int, int, int, int, int]) -> subprocess.Popen[bytes]:
-        line, slate, hearing, telling, starts = inherited
-        options = RunnerOptions(
-            line=line,
-            slate=slate,
-            hearing=hearing,
-            telling=telling,
-            starts=starts,
-            parent=os.getpid(),
-            sources=self._settings.sources,
-            kind=self.kind,
-            concurrency=self._settings.concurrency,
-            recycle_after=self._settings.recycle_after,
-        )
-        return subprocess.Popen(
-            [sys.executable, "-m", "headwater.worker.runner", msgspec.json.encode(options).decode()],
-            pass_fds=inherited,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, WORKER_VARIABLE: self._settings.worker},
-        )
 
     def _kill(self) -> None:
         if self._process is not None:
@@ -292,12 +214,12 @@ class RunnerProcess:
             self._unsent.clear()
         loop.remove_writer(self._process.telling)
 
-    def _read(self, process: _Process) -> None:
+    def _read(self, process: Runner) -> None:
         """Hear what there is now; at most so much, so that one that prints for ever does not hold up the others."""
         if self._hear(process) is False:
             asyncio.get_running_loop().remove_reader(process.hearing)
         try:
-            while self._unplaced and process.line.put(run_of(self._unplaced[0])):
+            while self._unplaced and not self._retiring and process.line.put(run_of(self._unplaced[0])):
                 self._unplaced.popleft()
         except OSError as error:
             job = self._unplaced.popleft()
@@ -305,22 +227,39 @@ class RunnerProcess:
             self.on_report(release(job))
             self.on_lack(error)
 
-    def _hear(self, process: _Process) -> bool | None:
+    def _hear(self, process: Runner) -> bool | None:
         """Take one piece of what the runner says; False when nobody will say more, None when nobody does now."""
         try:
             chunk = os.read(process.hearing, READ_BYTES)
         except BlockingIOError:
             return None
-        try:
-            messages = [decode_to_worker(frame) for frame in process.frames.feed(chunk)]
-        except (msgspec.MsgspecError, ValueError) as error:
-            # A function has written to a descriptor that is not its own.
-            log.error("the process that runs functions says what cannot be read, and is ended: %s", error)
-            self._kill()
-            return False
-        for message in messages:
-            self._take(message)
+        self._take_frames(process.frames, chunk)
         return bool(chunk)
+
+    def _take_frames(self, frames: FrameReader, chunk: bytes) -> None:
+        """Take one message after the other: what stands before and behind nonsense counts."""
+        why = ""
+        for frame in frames.feed(chunk):
+            try:
+                self._take(decode_to_worker(frame))
+            except NoFrame as error:
+                why = str(error)
+        if frames.nonsense_bytes:
+            why = f"{frames.nonsense_bytes:,} bytes belong to no frame"
+        if why:
+            self._retire(why)
+
+    def _retire(self, why: str) -> None:
+        """A function has written to a descriptor that is not its own, and may have hit what others said. Which one it
+        was nobody knows: what runs may finish, within the time of grace, and what comes next has a new process."""
+        process = self._process
+        if process is None or self._retiring is not None:
+            return
+        log.error("the process that runs functions says what cannot be read, and gets no more of them: %s", why)
+        waiting = self.take_line()
+        self._unplaced.extend(waiting)
+        process.line.end()
+        self._retiring = asyncio.get_running_loop().call_later(self._settings.grace_seconds, self._kill)
 
     def _take(self, message: ToWorker) -> None:
         if isinstance(message, Done):
@@ -431,13 +370,9 @@ class RunnerProcess:
             )
         )
 
-    def _take_kept(self, process: _Process) -> None:
+    def _take_kept(self, process: Runner) -> None:
         """What the process had done and not told; what cannot be read was not done, as far as anybody knows."""
-        try:
-            for frame in FrameReader().feed(process.slate.kept()):
-                self._take(decode_to_worker(frame))
-        except (msgspec.MsgspecError, ValueError) as error:
-            log.error("what the process that runs functions left cannot be read: %s", error)
+        self._take_frames(FrameReader(), process.slate.kept())
 
     def _forget(self, number: JobNumber) -> Call | None:
         call = self._calls.pop(number, None)
@@ -445,7 +380,7 @@ class RunnerProcess:
             call.timer.cancel()
         return call
 
-    def _died(self, process: _Process) -> None:
+    def _died(self, process: Runner) -> None:
         """The process is gone: what it had started and not finished has failed, the rest goes to the next process."""
         loop = asyncio.get_running_loop()
         for descriptor in (process.hearing, process.ended):
@@ -459,6 +394,9 @@ class RunnerProcess:
         begun = self.begun()
         process.close()
         self._process = None
+        if self._retiring is not None:
+            self._retiring.cancel()
+            self._retiring = None
         was_ready, self.is_ready = self.is_ready, False
         self._unsent.clear()
         self._unplaced.clear()
@@ -482,11 +420,3 @@ class RunnerProcess:
         self.on_gone()
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
-
-
-def _end_at_once(popen: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        popen.kill()
-    popen.wait()
-    if popen.stdout is not None:
-        popen.stdout.close()
