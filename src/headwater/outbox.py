@@ -19,12 +19,11 @@ store open moves them to the log, each once:
 """
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import apsw
@@ -32,28 +31,34 @@ import msgspec
 
 from headwater.app import Headwater
 from headwater.config import load_config
-from headwater.errors import InvalidInput, JobError, QueueError
 from headwater.log.job_operations import Enqueue, NewJob
-from headwater.log.operations import Operation, Push
-from headwater.model.names import DATABASE_DEFAULT, Offset, check_name
-from headwater.services.checks import check_outgoing
+from headwater.log.operations import Push
+from headwater.model.names import DATABASE_DEFAULT, SYSTEM_PREFIX, Offset, check_name
+from headwater.model.outbox import Drained, Left, SetAside, Staged, Verdicts
+from headwater.services.checks import check_number, check_outgoing, check_seconds
+from headwater.services.draining import Drain
 from headwater.services.job_checks import check_job
 from headwater.services.outgoing import Target, make_record, target, target_of
 from headwater.services.verbs import check_push
-from headwater.stores.outbox.table import Plain, Staged, Table, create_table
+from headwater.stores.outbox.table import Plain, Table, create_table, list_aside, wait_again
 from headwater.stores.outbox.table import stage as stage_row
 from headwater.stores.sqlite import outbox
 
-__all__ = ["create_table", "drain", "enqueue", "push", "stage", "stage_jobs"]
+__all__ = [
+    "Drained",
+    "Left",
+    "SetAside",
+    "create_table",
+    "drain",
+    "enqueue",
+    "list_set_aside",
+    "push",
+    "requeue",
+    "stage",
+    "stage_jobs",
+]
 
-log = logging.getLogger(__name__)
-
-BITE = 200
-
-# What speaks against the row itself. Trouble of the store is not the row's fault, and may pass.
-_REFUSALS = (InvalidInput, QueueError, JobError)
-
-_kinds: dict[str, type[Operation]] = {"push": Push, "enqueue": Enqueue}
+Result = TypeVar("Result")
 
 
 def enqueue(
@@ -145,62 +150,72 @@ def _new_key() -> str:
     return f"outbox/{uuid4()}"
 
 
-async def drain(hw: Headwater, connect: Callable[[], Plain], *, every_seconds: float | None = None) -> int:
-    """Move everything that waits in a database of yours to the log, in order; how much that was.
+async def drain(hw: Headwater, connect: Callable[[], Plain], *, every_seconds: float | None = None) -> Drained:
+    """Move everything that waits in a database of yours to the log, in order; what that came to.
 
     `connect` makes a connection of yours to that database; it is used in a thread of its own. With `every_seconds` it
-    goes on for ever, looking that often. One process at a time should do this; two do no harm. A row that is refused
-    for good is set aside (its column `error` says why) and told in the log.
+    goes on for ever, looking that often. One process at a time should do this; two do no harm, and each counts its own.
+
+    What is in the log is dropped from your database before more is moved. A queue that refuses its rows for now, a full
+    one, does not hold up the others: its rows stay, in order, and are told as `left`, or with `every_seconds` tried
+    again, later each time. A row that can never be taken is set aside: `list_set_aside` shows it, `requeue` lets it
+    wait again.
     """
-    loop = asyncio.get_running_loop()
+    if every_seconds is not None:
+        check_seconds("every_seconds", every_seconds)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-outbox") as thread:
-        table = await loop.run_in_executor(thread, lambda: Table(connect()))
+        table = await _in_thread(thread, lambda: Table(connect))
         try:
-            count = 0
-            while True:
-                staged = await loop.run_in_executor(thread, table.oldest, BITE)
-                if staged:
-                    done, refused = await _move(hw, staged)
-                    await loop.run_in_executor(thread, table.settle, done, refused)
-                    count += len(done)
-                elif every_seconds is None:
-                    return count
-                else:
-                    await asyncio.sleep(every_seconds)
+            draining = Drain(hw.committer, hw.config, _Handed(thread, table), every_seconds)
+            if every_seconds is not None:
+                await draining.for_ever(every_seconds)
+            return await draining.once()
         finally:
-            await loop.run_in_executor(thread, table.close)
+            await _in_thread(thread, table.close)
 
 
-async def _move(hw: Headwater, staged: list[Staged]) -> tuple[list[int], list[tuple[int, str]]]:
-    """Apply what was staged; the numbers of those that are in the log, and of those that never will be, with why.
+class _Handed:
+    """The table, handed from the event loop to the one thread that may use its connection."""
 
-    Trouble that may pass, a full disk or a full queue, is raised: all of it waits, and what was applied is known again
-    by its key.
+    def __init__(self, thread: ThreadPoolExecutor, table: Table) -> None:
+        self._thread = thread
+        self._table = table
+
+    async def after(self, number: int, limit: int) -> list[Staged]:
+        return await _in_thread(self._thread, lambda: self._table.after(number, limit))
+
+    async def settle(self, verdicts: Verdicts) -> Verdicts:
+        return await _in_thread(self._thread, lambda: self._table.settle(verdicts))
+
+
+async def _in_thread(thread: ThreadPoolExecutor, deed: Callable[[], Result]) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(thread, deed)
+
+
+def list_set_aside(connection: Any) -> list[SetAside]:
+    """The rows of your database that can never be taken as they are, oldest first, each with the reason."""
+    return [
+        SetAside(number, kind, _queue_of(kind, body), error) for number, kind, body, error in list_aside(connection)
+    ]
+
+
+def requeue(connection: Any, *numbers: int) -> int:
+    """Let rows that were set aside wait again, those of these numbers or all, in their old places; how many.
+
+    It is part of the transaction that is open on `connection`: commit it.
     """
-    read = {row.number: _read(row) for row in staged}
-    operations = {number: operation for number, operation in read.items() if isinstance(operation, Operation)}
-    answers = hw.committer.submit_all(list(operations.values()))
-    outcomes = await asyncio.gather(*answers, return_exceptions=True)
-    done: list[int] = []
-    refused = [(number, reason) for number, reason in read.items() if isinstance(reason, str)]
-    for number, outcome in zip(operations, outcomes, strict=True):
-        if not isinstance(outcome, BaseException):
-            done.append(number)
-        elif isinstance(outcome, _REFUSALS) and not outcome.retryable:
-            refused.append((number, f"{outcome.code}: {outcome}"))
-        else:
-            raise outcome
-    for number, reason in refused:
-        log.error("row %d of headwater_outbox was refused and is set aside: %s", number, reason)
-    return done, refused
+    return wait_again(connection, [check_number("number", number) for number in numbers])
 
 
-def _read(row: Staged) -> Operation | str:
-    """The operation of a row, or why there is none."""
-    kind = _kinds.get(row.kind)
-    if kind is None:
-        return f"no such kind: {row.kind!r:.80}"
+class _Addressed(msgspec.Struct):
+    queue: str = ""
+
+
+def _queue_of(kind: str, body: str) -> str:
+    """Where a row was to go, as far as it can be read."""
+    if kind == "enqueue":
+        return f"{SYSTEM_PREFIX}jobs"
     try:
-        return msgspec.json.decode(row.body, type=kind)
-    except msgspec.MsgspecError as error:
-        return f"it cannot be read: {error}"
+        return msgspec.json.decode(body, type=_Addressed).queue
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""

@@ -15,7 +15,7 @@ import pytest
 
 import headwater
 from headwater import outbox
-from headwater.errors import InvalidInput, InvalidName, QueueFull, StoreForeign, StoreReplaced, TooLarge
+from headwater.errors import InvalidInput, InvalidName, StoreForeign, StoreReplaced, TooLarge
 from headwater.log.job_operations import NewJob
 from headwater.log.operations import Clear
 from tests.cli.program import Program
@@ -126,7 +126,10 @@ def rows(path: str, table: str) -> list[Any]:
 
 
 async def drained(hw: headwater.Headwater, path: str) -> int:
-    return await outbox.drain(hw, lambda: sqlite3.connect(path))
+    """How many rows a drain moved that had no trouble."""
+    done = await outbox.drain(hw, lambda: sqlite3.connect(path))
+    assert done == outbox.Drained(moved=done.moved)
+    return done.moved
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -250,7 +253,7 @@ async def test_a_row_that_is_refused_for_good_is_set_aside_and_holds_nobody_up(
         connection.execute("INSERT INTO headwater_outbox (kind, body) VALUES ('shrug', '{}')")
         connection.execute("INSERT INTO headwater_outbox (kind, body) VALUES ('push', '{\"queue\": 7}')")
         outbox.stage(connection, "orders", "good")
-    assert await drained(hw, path) == 1
+    assert await outbox.drain(hw, lambda: sqlite3.connect(path)) == outbox.Drained(moved=1, set_aside=2)
     assert [(row[1], row[3][:10]) for row in rows(path, "headwater_outbox")] == [
         ("shrug", "no such ki"),
         ("push", "it cannot "),
@@ -267,8 +270,9 @@ async def test_trouble_that_may_pass_leaves_everything_where_it_is(hw: headwater
     await hw.queue("orders").push("first")
     with plain_transaction(path) as connection:
         outbox.stage(connection, "orders", "second")
-    with pytest.raises(QueueFull):
-        await drained(hw, path)
+    left = outbox.Left("main", "orders", 1, "queue_full: queue 'orders' holds 1 waiting records of at most 1")
+    assert await outbox.drain(hw, lambda: sqlite3.connect(path)) == outbox.Drained(left=(left,))
+    assert len(rows(path, "headwater_outbox")) == 1
     await hw.committer.submit(Clear(queue="orders"))
     assert await drained(hw, path) == 1
     with plain_transaction(path) as connection:
@@ -284,7 +288,12 @@ def test_the_command_drains(tmp_path: Path, path: str) -> None:
     with plain_transaction(path) as connection:
         outbox.stage(connection, "orders", {"id": 7})
     assert program.expect(0, "outbox", "drain", "shop.db").out == "moved 1 row to the log\n"
-    assert program.expect(0, "outbox", "drain", "shop.db", "--json").document() == {"moved": 0}
+    assert program.expect(0, "outbox", "drain", "shop.db", "--json").document() == {
+        "moved": 0,
+        "duplicates": 0,
+        "set_aside": 0,
+        "left": [],
+    }
     assert program.expect(0, "pop", "orders", "--json").document()["payload"] == {"id": 7}
     assert "there is no file" in program.expect(2, "outbox", "drain", "missing.db").err
 

@@ -181,7 +181,7 @@ def outbox_stage(scene: Scene, queue: str, payload: Any, **about: Any) -> None:
 
     async def drain() -> None:
         async with headwater.open(scene.path) as hw:
-            assert await outbox.drain(hw, lambda: sqlite3.connect(scene.shop)) == 1
+            assert await outbox.drain(hw, lambda: sqlite3.connect(scene.shop)) == outbox.Drained(moved=1)
 
     asyncio.run(drain())
 

@@ -1208,6 +1208,42 @@ BUGS = [
         ),
     ),
     Bug(
+        "drain-stops-at-a-full-queue",
+        "one queue that refuses its rows ends the drain of all",
+        (
+            Edit(
+                "headwater/services/draining.py",
+                "return Fate.HELD if outcome.retryable else Fate.REFUSED",
+                "return Fate.TROUBLE if outcome.retryable else Fate.REFUSED",
+            ),
+        ),
+        ("tests/faces/test_draining.py",),
+    ),
+    Bug(
+        "drain-overtakes-in-a-line",
+        "rows of one partition share a commit although it does not keep their order",
+        (
+            Edit(
+                "headwater/services/draining.py",
+                "if row.line not in cut and lifetimes.setdefault(row.line, lifetime) == lifetime:",
+                "if row.line not in cut:",
+            ),
+        ),
+        ("tests/faces/test_draining.py",),
+    ),
+    Bug(
+        "drain-counts-others-rows",
+        "a drain counts rows that another one dropped",
+        (
+            Edit(
+                "headwater/stores/outbox/table.py",
+                "return bool(_run(self._connection, statement, values).rowcount)",
+                "return _run(self._connection, statement, values) is not None",
+            ),
+        ),
+        ("tests/faces/test_draining.py",),
+    ),
+    Bug(
         "outbox-without-priority",
         "the outbox forgets the priority on the way",
         (

@@ -3,45 +3,184 @@
 Examples:
   headwater outbox drain shop.db
   headwater outbox drain shop.db --every 0.5
+  headwater outbox list shop.db
+  headwater outbox requeue shop.db
 """
 
+import asyncio
 import os
+import signal
 import sqlite3
-from typing import Annotated
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
-from headwater.cli.exits import Misuse
-from headwater.cli.output import plural, print_json, print_line
+from headwater.cli.exits import ExitCode, Misuse, StoreUnopened
+from headwater.cli.output import note, plural, print_json, print_line, print_table
 from headwater.cli.session import opened, run_async
 from headwater.cli.settings import Settings, settings_of
+from headwater.errors import InvalidInput, StoreBusy, StoreFailed, StoreForeign
+
+if TYPE_CHECKING:
+    from headwater.model.outbox import Drained
+
+File = Annotated[str, typer.Argument(help="The SQLite file of your own.", metavar="FILE", show_default=False)]
+ERROR_LENGTH_SHOWN = 80
 
 
 def drain(
     ctx: typer.Context,
-    database: Annotated[str, typer.Argument(help="The SQLite file of your own.", metavar="FILE", show_default=False)],
+    database: File,
     every: Annotated[
         float | None, typer.Option("--every", help="Go on for ever, and look this often (seconds).", min=0.01)
     ] = None,
 ) -> None:
     """Move the messages and jobs that wait in a SQLite file of your own to the log, each once and in order.
 
+    Ends with 1 when a queue refused some for now: they wait on. Ends with 6 when some can never be taken: see
+    `headwater outbox list`.
+
     Examples:
       headwater outbox drain shop.db
       headwater outbox drain shop.db --every 0.5 --store headwater.db
     """
     settings = settings_of(ctx)
-    if not os.path.isfile(database):
-        raise Misuse(f"there is no file {database}")
-    count = run_async(_drain(settings, database, every))
-    if settings.json:
-        print_json({"moved": count})
-    else:
-        print_line((f"moved {plural(count, 'row')} to the log", ""))
+    _check_file(database)
+    drained = run_async(_drain(settings, database, every))
+    if drained is None:
+        return
+    _show(settings, drained)
+    if drained.left:
+        raise typer.Exit(ExitCode.FAILED)
+    if drained.set_aside:
+        raise typer.Exit(ExitCode.QUARANTINED)
 
 
-async def _drain(settings: Settings, database: str, every: float | None) -> int:
+async def _drain(settings: Settings, database: str, every: float | None) -> "Drained | None":
+    """What was drained; None when it was told to end."""
     from headwater import outbox
 
-    async with opened(settings, create=True) as hw:
-        return await outbox.drain(hw, lambda: sqlite3.connect(database), every_seconds=every)
+    told: list[signal.Signals] = []
+    with _told_to_end(told):
+        try:
+            async with opened(settings, create=True) as hw:
+                return await outbox.drain(hw, lambda: _connect(database), every_seconds=every)
+        except asyncio.CancelledError:
+            if not told:
+                raise
+            return None
+
+
+@contextmanager
+def _told_to_end(told: list[signal.Signals]) -> Iterator[None]:
+    """SIGTERM, which is how a service is ended, ends it as Ctrl-C does: with what is under way finished."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(task: "asyncio.Task[object]") -> None:
+        told.append(signal.SIGTERM)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end, task)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _show(settings: Settings, drained: "Drained") -> None:
+    if settings.json:
+        print_json(drained)
+        return
+    known = f", {drained.duplicates:,} of them known already" if drained.duplicates else ""
+    print_line((f"moved {plural(drained.moved, 'row')} to the log{known}", ""))
+    if drained.set_aside:
+        note(f"set {plural(drained.set_aside, 'row')} aside: headwater outbox list FILE says why")
+    for left in drained.left:
+        note(f"left {plural(left.count, 'row')} for {left.queue}: {left.reason}")
+
+
+def list_rows(ctx: typer.Context, database: File) -> None:
+    """List the rows that a drain has set aside because they can never be taken, with the reason.
+
+    Examples:
+      headwater outbox list shop.db
+      headwater outbox list shop.db --json
+    """
+    from headwater import outbox
+
+    settings = settings_of(ctx)
+    _check_file(database)
+    with closing(_connect(database)) as connection:
+        rows = outbox.list_set_aside(connection)
+    if settings.json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        columns = ("NUMBER", "KIND", "QUEUE", "ERROR")
+        print_table(columns, [(row.number, row.kind, row.queue, _short(row.error)) for row in rows])
+    else:
+        note(f"nothing is set aside in {database}")
+
+
+def requeue_rows(
+    ctx: typer.Context,
+    database: File,
+    numbers: Annotated[
+        list[int] | None, typer.Argument(help="Rows by number.", metavar="NUMBER...", show_default="all of them")
+    ] = None,
+) -> None:
+    """Let rows that were set aside wait again, in their old places, for the next drain.
+
+    Examples:
+      headwater outbox requeue shop.db
+      headwater outbox requeue shop.db 3 4
+    """
+    from headwater import outbox
+
+    settings = settings_of(ctx)
+    _check_file(database)
+    with closing(_connect(database)) as connection, connection:
+        count = outbox.requeue(connection, *(numbers or ()))
+    if settings.json:
+        print_json({"requeued": count})
+    elif count:
+        print_line((f"requeued {plural(count, 'row')}", ""))
+    else:
+        note(f"nothing of that is set aside in {database}")
+    if not count:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _short(error: str) -> str:
+    return error if len(error) <= ERROR_LENGTH_SHOWN else f"{error[:ERROR_LENGTH_SHOWN]}…"
+
+
+def _check_file(database: str) -> None:
+    """Raises, with the name of the file, when it is none that can be drained: before a store is made for it."""
+    from headwater.stores.outbox.table import Table
+
+    if not os.path.exists(database):
+        raise Misuse(f"there is no file {database}")
+    if not os.path.isfile(database):
+        raise Misuse(f"{database} is no file; name the SQLite file that outbox.stage writes to")
+    if not os.access(database, os.R_OK | os.W_OK):
+        raise StoreUnopened(f"{database} may not be read and written by this user; what was moved is dropped from it")
+    try:
+        Table(lambda: _connect(database)).close()
+    except StoreFailed as error:
+        raise StoreUnopened(f"{database}: {error}") from error
+    except (InvalidInput, StoreBusy, StoreForeign) as error:
+        raise type(error)(f"{database}: {error}") from error
+
+
+def _connect(database: str) -> sqlite3.Connection:
+    """A connection that does not make a file that is missing."""
+    return sqlite3.connect(f"file:{quote(os.path.abspath(database))}?mode=rw", uri=True)

@@ -53,7 +53,7 @@ Examples:
   headwater serve --store headwater.db
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the store cannot be opened, 4 there was nothing, 5 the doctor found
-something, 6 a flow set rows aside, 130 Ctrl-C.
+something, 6 a flow or a drain set rows aside, 130 Ctrl-C.
 """
 PIPELINE_HELP = """The data pipeline on Spark: flows over the log, with checkpoints, a bar and a summary.
 
@@ -152,6 +152,8 @@ def _tokens() -> typer.Typer:
 def _outbox() -> typer.Typer:
     app = _group(help=_unwrapped(outbox.__doc__ or ""))
     _add(app, "drain", outbox.drain)
+    _add(app, "list", outbox.list_rows)
+    _add(app, "requeue", outbox.requeue_rows)
     return app
 
 

@@ -42,6 +42,8 @@ class _Submission(msgspec.Struct, eq=False):
     operation: Operation
     durability: Durability
     answer: asyncio.Future[Answer]
+    # Handed in together with the one before: both go into one commit.
+    is_joined: bool = False
     result: Any = None
 
     def settle(self, durability: Durability) -> bool:
@@ -129,9 +131,12 @@ class Committer:
     def submit_all(
         self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
     ) -> list[asyncio.Future[Answer]]:
-        """Hand in operations that go together: all are taken or none. Each is answered by itself."""
+        """Hand in operations that go together: all are taken, by one commit, or none. Each is answered by itself."""
         loop = self._loop_with_room(len(operations))
-        submitted = [_Submission(operation, durability, loop.create_future()) for operation in operations]
+        submitted = [
+            _Submission(operation, durability, loop.create_future(), place > 0)
+            for place, operation in enumerate(operations)
+        ]
         self._pending += submitted
         self._handed_in(submitted, durability)
         return [submission.answer for submission in submitted]
@@ -224,7 +229,12 @@ class Committer:
         self._callers = 0
         self._urgent = False
         if len(batch) > COMMIT_OPERATIONS_MAX:
-            batch, self._pending = batch[:COMMIT_OPERATIONS_MAX], batch[COMMIT_OPERATIONS_MAX:]
+            cut = COMMIT_OPERATIONS_MAX
+            while cut and batch[cut].is_joined:
+                cut -= 1
+            # More than a commit takes were handed in together: those are as many commits as it needs.
+            cut = cut or COMMIT_OPERATIONS_MAX
+            batch, self._pending = batch[:cut], batch[cut:]
             self._urgent = any(waiting.durability is not Durability.SYNCED for waiting in self._pending)
         return batch
 

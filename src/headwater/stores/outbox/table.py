@@ -6,22 +6,21 @@ and a process that has the store open moves it to the log.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
-from headwater.errors import InvalidInput, StoreForeign
+from headwater.errors import HeadwaterError, InvalidInput, StoreBusy, StoreFailed, StoreForeign
+from headwater.model.outbox import Staged, Verdicts
 from headwater.stores.sqlite.outbox import is_sound
 from headwater.stores.statements import load_statements
 
 sql = load_statements(__package__)
 
-
-class Staged(NamedTuple):
-    """A message or job that waits, as its operation."""
-
-    number: int
-    kind: str
-    body: str
+TABLE_MISSING = "no such table: headwater_outbox"
+HOW_TO_MAKE_IT = (
+    "this database has no outbox table; make it once, with your migrations: outbox.create_table(connection)"
+)
 
 
 class Plain(Protocol):
@@ -57,38 +56,110 @@ def stage(connection: Any, kind: str, body: str) -> None:
     try:
         _run(connection, sql.add_staged, (kind, body))
     except Exception as error:
-        if "no such table: headwater_outbox" not in str(error):
+        # Other errors are the users' own to handle, as they are with their other statements.
+        if TABLE_MISSING not in str(error):
             raise
-        raise StoreForeign(
-            "this database has no outbox table; make it once, with your migrations: outbox.create_table(connection)"
-        ) from error
+        raise StoreForeign(HOW_TO_MAKE_IT) from error
+
+
+def list_aside(connection: Any) -> list[tuple[int, str, str, str]]:
+    """Number, kind, body and error of the rows that were set aside, oldest first."""
+    with _translated():
+        return [tuple(row) for row in _run(connection, sql.list_aside).fetchall()]
+
+
+def wait_again(connection: Any, numbers: Sequence[int]) -> int:
+    """Let rows that were set aside wait again, those of these numbers or all; how many. Nothing is committed here."""
+    with _translated():
+        if not numbers:
+            return int(_run(connection, sql.wait_again).rowcount)
+        return sum(int(_run(connection, sql.one_waits_again, (number,)).rowcount) for number in numbers)
 
 
 class Table:
     """The table as whoever moves its rows to the log holds it: one connection, made and used in one thread."""
 
-    def __init__(self, connection: Plain) -> None:
-        self._connection = connection
-        _check_library(connection)
-
-    def oldest(self, limit: int) -> list[Staged]:
-        """The oldest that wait."""
+    def __init__(self, connect: Callable[[], Plain]) -> None:
+        with _translated():
+            self._connection = connect()
         try:
-            return [Staged(*row) for row in _run(self._connection, sql.staged, (limit,)).fetchall()]
+            with _translated():
+                _check_library(self._connection)
+                # A file that may only be read is found out before anything of it is in the log and cannot be dropped.
+                _run(self._connection, sql.touch_outbox)
+                self._connection.rollback()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def after(self, number: int, limit: int) -> list[Staged]:
+        """The oldest that wait after a number."""
+        with self._transaction(), _translated():
+            return [Staged(*row) for row in _run(self._connection, sql.staged, (number, limit)).fetchall()]
+
+    def settle(self, verdicts: Verdicts) -> Verdicts:
+        """Drop those that are in the log, and set those aside that were refused for good.
+
+        Only those are told whose row was still there: another drain may have been faster.
+        """
+        with self._transaction(), _translated():
+            own = Verdicts(
+                [number for number in verdicts.taken if self._changes_one(sql.drop_staged, number)],
+                [
+                    (number, error)
+                    for number, error in verdicts.refused
+                    if self._changes_one(sql.set_aside, error, number)
+                ],
+            )
+            self._connection.commit()
+        return own
+
+    def _changes_one(self, statement: str, *values: object) -> bool:
+        return bool(_run(self._connection, statement, values).rowcount)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Whatever happens, no lock is held on the users' file when this ends."""
+        try:
+            yield
         finally:
             self._connection.rollback()
-
-    def settle(self, done: Iterable[int], refused: Sequence[tuple[int, str]]) -> None:
-        """Drop those that are in the log, and set those aside that were refused for good."""
-        for number in done:
-            _run(self._connection, sql.drop_staged, (number,))
-        for number, error in refused:
-            _run(self._connection, sql.set_aside, (error, number))
-        self._connection.commit()
 
     def close(self) -> None:
         """Let go."""
         self._connection.close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of the users' database as ours, so that who drains knows what to do about them."""
+    try:
+        yield
+    except HeadwaterError:
+        raise
+    except Exception as error:
+        found = _sqlite_error(error)
+        if found is None:
+            raise
+        raise _meaning(found) from error
+
+
+def _sqlite_error(error: BaseException | None) -> sqlite3.Error | None:
+    """The error of SQLite itself: SQLAlchemy and Django put their own around it."""
+    while error is not None and not isinstance(error, sqlite3.Error):
+        error = error.__cause__
+    return error
+
+
+def _meaning(error: sqlite3.Error) -> HeadwaterError:
+    text = str(error)
+    if TABLE_MISSING in text:
+        return StoreForeign(HOW_TO_MAKE_IT)
+    if "not a database" in text:
+        return StoreForeign("this file is no SQLite database; name the file that outbox.stage writes to")
+    if "locked" in text or "busy" in text:
+        return StoreBusy(f"another program holds the outbox's database: {text}")
+    return StoreFailed(f"the outbox's database cannot be used: {text}")
 
 
 def _run(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
