@@ -56,9 +56,17 @@ def hear_signals() -> None:
 
 
 def shares_something(item: pytest.Item) -> bool:
-    """Whether the test uses what a folder or a file makes for several tests, such as a server."""
-    fixtures = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
-    return any(one.scope != "function" and one.baseid for named in fixtures for one in named)
+    """Whether something that a folder or a file makes for several tests, such as a server, works beside this test: it
+    uses it, or one before it did and others will."""
+    its_own = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+    made = item.session._fixturemanager._arg2fixturedefs.values()
+    return any(is_shared(one) for named in its_own for one in named) or any(
+        is_shared(one) and one.cached_result is not None for named in made for one in named
+    )
+
+
+def is_shared(fixture: pytest.FixtureDef[object]) -> bool:
+    return fixture.scope != "function" and bool(fixture.baseid)
 
 
 @pytest.fixture(autouse=True)

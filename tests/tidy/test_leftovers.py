@@ -109,3 +109,37 @@ def test_a_test_may_use_all_that_when_it_puts_it_back(tmp_path: Path) -> None:
     output = run_planted(tmp_path, HEAD + CAREFUL)
     assert "1 passed" in output
     assert "error" not in output
+
+
+SHARING = """
+import pytest, threading
+
+@pytest.fixture(scope="module")
+def server():
+    done, wanted = threading.Event(), threading.Event()
+    def begin():
+        wanted.wait()
+        threading.Thread(target=done.wait).start()
+    beginner = threading.Thread(target=begin)
+    beginner.start()
+    globals()["served"] = wanted, beginner
+    yield
+    done.set()
+
+def test_one_that_uses_it(server):
+    pass
+
+def test_one_beside_it():
+    wanted, beginner = served
+    wanted.set()
+    beginner.join()
+
+def test_another_that_uses_it(server):
+    pass
+"""
+
+
+def test_what_a_shared_thing_begins_is_not_laid_to_the_test_beside_it(tmp_path: Path) -> None:
+    output = run_planted(tmp_path, SHARING, CONFTEST + HASTE)
+    assert "3 passed" in output
+    assert "error" not in output

@@ -17,11 +17,12 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import Protocol, cast
+from typing import cast
 
-from headwater.doors.edge.budget import Budget, Hold
+from headwater.doors.edge.budget import Hold
+from headwater.doors.edge.house import House
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
-from headwater.doors.edge.websocket import SocketHouse, WebSocket
+from headwater.doors.edge.websocket import WebSocket
 from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
 from headwater.doors.event_stream import as_event_stream
 from headwater.doors.sessions import MakeSession
@@ -31,31 +32,6 @@ from headwater.doors.wire import Handler, Refused, Request, Response, no_room, p
 log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 65_536
-
-
-class House(SocketHouse, Protocol):
-    """What a connection needs of the server it belongs to."""
-
-    handler: Handler
-    admit: Handler | None
-    budget: Budget
-    stopping: bool
-
-    def enter(self, connection: "Connection") -> bool:
-        """Count the connection; False when there are too many."""
-        ...
-
-    def leave(self, connection: "Connection") -> None:
-        """Count it no more."""
-        ...
-
-    def hand_over(self, connection: "Connection", socket: WebSocket) -> None:
-        """The connection goes on as a WebSocket."""
-        ...
-
-    def failed(self, request: Request) -> Response:
-        """What to say when the handler raised what it is raising now."""
-        ...
 
 
 class Connection(asyncio.Protocol):
@@ -374,11 +350,8 @@ class Connection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Read while there is somebody to take it: not too many wait, and the body is wanted."""
-        behind = self._reader.behind
         is_held = (
-            len(self._arrivals) >= self._limits.pipeline_max
-            or self._admission is not None
-            or (behind is not None and len(behind) > self._limits.head_bytes_max)
+            len(self._arrivals) >= self._limits.pipeline_max or self._admission is not None or self._reader.holds_enough
         )
         if self._reader.unread and not is_held and not self._reader.finished:
             self.data_received(b"")

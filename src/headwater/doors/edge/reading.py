@@ -131,6 +131,11 @@ class RequestReader:
         if self.behind is not None:
             self.behind += data[start:]
 
+    @property
+    def holds_enough(self) -> bool:
+        """Whether no more is held for another protocol before it is decided whether that is spoken."""
+        return self.behind is not None and len(self.behind) > self._limits.head_bytes_max
+
     def rest(self) -> None:
         """Nothing is read for a while: between two requests the parser is let go, and made anew when bytes come."""
         if self.phase is Phase.BETWEEN and not self.finished and not self._arrived:

@@ -11,11 +11,10 @@ open. `Heartbeats` looks at all of them in turn.
 
 import asyncio
 import logging
-from typing import Protocol
 
-from headwater.doors.edge.limits import Limits
+from headwater.doors.edge.house import SocketHouse
 from headwater.doors.edge.writing import encode_upgrade
-from headwater.doors.sessions import CloseCode, Frame, MakeSession, OpenSessions, Session
+from headwater.doors.sessions import CloseCode, Frame, MakeSession, Session
 from headwater.doors.websocket import (
     Arrived,
     Failure,
@@ -32,17 +31,6 @@ from headwater.doors.websocket import (
 log = logging.getLogger(__name__)
 
 _PING = encode(Opcode.PING, b"")
-
-
-class SocketHouse(Protocol):
-    """What a WebSocket needs of the server it belongs to."""
-
-    limits: Limits
-    sessions: OpenSessions
-
-    def gone(self, socket: "WebSocket") -> None:
-        """Count it no more."""
-        ...
 
 
 class WebSocket(asyncio.Protocol):
