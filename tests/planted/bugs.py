@@ -1244,6 +1244,30 @@ BUGS = [
         ("tests/faces/test_draining.py",),
     ),
     Bug(
+        "errors-show-the-mark",
+        "errors name jobs as they are kept, not as their caller chose",
+        (
+            Edit(
+                "headwater/doors/jobs/own_names.py",
+                "error.args = tuple(_shown(principal, value) for value in error.args)",
+                "pass",
+            ),
+        ),
+        ("tests/doors/test_own_job_names.py",),
+    ),
+    Bug(
+        "two-jobs-of-one-id",
+        "somebody who may use some queues sees another's job under the id of theirs",
+        (
+            Edit(
+                "headwater/doors/jobs/own_names.py",
+                "return await site.store.job(principal.database, own) is None",
+                "return True",
+            ),
+        ),
+        ("tests/doors/test_own_job_names.py",),
+    ),
+    Bug(
         "outbox-without-priority",
         "the outbox forgets the priority on the way",
         (

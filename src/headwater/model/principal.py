@@ -69,14 +69,33 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         mark = self._mark()
         return name if not name or name.startswith(mark) else f"{mark}{name}"
 
-    def shown_name(self, name: str) -> str:
-        """The same name as they chose it."""
-        return name.removeprefix(self._mark())
+    def check_own_name(self, kind: str, name: str) -> str:
+        """The same for a new one; raises when it is too long to be kept."""
+        own = self.own_name(name)
+        if len(own) > NAME_LENGTH_MAX:
+            bound = NAME_LENGTH_MAX - len(self._mark())
+            raise InvalidName(f"with this token a {kind} may have {bound} characters; got {len(name):,}")
+        return own
+
+    def is_own_name(self, name: str) -> bool:
+        """Whether a name as it is kept is one that they chose among their own."""
+        return not self.may_use_all() and name.startswith(self._mark())
+
+    def may_see_name(self, name: str) -> bool:
+        """Whether a name as it is kept is none that somebody else chose among theirs. What looks like one is."""
+        return self.may_use_all() or name.startswith(self._mark()) or not _marked.match(name)
+
+    def shown(self, text: bytes) -> bytes:
+        """What names them as they are kept, with the names as they chose them."""
+        return text if self.may_use_all() else text.replace(self._mark().encode(), b"")
 
     def _mark(self) -> str:
         if self.may_use_all():
             return ""
         return blake2s(",".join(sorted(self.queues)).encode(), digest_size=4).hexdigest() + ":"
+
+
+_marked = re.compile("[0-9a-f]{8}:")
 
 
 # On loopback without authentication everybody is this machine's owner.

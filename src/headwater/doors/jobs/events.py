@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 
+from headwater.doors.jobs.own_names import is_visible
 from headwater.doors.jobs.shapes import EventsQuery
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
@@ -66,8 +67,8 @@ async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, see
                 lane = (principal.database, JOBS_QUEUE)
                 segments = await site.store.read(after, through, SEGMENTS_AT_ONCE, lane)
                 for segment in segments:
-                    shown = [bytes(record.data) for record in segment.records]
-                    theirs = [told(principal, data) for data in shown if is_shown(principal, name, data)]
+                    found = [bytes(record.data) for record in segment.records]
+                    theirs = [data for data in found if await is_shown(site, principal, name, data)]
                     yield b"".join(event(segment.lsn, data) for data in theirs)
                 after = segments[-1].lsn if len(segments) == SEGMENTS_AT_ONCE else through
             try:
@@ -83,20 +84,15 @@ async def is_kept(site: Site, principal: Principal, lsn: Lsn) -> bool:
     return bool(await site.store.read(Lsn(lsn - 1), lsn, 1, (principal.database, JOBS_QUEUE)))
 
 
-def is_shown(principal: Principal, name: str, data: bytes) -> bool:
-    """Whether a change is one that was asked for, and of a queue of theirs."""
+async def is_shown(site: Site, principal: Principal, name: str, data: bytes) -> bool:
+    """Whether a change is one that was asked for, of a job that they see. What concerns no queue is told to those who
+    may use all: it may be about anybody's."""
     change = _decoder.decode(data)
-    return (not name or change.id in (name, principal.own_name(name))) and (
-        not change.queue or principal.may_use(change.queue)
-    )
-
-
-def told(principal: Principal, data: bytes) -> bytes:
-    """A change of a job under the id that the caller knows it by."""
     if principal.may_use_all():
-        return data
-    change = msgspec.json.decode(data)
-    return msgspec.json.encode({**change, "id": principal.shown_name(str(change.get("id", "")))})
+        return not name or change.id == name
+    if name and change.id not in (name, principal.own_name(name)):
+        return False
+    return await is_visible(site, principal, change.id, change.queue)
 
 
 def event(lsn: Lsn, data: bytes) -> bytes:

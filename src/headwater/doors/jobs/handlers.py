@@ -11,6 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from headwater.doors.jobs import shapes
+from headwater.doors.jobs.own_names import is_visible, visible_jobs, visible_schedules
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, JobMissing, NotAllowed, QueueMissing
@@ -32,8 +33,9 @@ from headwater.services.job_documents import (
     worker_document,
 )
 from headwater.services.job_options import decode_call
+from headwater.services.job_requests import FindJobsQuery
 from headwater.services.jobs import Jobs
-from headwater.stores.job_contract import JobStatus, ScheduleStatus
+from headwater.stores.job_contract import JobStatus
 
 
 def jobs_of(site: Site, request: Request) -> Jobs:
@@ -50,19 +52,7 @@ async def add(site: Site, request: Request, body: shapes.AddJobs) -> Response:
         raise InvalidOption("name at least one job")
     made = await admitted(site, request, [job_of(document) for document in body.jobs])
     handles = await jobs_of(site, request).add_many(made, idempotency_key=key_of(request, body.key))
-    return json_response(
-        [shapes.AddedJob(shown(request, handle.id), handle.duplicate) for handle in handles], status=201
-    )
-
-
-def shown(request: Request, name: str) -> str:
-    """An id or a name as the caller chose it."""
-    return request.principal.shown_name(name)
-
-
-def shown_job(request: Request, job: JobStatus) -> JobStatus:
-    """A job under the id that the caller knows it by."""
-    return msgspec.structs.replace(job, id=shown(request, job.id))
+    return json_response([shapes.AddedJob(handle.id, handle.duplicate) for handle in handles], status=201)
 
 
 async def admitted(site: Site, request: Request, jobs: Sequence[NewJob]) -> list[NewJob]:
@@ -81,14 +71,16 @@ async def admitted(site: Site, request: Request, jobs: Sequence[NewJob]) -> list
 async def _with_own_names(site: Site, request: Request, job: NewJob, together: Set[str]) -> NewJob:
     """Ids and keys are those of the whole database: theirs must not meet those of queues that they may not use. Nor can
     a job of such a queue be waited for: what it gave would be handed to theirs."""
-    own = request.principal.own_name
-    needs = [own(name) if name in together else (await visible(site, request, name)).id for name in job.depends_on]
+    own = request.principal.check_own_name
+    needs = [
+        own("job", name) if name in together else (await visible(site, request, name)).id for name in job.depends_on
+    ]
     return msgspec.structs.replace(
         job,
-        id=own(job.id),
+        id=own("job", job.id),
         depends_on=tuple(needs),
-        unique_key=own(job.unique_key),
-        concurrency_key=own(job.concurrency_key),
+        unique_key=own("unique_key", job.unique_key),
+        concurrency_key=own("concurrency_key", job.concurrency_key),
     )
 
 
@@ -158,9 +150,9 @@ async def whole(site: Site, request: Request, job: JobStatus) -> WholeJob:
     jobs = jobs_of(site, request)
     attempts = [attempt_document(attempt) for attempt in await jobs.attempts(job.id)]
     needs: list[ShownDependency] = [
-        {"id": shown(request, name), "state": state.value} for name, state in await jobs.dependencies(job.id)
+        {"id": name, "state": state.value} for name, state in await jobs.dependencies(job.id)
     ]
-    return {**job_document(shown_job(request, job)), "attempt_list": attempts, "depends_on": needs}
+    return {**job_document(job), "attempt_list": attempts, "depends_on": needs}
 
 
 async def visible(site: Site, request: Request, id: str) -> JobStatus:
@@ -169,7 +161,7 @@ async def visible(site: Site, request: Request, id: str) -> JobStatus:
     for name in dict.fromkeys((own if len(own) <= NAME_LENGTH_MAX else id, id)):
         with suppress(JobMissing):
             job = await jobs_of(site, request).show(name)
-            if request.principal.may_use(job.queue):
+            if await is_visible(site, request.principal, job.id, job.queue):
                 return job
     raise JobMissing(f"there is no job {id!r}")
 
@@ -179,16 +171,30 @@ async def visible(site: Site, request: Request, id: str) -> JobStatus:
 
 async def list_jobs(site: Site, request: Request, query: shapes.JobsQuery) -> Response:
     """Jobs by state, queue, type and batch."""
-    found = await jobs_of(site, request).list(
-        state=query.state,
-        queue=query.queue,
-        type=query.type,
-        batch=query.batch,
-        error=query.error,
-        limit=query.limit,
-    )
-    theirs = [shown_job(request, job) for job in found if request.principal.may_use(job.queue)]
-    return json_response([job_document(job) for job in theirs])
+    return json_response([job_document(job) for job in await found(site, request, query)])
+
+
+async def found(site: Site, request: Request, query: shapes.JobsQuery | FindJobsQuery) -> list[JobStatus]:
+    """The jobs that are asked for, as far as the caller sees them. What is not theirs takes no place in the list."""
+    jobs = jobs_of(site, request)
+    queues = [query.queue]
+    if not query.queue and not request.principal.may_use_all():
+        # Where there are none of theirs, what is asked for is still checked.
+        queues = [one.queue for one in await jobs.queues() if request.principal.may_use(one.queue)] or [""]
+    listed: list[JobStatus] = []
+    for queue in queues:
+        some = await jobs.list(
+            state=query.state,
+            queue=queue,
+            type=query.type,
+            batch=query.batch,
+            error=query.error,
+            limit=query.limit,
+        )
+        listed += await visible_jobs(site, request, some)
+        if len(listed) >= query.limit:
+            break
+    return listed[: query.limit]
 
 
 async def queues(site: Site, request: Request) -> Response:
@@ -212,8 +218,7 @@ async def workers(site: Site, request: Request) -> Response:
 async def schedules(site: Site, request: Request) -> Response:
     """The schedules of the database."""
     found = await jobs_of(site, request).schedules()
-    theirs = [shown_schedule(request, one) for one in found if request.principal.may_use(one.job.queue)]
-    return json_response([schedule_document(one) for one in theirs])
+    return json_response([schedule_document(one) for one in visible_schedules(request, found)])
 
 
 async def config(site: Site, request: Request) -> Response:
@@ -228,21 +233,21 @@ async def cancel(site: Site, request: Request, body: shapes.JobNames) -> Respons
     """Cancel jobs."""
     ids = await check_theirs(site, request, body.ids)
     changed = await jobs_of(site, request).cancel(*ids)
-    return json_response(shapes.ChangedNames([shown(request, name) for name in changed]))
+    return json_response(shapes.ChangedNames(list(changed)))
 
 
 async def retry(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Give jobs all their attempts again."""
     ids = await check_theirs(site, request, body.ids)
     changed = await jobs_of(site, request).retry(*ids)
-    return json_response(shapes.ChangedNames([shown(request, name) for name in changed]))
+    return json_response(shapes.ChangedNames(list(changed)))
 
 
 async def drop(site: Site, request: Request, body: shapes.JobNames) -> Response:
     """Forget jobs that have ended."""
     ids = await check_theirs(site, request, body.ids)
     changed = await jobs_of(site, request).drop(*ids)
-    return json_response(shapes.ChangedNames([shown(request, name) for name in changed]))
+    return json_response(shapes.ChangedNames(list(changed)))
 
 
 async def check_theirs(site: Site, request: Request, ids: list[str]) -> list[str]:
@@ -310,7 +315,7 @@ async def run_schedule(site: Site, request: Request, name: str) -> Response:
     """Enqueue the job of a schedule now: that runs code."""
     name = await check_schedule(site, request, name)
     job = await jobs_of(site, request).run_schedule(name)
-    return json_response(shapes.RanJob(shown(request, job.id)), status=201)
+    return json_response(shapes.RanJob(job.id), status=201)
 
 
 async def configure(site: Site, request: Request, body: shapes.Setting, name: str) -> Response:
@@ -324,7 +329,7 @@ async def configure(site: Site, request: Request, body: shapes.Setting, name: st
 async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:
     """Add a schedule, or change it: it may be another's, so whoever may only add jobs may not."""
     (template,) = await admitted(site, request, [job_of(body.job)])
-    name = await check_schedule(site, request, name, new=True)
+    name = check_new_schedule(request, name)
     jobs = jobs_of(site, request)
     await jobs.schedule(name, template, cron=body.cron, every=body.every, timezone=body.timezone)
     return await one_schedule(site, request, name)
@@ -348,32 +353,30 @@ async def remove_schedule(site: Site, request: Request, name: str) -> Response:
     """Remove a schedule."""
     name = await check_schedule(site, request, name)
     await jobs_of(site, request).unschedule(name)
-    return json_response(shapes.ScheduleRemoved(shown(request, name), removed=True))
+    return json_response(shapes.ScheduleRemoved(name, removed=True))
 
 
-async def check_schedule(site: Site, request: Request, name: str, *, new: bool = False) -> str:
-    """The name of a schedule of theirs, or of one that they may add; raises when it is not there, or not theirs."""
+def check_new_schedule(request: Request, name: str) -> str:
+    """The name of a schedule that they add or change: always among their own, so that what somebody else put into their
+    queue is not changed by meeting its name."""
+    return request.principal.check_own_name("schedule", check_name("schedule", name))
+
+
+async def check_schedule(site: Site, request: Request, name: str) -> str:
+    """The name of a schedule of theirs; raises when it is not there, or not theirs."""
     own = request.principal.own_name(check_name("schedule", name))
-    theirs = {one.name for one in await jobs_of(site, request).schedules() if request.principal.may_use(one.job.queue)}
+    theirs = {one.name for one in visible_schedules(request, await jobs_of(site, request).schedules())}
     for known in (own, name):
         if known in theirs:
             return known
-    if not new:
-        raise JobMissing(f"there is no schedule {name!r}")
-    return own
-
-
-def shown_schedule(request: Request, schedule: ScheduleStatus) -> ScheduleStatus:
-    """A schedule under the name that the caller knows it by."""
-    last = None if schedule.last_id is None else shown(request, schedule.last_id)
-    return msgspec.structs.replace(schedule, name=shown(request, schedule.name), last_id=last)
+    raise JobMissing(f"there is no schedule {name!r}")
 
 
 async def one_schedule(site: Site, request: Request, name: str) -> Response:
     """A schedule as it stands."""
     for one in await jobs_of(site, request).schedules():
         if one.name == name:
-            return json_response(schedule_document(shown_schedule(request, one)))
+            return json_response(schedule_document(one))
     raise QueueMissing(f"there is no schedule {name!r}")
 
 

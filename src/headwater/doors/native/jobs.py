@@ -11,14 +11,14 @@ import msgspec
 
 from headwater.doors.jobs.handlers import (
     admitted,
+    check_new_schedule,
     check_schedule,
     check_theirs,
+    found,
     jobs_of,
-    shown,
-    shown_job,
-    shown_schedule,
     visible,
 )
+from headwater.doors.jobs.own_names import visible_schedules
 from headwater.doors.site import Site, check_scope, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -53,8 +53,7 @@ async def add(site: Site, request: Request, body: asked.AddJobsRequest) -> Respo
         raise InvalidOption("name at least one job")
     operation = await enqueue_of(site, request, body.jobs, key_of(request, body.key))
     enqueued: Enqueued = await site.jobs.run(operation)
-    placed = [msgspec.structs.replace(one, id=shown(request, one.id)) for one in enqueued.jobs]
-    return json_response(Enqueued(placed), status=201)
+    return json_response(enqueued, status=201)
 
 
 async def enqueue_of(site: Site, request: Request, jobs: Sequence[HandedJob], key: str = "") -> Enqueue:
@@ -81,7 +80,8 @@ async def drop(site: Site, request: Request, body: asked.ChooseJobsRequest) -> R
 
 async def _changed(site: Site, request: Request, operation: Operation) -> Response:
     changed: Changed = await site.jobs.run(operation)
-    return json_response(msgspec.structs.replace(changed, ids=[shown(request, name) for name in changed.ids]))
+    ids = [name for name in changed.ids if request.principal.may_see_name(name)]
+    return json_response(msgspec.structs.replace(changed, ids=ids))
 
 
 async def _choice(site: Site, request: Request, body: asked.ChooseJobsRequest) -> dict[str, Any]:
@@ -155,7 +155,7 @@ async def schedule(site: Site, request: Request, body: asked.ScheduleRequest) ->
     """Add a schedule, or change it: it may be another's, so whoever may only add jobs may not."""
     check_scope(request, Scope.ADMIN)
     (template,) = await admitted(site, request, [asked.new_job(body.job)])
-    name = await check_schedule(site, request, check_name("schedule", body.name), new=True)
+    name = check_new_schedule(request, body.name)
     jobs = jobs_of(site, request)
     next_at = await jobs.schedule(name, template, cron=body.cron, every=body.every_seconds, timezone=body.timezone)
     return json_response(Scheduled(next_at))
@@ -169,7 +169,7 @@ async def change_schedule(site: Site, request: Request, body: asked.ChangeSchedu
     about = {"database": request.principal.database, "key": key_of(request, body.key)}
     operation = ChangeSchedule(name=name, paused=body.paused, remove=body.remove, run=body.run, **about)
     scheduled: Scheduled = await site.jobs.run(operation)
-    return json_response(Scheduled(scheduled.next_at, shown(request, scheduled.id)))
+    return json_response(scheduled)
 
 
 async def stop_workers(site: Site, request: Request, body: asked.StopWorkersRequest) -> Response:
@@ -184,20 +184,12 @@ async def stop_workers(site: Site, request: Request, body: asked.StopWorkersRequ
 
 async def find(site: Site, request: Request, query: asked.FindJobsQuery) -> Response:
     """Jobs by state, queue, type and batch."""
-    found = await jobs_of(site, request).list(
-        state=query.state,
-        queue=query.queue,
-        type=query.type,
-        batch=query.batch,
-        error=query.error,
-        limit=query.limit,
-    )
-    return json_response([shown_job(request, job) for job in found if request.principal.may_use(job.queue)])
+    return json_response(await found(site, request, query))
 
 
 async def show(site: Site, request: Request, query: asked.JobQuery) -> Response:
     """One job."""
-    return json_response(shown_job(request, await visible(site, request, query.id)))
+    return json_response(await visible(site, request, query.id))
 
 
 async def wait(site: Site, request: Request, query: asked.WaitForJobQuery) -> Response:
@@ -210,7 +202,7 @@ async def wait(site: Site, request: Request, query: asked.WaitForJobQuery) -> Re
         with suppress(TimeoutError):
             await jobs_of(site, request).wait(job.id, query.seconds)
         job = await visible(site, request, job.id)
-    return json_response(shown_job(request, job))
+    return json_response(job)
 
 
 async def attempts(site: Site, request: Request, query: asked.JobQuery) -> Response:
@@ -222,8 +214,7 @@ async def attempts(site: Site, request: Request, query: asked.JobQuery) -> Respo
 async def dependencies(site: Site, request: Request, query: asked.JobQuery) -> Response:
     """The jobs that a job depends on."""
     job = await visible(site, request, query.id)
-    needs = await jobs_of(site, request).dependencies(job.id)
-    return json_response([(shown(request, name), state) for name, state in needs])
+    return json_response(await jobs_of(site, request).dependencies(job.id))
 
 
 async def queues(site: Site, request: Request) -> Response:
@@ -257,7 +248,7 @@ async def config(site: Site, request: Request) -> Response:
 async def schedules(site: Site, request: Request) -> Response:
     """The schedules."""
     found = await jobs_of(site, request).schedules()
-    return json_response([shown_schedule(request, one) for one in found if request.principal.may_use(one.job.queue)])
+    return json_response(visible_schedules(request, found))
 
 
 async def types(site: Site, request: Request) -> Response:

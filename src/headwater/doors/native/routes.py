@@ -1,5 +1,6 @@
 """All routes of our own wire, as data."""
 
+from headwater.doors.jobs.own_names import in_own_names
 from headwater.doors.native import messages, questions, upkeep
 from headwater.doors.routes import Route
 from headwater.log.group_operations import GroupConfigured, LeasesReleased
@@ -56,7 +57,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/v1/transaction",
-        handler=messages.transaction,
+        handler=in_own_names(messages.transaction),
         summary="Pushes and reports that take effect together or not at all",
         scope=Scope.CONSUME,
         takes=requests.TransactionRequest,
