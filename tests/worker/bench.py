@@ -1,6 +1,7 @@
 """A worker in this process, as the tests hold it."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,10 +26,11 @@ class Bench:
         self.folder = folder
 
     def worker(self, id: str = "worker-1", lease: float = 30.0, **options: Any) -> Worker:
-        """A worker that has not begun."""
+        """A worker that has not begun. What a lost worker left running is killed by its name, all over the machine: so
+        names are this process's own."""
         named = {name: options.pop(name) for name in FunctionSources.__struct_fields__ if name in options}
         sources = FunctionSources(**{"app": FUNCTIONS, **named})
-        chosen = WorkerOptions(id=id, database="main", sources=sources, **options)
+        chosen = WorkerOptions(id=f"{id}-{os.getpid()}", database="main", sources=sources, **options)
         settings = WorkerSettings(lease=lease, grace=0.3, output_max=4_096)
         return Worker(self.hw.jobs_service, chosen, settings)
 

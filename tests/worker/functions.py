@@ -237,3 +237,44 @@ def tell_process_plainly() -> int:
 @app.job(retries=0)
 async def tell_process() -> int:
     return os.getpid()
+
+
+@app.job(retries=3)
+async def wait_and_tell(folder: str) -> int:
+    """Leaves a file for each start, and waits for the file `gate`."""
+    job = current_job()
+    (Path(folder) / f"begun-{job.id}-{job.token}").touch()
+    while not os.path.exists(f"{folder}/gate"):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    return os.getpid()
+
+
+@app.job(retries=0)
+async def hold_the_loop(stubborn: bool) -> None:
+    while stubborn:
+        with contextlib.suppress(BaseException):
+            time.sleep(1_000)  # noqa: ASYNC251
+    time.sleep(1_000)  # noqa: ASYNC251
+
+
+@app.job(retries=0)
+async def die_politely() -> None:
+    os._exit(3)
+
+
+@app.job(retries=0)
+async def empty_the_loop(folder: str) -> None:
+    """Nothing will ever happen in it again."""
+    (Path(folder) / "begun-last").touch()
+    selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+    for key in list(selector.get_map().values()):
+        selector.unregister(key.fileobj)
+    asyncio.get_running_loop()._scheduled.clear()  # type: ignore[attr-defined]
+    asyncio.get_running_loop()._ready.clear()  # type: ignore[attr-defined]
+    await asyncio.Future()
+
+
+@app.job(retries=0)
+async def block_until(path: str) -> None:
+    while not os.path.exists(path):
+        time.sleep(0.005)  # noqa: ASYNC251

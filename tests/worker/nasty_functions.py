@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from headwater.jobs import JobApp, Retry, Snooze, current_job
@@ -39,6 +40,15 @@ def healthy(number: int) -> list[Any]:
 @app.job(name="healthy_async", retries=3)
 async def healthy_async(number: int) -> int:
     await asyncio.sleep(0)
+    return number
+
+
+@app.job(name="patient", retries=3)
+async def patient(folder: str, number: int) -> int:
+    """Waits, in tasks of its own, beside whatever happens."""
+    (Path(folder) / f"begun-{number}").touch()
+    while not (Path(folder) / f"gate-{number}").exists():
+        await asyncio.gather(asyncio.sleep(0.005), asyncio.sleep(0))
     return number
 
 
@@ -287,6 +297,106 @@ async def block_the_loop() -> None:
 async def stop_the_loop() -> None:
     asyncio.get_running_loop().stop()
     await asyncio.sleep(0)
+
+
+@nasty
+async def stop_the_loop_twice() -> None:
+    for _ in range(2):
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.01)
+    asyncio.get_running_loop().call_soon(asyncio.get_running_loop().stop)
+
+
+@nasty
+async def stop_and_close_the_loop_from_a_thread() -> None:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        while not loop.is_closed():
+            loop.call_soon_threadsafe(loop.stop)
+            with contextlib.suppress(RuntimeError):
+                loop.close()
+
+    threading.Thread(target=end).start()
+    await asyncio.sleep(1_000)
+
+
+@nasty
+async def forget_what_the_loop_has_to_do() -> None:
+    loop: Any = asyncio.get_running_loop()
+    loop._scheduled.clear()
+    loop._ready.clear()
+    await asyncio.sleep(1_000)
+
+
+@nasty
+async def replace_what_the_loop_uses() -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: sys.exit(3))
+    loop.set_task_factory(lambda loop, work: None)  # type: ignore[arg-type]
+    loop.call_soon(lambda: 1 / 0)
+    await asyncio.sleep(0.01)
+
+
+@nasty
+async def stop_what_the_loop_hears() -> None:
+    for descriptor in range(256):
+        asyncio.get_running_loop().remove_reader(descriptor)
+    await asyncio.sleep(1_000)
+
+
+@nasty
+async def cancel_every_task() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(0)
+
+
+@nasty
+async def shut_everything_down() -> None:
+    """As programs do at their end."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    asyncio.get_running_loop().stop()
+
+
+@nasty
+async def block_the_loop_from_a_task() -> None:
+    async def block() -> None:
+        time.sleep(1_000)  # noqa: ASYNC251
+
+    await asyncio.gather(asyncio.sleep(0.01), block())
+
+
+@nasty
+async def block_the_loop_from_a_callback() -> None:
+    asyncio.get_running_loop().call_soon(time.sleep, 1_000)
+    await asyncio.sleep(1_000)
+
+
+@nasty
+async def block_the_loop_and_ignore_interruptions() -> None:
+    ignore_interruptions()
+
+
+@nasty
+async def close_every_descriptor_async() -> None:
+    os.closerange(3, 256)
+    await asyncio.sleep(1_000)
+
+
+@nasty
+async def abort_async() -> None:
+    await asyncio.sleep(0.01)
+    os.abort()
+
+
+@nasty
+async def die_with_living_threads() -> None:
+    leave_threads()
+    os.closerange(3, 256)
 
 
 @nasty

@@ -2,6 +2,7 @@
 first attempt. None stops the worker, holds up its neighbours, or keeps it from ending when it is asked to."""
 
 import errno
+import inspect
 import os
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from headwater import NewJob
 from headwater.log.job_operations import Enqueue
 from headwater.model.job import FINISHED, JobState
 from tests.faults.nasty_commands import NASTY as NASTY_COMMANDS
+from tests.waiting import expect_soon_async
+from tests.worker import nasty_functions
 from tests.worker.bench import Bench
 from tests.worker.nasty_functions import NASTY
 
@@ -62,6 +65,34 @@ async def test_nasty_functions_leave_their_neighbours_alone(bench: Bench) -> Non
     assert [result[0] for result in results] == list(range(len(NASTY)))
     assert len({msgspec.json.encode(result[1:]) for result in results}) == 1
     assert {job.attempts for name, job in shown.items() if name.startswith("nasty-")} == {1}
+
+
+async def test_nasty_async_functions_leave_those_alone_that_share_their_loop(bench: Bench) -> None:
+    """Three that wait in the same loop at that moment: they finish at their first attempt, as if nothing had been."""
+    names = [name for name in NASTY if inspect.iscoroutinefunction(getattr(nasty_functions, name, None))]
+    assert len(names) > 20
+    folder = str(bench.folder)
+    async with bench.running(app=APP, concurrency=8):
+        for number, name in enumerate(names):
+            work = msgspec.Raw(msgspec.json.encode([[folder, number], {}]))
+            patient = [await bench.hw.jobs.add(NewJob(type="patient", arguments=work)) for _ in range(3)]
+
+            async def run() -> bool:
+                shown = [await job.show() for job in patient]  # noqa: B023
+                return (
+                    all(job.state is JobState.PROCESSING for job in shown)
+                    and (
+                        bench.folder / f"begun-{number}"  # noqa: B023
+                    ).exists()
+                )
+
+            await expect_soon_async(run, LONG)
+            nasty = await bench.hw.jobs.add(NewJob(type=name, retries=0, timeout=1.0))
+            assert await nasty.wait(LONG) in FINISHED, name
+            (bench.folder / f"gate-{number}").touch()
+            assert [await job.wait(LONG) for job in patient] == [JobState.COMPLETED] * 3, name
+            assert [(await job.show()).attempts for job in patient] == [1] * 3, name
+            assert (await nasty.show()).attempts == 1
 
 
 async def test_nasty_commands_leave_their_neighbours_alone(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from headwater.cli.session import opened, reached, run_async, run_fast
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
 from headwater.errors import InvalidName
-from headwater.model.job import JobState
+from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, JobState
 from headwater.model.names import check_name
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Queues = Annotated[
 Concurrency = Annotated[
     int, typer.Option(min=1, max=10_000, help="How many commands or async functions a worker runs at once.")
 ]
-App = Annotated[str, typer.Option(help="The JobApp with your functions, as module:name.", show_default=False)]
+App = Annotated[str | None, typer.Option(help="The JobApp with your functions, as module:name.", show_default=False)]
 Modules = Annotated[
     list[str] | None,
     typer.Option("--import", help="Run the decorated functions of this module; may be repeated.", show_default=False),
@@ -58,6 +58,9 @@ RecycleAfter = Annotated[
 LoadTimeout = Annotated[
     float, typer.Option(min=0.1, max=86_400, help="Seconds that importing your functions may take.")
 ]
+LoopTimeout = Annotated[
+    float, typer.Option(min=0.1, max=86_400, help="Seconds that an async function may hold up the others.")
+]
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is due, and say what is left.")]
 
 
@@ -66,11 +69,12 @@ def start_workers(
     count: Annotated[int, typer.Option(min=1, max=1_000, help="How many processes.")] = os.cpu_count() or 1,
     queue: Queues = None,
     concurrency: Concurrency = 1,
-    app: App = "",
+    app: App = None,
     modules: Modules = None,
     functions: AllowedFunctions = None,
     recycle_after: RecycleAfter = 0,
-    load_timeout: LoadTimeout = 120.0,
+    load_timeout: LoadTimeout = LOAD_SECONDS_MAX,
+    loop_timeout: LoopTimeout = LOOP_SECONDS_MAX,
     drain: Drain = False,
 ) -> None:
     """Run jobs until Ctrl-C, SIGTERM or `queuectl worker stop`.
@@ -88,6 +92,7 @@ def start_workers(
     set_logging(as_json=settings.json)
     for name in queue or []:
         check_queue(name)
+    _check_sources(app=app, modules=modules, functions=functions)
     arguments = ["--store", settings.store, "--database", settings.database, "--concurrency", str(concurrency)]
     for name in queue or []:
         arguments += ["--queue", name]
@@ -97,7 +102,7 @@ def start_workers(
         arguments += ["--function", name]
     arguments += ["--app", app] if app else []
     arguments += ["--recycle-after", str(recycle_after)] if recycle_after else []
-    arguments += ["--load-timeout", str(load_timeout)]
+    arguments += ["--load-timeout", str(load_timeout), "--loop-timeout", str(loop_timeout)]
     arguments += ["--drain"] if drain else []
     code, ended_by = run_fast(_supervise(settings, count, tuple(arguments)))
     if ended_by == signal.SIGINT:
@@ -112,6 +117,13 @@ def check_queue(name: str) -> None:
         check_name("queue", name)
     except InvalidName as error:
         raise Misuse(f"--queue: {error}") from error
+
+
+def _check_sources(*, app: str | None, modules: list[str] | None, functions: list[str] | None) -> None:
+    """An empty name is a variable that is not set: a worker without functions was not meant."""
+    for option, names in (("--app", [app]), ("--import", modules or []), ("--function", functions or [])):
+        if "" in names:
+            raise Misuse(f"{option} is empty; name what there is to load, or leave it out")
 
 
 async def _warn_of_unknown(hw: "Database", queues: Collection[str]) -> None:
@@ -182,11 +194,12 @@ def run_worker(
     supervisor: Annotated[str, typer.Argument(help="Who started it.")],
     queue: Queues = None,
     concurrency: Concurrency = 1,
-    app: App = "",
+    app: App = None,
     modules: Modules = None,
     functions: AllowedFunctions = None,
     recycle_after: RecycleAfter = 0,
-    load_timeout: LoadTimeout = 120.0,
+    load_timeout: LoadTimeout = LOAD_SECONDS_MAX,
+    loop_timeout: LoopTimeout = LOOP_SECONDS_MAX,
     drain: Drain = False,
 ) -> None:
     """One worker of a supervisor; `queuectl worker start` runs it.
@@ -210,7 +223,7 @@ def run_worker(
         queues=tuple(queue or ()),
         concurrency=concurrency,
         sources=FunctionSources(
-            app=app,
+            app=app or "",
             modules=tuple(modules or ()),
             functions=tuple(functions or ()),
             store=os.path.realpath(settings.store),
@@ -221,6 +234,7 @@ def run_worker(
         sweeps=True,
         recycle_after=recycle_after,
         load_seconds_max=load_timeout,
+        loop_seconds_max=loop_timeout,
     )
     code = run_fast(_work(settings, options))
     if code:

@@ -136,6 +136,11 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     result_ttl: float = 7 * 86_400.0
 
 
+# How long a worker's functions may take to be imported, and how long one of them may hold up the others' event loop.
+LOAD_SECONDS_MAX = 120.0
+LOOP_SECONDS_MAX = 30.0
+
+
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for workers that are started from now on."""
 

@@ -8,21 +8,29 @@ import logging
 import os
 import time
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from headwater.model.job import JobNumber, Outcome
-from headwater.services.job_functions import JobFunction, enter_job
+from headwater.services.job_functions import Interrupted, JobFunction, enter_job
 from headwater.stores.job_starts import ASYNC
+from headwater.worker.calls import ANYBODY, NOBODY
 from headwater.worker.frames import Begun, Done, FrameReader, Run, decode_to_runner
 from headwater.worker.outcomes import completed, failed
 from headwater.worker.plain_calls import context_of
 from headwater.worker.printing import Printer
 from headwater.worker.runner_ends import RunnerEnds
+from headwater.worker.steps import Steps, keep_from_calls, owner
 from headwater.worker.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
 READ_BYTES = 65_536
+BEAT_SECONDS = 0.1
+HELD = (
+    "it held up the event loop that others run in: await, or leave what blocks to asyncio.to_thread or a plain function"
+)
+DISTURBED = "another job that ran in its event loop cancelled it"
 
 
 class AsyncCalls:
@@ -36,6 +44,10 @@ class AsyncCalls:
         self._process = os.getpid()
         self._tasks: dict[JobNumber, asyncio.Task[None]] = {}
         self._stopped: set[JobNumber] = set()
+        self._held: set[JobNumber] = set()
+        self._disturbed: set[JobNumber] = set()
+        self._steps = Steps(ends.slate, self._disturbed.add)
+        self._beating = False
         self._listens = False
         self._telling = False
         self._closed = False
@@ -43,17 +55,34 @@ class AsyncCalls:
 
     def serve(self) -> None:
         """Run what comes. A function that stops the loop, or raises what ends programs in a task of its own, does not
-        end it for the others."""
+        end it for the others; when the loop itself is broken this process is of no more use."""
         asyncio.set_event_loop(self._loop)
+        self._loop.set_task_factory(self._steps.make)
+        keep_from_calls(self._loop, {self._ends.line.fileno(), self._ends.hearing})
         os.set_blocking(self._ends.hearing, False)
         self._loop.add_reader(self._ends.hearing, self._hear, FrameReader())
         self._loop.call_soon(self._take)
-        while not self._closed:
+        while not self._closed and not self._loop.is_closed():
             try:
                 self._loop.run_forever()
-            except BaseException:
+            except (SystemExit, KeyboardInterrupt, Interrupted):
                 log.warning("a task that a function has left behind ended with what ends programs", exc_info=True)
         self._ends.teller.tell()
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """The worker asks whoever holds the loop to let go of it: only the call that it means."""
+        holder, meant = owner(), self._ends.slate.interrupted()
+        if holder != NOBODY and meant in (holder, ANYBODY):
+            self._ends.slate.interrupt(NOBODY)
+            self._held.add(holder)
+            raise Interrupted
+
+    def _beat(self) -> None:
+        """The loop turns: noted while there is anything that waits for it."""
+        self._ends.slate.beat()
+        self._beating = bool(self._tasks)
+        if self._beating:
+            self._loop.call_later(BEAT_SECONDS, self._beat)
 
     # ── calls ──
 
@@ -88,9 +117,11 @@ class AsyncCalls:
             return
         self._left -= 1
         self._tell(Begun(run.number))
-        task = self._loop.create_task(self._run(run, function))
+        task = self._steps.task(self._loop, run.number, self._run(run, function))
         self._tasks[run.number] = task
-        task.add_done_callback(partial(self._finished, run.number))
+        if not self._beating:
+            self._beat()
+        task.add_done_callback(partial(self._finished, run, function))
 
     async def _run(self, run: Run, function: JobFunction[..., Any]) -> None:
         begun = time.monotonic()
@@ -111,18 +142,35 @@ class AsyncCalls:
         self._tell(done)
 
     def _failed(
-        self, run: Run, function: JobFunction[..., Any], error: BaseException, limit: asyncio.Timeout, seconds: float
+        self,
+        run: Run,
+        function: JobFunction[..., Any],
+        error: BaseException,
+        limit: asyncio.Timeout | None,
+        seconds: float,
     ) -> Done:
         if isinstance(error, asyncio.CancelledError) and run.number in self._stopped:
             return Done(run.number, Outcome.CANCELLED, seconds, error="cancelled")
-        if isinstance(error, TimeoutError) and limit.expired():
+        if isinstance(error, asyncio.CancelledError) and run.number in self._disturbed:
+            # It is not at fault and may have another start, unless it has one at most.
+            again = run.about.attempts_max > 1
+            return Done(run.number, Outcome.RELEASED if again else Outcome.FAILED, seconds, error=DISTURBED)
+        if isinstance(error, Interrupted) and run.number in self._held:
+            return Done(run.number, Outcome.FAILED, seconds, error=HELD)
+        if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             reason = f"timed out after {run.timeout_seconds:g} s"
             return Done(run.number, Outcome.FAILED, seconds, error=reason)
         return failed(run.number, function, error, seconds)
 
-    def _finished(self, number: JobNumber, task: asyncio.Task[None]) -> None:
+    def _finished(self, run: Run, function: JobFunction[..., Any], task: asyncio.Task[None]) -> None:
+        number = run.number
+        # Cancelled before its first step, or interrupted where its end was being told: nobody would ever hear of it.
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            self._tell(self._failed(run, function, error, None, 0.0))
         self._tasks.pop(number, None)
-        self._stopped.discard(number)
+        for told in (self._stopped, self._held, self._disturbed):
+            told.discard(number)
         if not self._surroundings.mend():
             self._left = 0
         self._take()

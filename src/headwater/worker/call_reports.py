@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 
 import msgspec
 
 from headwater.log.job_operations import ClaimedJob, Report
-from headwater.model.job import Outcome
+from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, JobNumber, Outcome
 from headwater.services.job_functions import RunAbout
 from headwater.worker.capture import Capture
 from headwater.worker.frames import Run
@@ -21,7 +22,8 @@ class FunctionSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 5.0
     output_bytes_max: int = 65_536
     recycle_after: int = 0
-    load_seconds_max: float = 120.0
+    load_seconds_max: float = LOAD_SECONDS_MAX
+    loop_seconds_max: float = LOOP_SECONDS_MAX
     worker: str = ""
 
 
@@ -31,6 +33,7 @@ class Call(msgspec.Struct):
     job: ClaimedJob
     begun_at: float = 0.0
     stopped: str = ""
+    is_pressed: bool = False
     timer: asyncio.TimerHandle | None = None
     output: Capture | None = None
     progress: str | None = None
@@ -75,6 +78,18 @@ def blame(call: Call, how: str, begun_at: float | None) -> Report:
     )
 
 
+def is_charged(call: Call, culprits: Collection[JobNumber], suspects: Collection[JobNumber], *, alone: bool) -> bool:
+    """Whether the end of its process is an attempt of a call that had begun in it.
+
+    It is none of a call whose process another one has ended, except where a second start is one too many. Where nobody
+    knows which one it was, all get one more start that is not counted, unless nobody else can have been it.
+    """
+    number = call.job.number
+    if call.stopped or call.job.attempts_max == 1:
+        return True
+    return number in culprits if culprits else alone or number in suspects
+
+
 def release(job: ClaimedJob) -> Report:
-    """Nothing of the job has run: others may have it, and no attempt is counted."""
+    """Others may have the job, and no attempt is counted: nothing of it has run, or its end was another's fault."""
     return Report(number=job.number, token=job.token, outcome=Outcome.RELEASED)

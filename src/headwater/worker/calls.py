@@ -20,9 +20,11 @@ from headwater.worker.frames import Run
 MESSAGE_BYTES_MAX = 4_096
 _READ_BYTES = 2 * MESSAGE_BYTES_MAX
 _FILES_SPACE = socket.CMSG_SPACE(struct.calcsize("i"))
-_NOBODY = JobNumber(0)
+NOBODY = JobNumber(0)
 KEPT_BYTES_MAX = 65_536
-_INTERRUPT_AT, _USED_AT, _KEPT_AT = 64, 128, 4_096
+_INTERRUPT_AT, _USED_AT, _STEP_AT, _BEAT_AT, _KEPT_AT = 64, 128, 192, 256, 4_096
+# Whoever holds the loop is to be interrupted, as far as that is known in the runner alone.
+ANYBODY = JobNumber(-1)
 SLATE_BYTES = _KEPT_AT + KEPT_BYTES_MAX
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -110,8 +112,9 @@ def join_line(descriptor: int) -> CallLine:
 class Slate:
     """Memory that a runner shares with its worker and that stays when either is killed.
 
-    It says which plain call runs, and since when on the monotonic clock; which one is to be interrupted; and what calls
-    came to that the runner has not told yet, so that a call that is done is never taken for one that is not.
+    It says which plain call runs, and since when on the monotonic clock; of which async call a step runs, and how often
+    their loop has turned; which call is to be interrupted; and what calls came to that the runner has not told yet, so
+    that a call that is done is never taken for one that is not.
     """
 
     def __init__(self, file: int) -> None:
@@ -123,12 +126,32 @@ class Slate:
 
     def end(self) -> None:
         """None runs any more."""
-        _entry.pack_into(self._page, 0, _NOBODY, 0.0)
+        _entry.pack_into(self._page, 0, NOBODY, 0.0)
 
     def read(self) -> tuple[JobNumber, float]:
-        """The call that runs, 0 for none. The other side may write meanwhile: two equal looks are a true one."""
-        seen = _entry.unpack_from(self._page)
-        while (again := _entry.unpack_from(self._page)) != seen:
+        """The call that runs, 0 for none."""
+        return self._read_entry(0)
+
+    def step(self, number: JobNumber, now: float) -> None:
+        """A step of this async call runs from now on; 0 for none."""
+        _entry.pack_into(self._page, _STEP_AT, number, now)
+
+    def read_step(self) -> tuple[JobNumber, float]:
+        """The async call of which a step runs, and since when."""
+        return self._read_entry(_STEP_AT)
+
+    def beat(self) -> None:
+        """The loop has turned."""
+        _whole.pack_into(self._page, _BEAT_AT, self.beats() + 1)
+
+    def beats(self) -> int:
+        """How often the loop has turned, as far as anybody counts that."""
+        return int(_whole.unpack_from(self._page, _BEAT_AT)[0])
+
+    def _read_entry(self, place: int) -> tuple[JobNumber, float]:
+        """The other side may write meanwhile: two equal looks are a true one."""
+        seen = _entry.unpack_from(self._page, place)
+        while (again := _entry.unpack_from(self._page, place)) != seen:
             seen = again
         return JobNumber(seen[0]), seen[1]
 

@@ -76,11 +76,15 @@ class Functions:
 
     def able_to_begin(self, seconds: float) -> frozenset[str]:
         """Functions that a call would not have to wait for long: plain ones run one after the other, so none of them
-        while one runs for more than `seconds`. Those are left to other workers."""
+        while one runs for more than `seconds`, and no async ones while one holds up their loop for as long. Those are
+        left to other workers."""
         moment = time.monotonic() - seconds
+        able = self.known
         if self._plain is not None and any(begun_at <= moment for begun_at in self._plain.begun().values()):
-            return self.known & self._asynchronous
-        return self.known
+            able = able & self._asynchronous
+        if self._async is not None and self._async.is_held_since(moment):
+            able = able - self._asynchronous
+        return able
 
     def waiting(self) -> int:
         """How many calls have not begun."""

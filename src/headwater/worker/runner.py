@@ -7,6 +7,8 @@ process with it, is no matter of those that are awaited.
 import os
 import signal
 import sys
+import traceback
+from contextlib import suppress
 
 import msgspec
 
@@ -43,12 +45,12 @@ def main(options: RunnerOptions) -> int:
         return 1
     ready = ready_of(known)
     ends = RunnerEnds(options, line, known)
+    calls: PlainCalls | AsyncCalls
+    signal.signal(INTERRUPT, lambda number, frame: calls.interrupt(number, frame))
     if options.kind == ASYNC_KIND or (options.kind == EITHER_KIND and not ready.plain):
-        calls: PlainCalls | AsyncCalls
         calls = AsyncCalls(ends, Surroundings(streams), options.concurrency, options.recycle_after)
     else:
-        signal.signal(INTERRUPT, lambda number, frame: plain.interrupt(number, frame))
-        calls = plain = PlainCalls(ends, Surroundings(streams), options.recycle_after)
+        calls = PlainCalls(ends, Surroundings(streams), options.recycle_after)
     ends.teller.send(ready)
     calls.serve()
     return 0
@@ -68,7 +70,13 @@ def ready_of(known: KnownFunctions) -> Ready:
 
 
 if __name__ == "__main__":
-    # Not sys.exit: threads that functions have left behind would be waited for.
-    _code = main(msgspec.json.decode(sys.argv[1], type=RunnerOptions))
-    sys.stdout.flush()
-    os._exit(_code)
+    # Not sys.exit: threads that functions have left behind would be waited for. Nor may anything else lead there.
+    _code = 1
+    try:
+        _code = main(msgspec.json.decode(sys.argv[1], type=RunnerOptions))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+        os._exit(_code)

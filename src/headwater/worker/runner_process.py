@@ -16,7 +16,8 @@ from contextlib import suppress
 from headwater.log.job_operations import ClaimedJob, Note, Report
 from headwater.model.job import JobNumber, Outcome
 from headwater.stores.job_starts import ASYNC, PLAIN, JobStarts
-from headwater.worker.call_reports import Call, FunctionSettings, blame, output_of, release, run_of
+from headwater.worker.call_reports import Call, FunctionSettings, blame, is_charged, output_of, release, run_of
+from headwater.worker.calls import ANYBODY, NOBODY
 from headwater.worker.capture import Capture
 from headwater.worker.frames import (
     Begun,
@@ -31,6 +32,7 @@ from headwater.worker.frames import (
     decode_to_worker,
     encode_frame,
 )
+from headwater.worker.loop_watch import LOOKS, LoopWatch, Measure
 from headwater.worker.plain_calls import INTERRUPT
 from headwater.worker.processes import describe_end, is_stopped, kill_group
 from headwater.worker.runner import ASYNC_KIND
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 
 READ_BYTES = 65_536
 OUTPUT_PAUSE_SECONDS = 0.5
+GRACE_SECONDS_MIN = 0.1
+# What a call that was stopped comes to, if not to what it chose itself.
+STOPPED_OUTCOMES = (Outcome.FAILED, Outcome.BURIED, Outcome.CANCELLED, Outcome.RELEASED)
 
 
 class RunnerProcess:
@@ -54,6 +59,9 @@ class RunnerProcess:
         self._unsent = bytearray()
         self._unplaced: deque[ClaimedJob] = deque()
         self._retiring: asyncio.TimerHandle | None = None
+        self._culprits: set[JobNumber] = set()
+        self._suspects: set[JobNumber] = set()
+        self._loop_watch: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._watch_at = 0.0
@@ -86,6 +94,13 @@ class RunnerProcess:
             if number in self._calls:
                 begun[number] = begun_at
         return begun
+
+    def is_held_since(self, moment: float) -> bool:
+        """Whether a step of an async call runs since before `moment`, so that no other gets on."""
+        if self._process is None:
+            return False
+        holder, since = self._process.slate.read_step()
+        return holder != NOBODY and since <= moment
 
     # ── asking ──
 
@@ -127,17 +142,40 @@ class RunnerProcess:
         if self.kind == ASYNC_KIND:
             self._send(Stop(call.job.number))
         else:
-            process.slate.interrupt(call.job.number)
-            with suppress(ProcessLookupError):
-                os.kill(process.popen.pid, INTERRUPT)
+            self._signal(call.job.number)
         self._time(call, self._settings.grace_seconds, self._insist, call)
 
     def _insist(self, call: Call) -> None:
         """A call that does not end when asked to takes its process with it; one that had not begun is asked anew."""
-        if call.job.number in self.begun():
-            self._kill()
-        else:
+        if call.job.number not in self.begun():
             self._interrupt(call)
+        elif self.kind == ASYNC_KIND:
+            self._press(call)
+        else:
+            self._kill()
+
+    def _press(self, call: Call) -> None:
+        """An async call did not end when its loop was told to end it. It is interrupted if it holds that loop; when
+        another one does, that one is the matter of the watch over the loop; and otherwise the process is ended."""
+        if self._process is None:
+            return
+        number, grace = call.job.number, max(self._settings.grace_seconds, GRACE_SECONDS_MIN)
+        holder, since = self._process.slate.read_step()
+        if holder == number and not call.is_pressed:
+            call.is_pressed = True
+            self._signal(number)
+            self._time(call, grace, self._press, call)
+        elif holder not in (number, NOBODY) and time.monotonic() - since >= grace / 2:
+            self._time(call, grace, self._press, call)
+        else:
+            self._kill(number)
+
+    def _signal(self, number: JobNumber) -> None:
+        """Interrupt a call, in the middle of whatever it does."""
+        if self._process is not None:
+            self._process.slate.interrupt(number)
+            with suppress(ProcessLookupError):
+                os.kill(self._process.popen.pid, INTERRUPT)
 
     def end_stopped(self) -> None:
         """End the process when a signal has stopped it."""
@@ -192,7 +230,10 @@ class RunnerProcess:
         loop.add_reader(process.ended, self._died, process)
         return process
 
-    def _kill(self) -> None:
+    def _kill(self, culprit: JobNumber = NOBODY) -> None:
+        """End the process, because of one of its calls if that is known."""
+        if culprit != NOBODY:
+            self._culprits.add(culprit)
         if self._process is not None:
             kill_group(self._process.popen.pid, signal.SIGKILL)
 
@@ -301,6 +342,8 @@ class RunnerProcess:
         if call is None:
             return
         call.begun_at = time.monotonic()
+        if self._loop_watch is None and self._process is not None:
+            self._look_again(LoopWatch(self._process.slate))
         if call.stopped:
             self._interrupt(call)
         elif call.job.work.timeout_seconds:
@@ -339,7 +382,26 @@ class RunnerProcess:
 
     def _overdue(self, call: Call) -> None:
         call.stopped = call.stopped or "timeout"
-        self._kill()
+        self._press(call)
+
+    def _look_again(self, watch: LoopWatch) -> None:
+        pause = self._settings.loop_seconds_max / LOOKS
+        self._loop_watch = asyncio.get_running_loop().call_later(pause, self._look_at_loop, watch)
+
+    def _look_at_loop(self, watch: LoopWatch) -> None:
+        """A loop that no longer turns would keep its calls for ever, and the worker from ending."""
+        self._loop_watch = None
+        begun = self.begun()
+        if self._process is None or not begun:
+            return
+        measure, holder = watch.look(begun)
+        if measure is Measure.INTERRUPT:
+            log.warning("the event loop of functions has not turned for %g s", self._settings.loop_seconds_max)
+            self._signal(holder or ANYBODY)
+        elif measure is Measure.KILL:
+            log.error("the event loop of functions does not turn any more, and its process is ended")
+            self._kill(holder)
+        self._look_again(watch)
 
     def _time(self, call: Call, seconds: float, deed: Callable[..., None], *arguments: object) -> None:
         if call.timer is not None:
@@ -352,7 +414,7 @@ class RunnerProcess:
         call = self._forget(done.number)
         if call is None:
             return
-        if call.stopped and done.outcome in (Outcome.FAILED, Outcome.BURIED, Outcome.CANCELLED):
+        if call.stopped and done.outcome in STOPPED_OUTCOMES:
             begun_at = time.monotonic() - done.duration_seconds
             self.on_report(blame(call, call.stopped, begun_at))
             return
@@ -380,8 +442,19 @@ class RunnerProcess:
             call.timer.cancel()
         return call
 
+    def _forget_process(self) -> None:
+        self._process = None
+        for timer in (self._retiring, self._loop_watch):
+            if timer is not None:
+                timer.cancel()
+        self._retiring = self._loop_watch = None
+        self._culprits = set()
+        self._unsent.clear()
+        self._unplaced.clear()
+
     def _died(self, process: Runner) -> None:
-        """The process is gone: what it had started and not finished has failed, the rest goes to the next process."""
+        """The process is gone: what it had started and not finished has failed, or is given back when another was at
+        fault; the rest goes to the next process."""
         loop = asyncio.get_running_loop()
         for descriptor in (process.hearing, process.ended):
             loop.remove_reader(descriptor)
@@ -392,22 +465,25 @@ class RunnerProcess:
             pass
         self._take_kept(process)
         begun = self.begun()
+        culprits = self._culprits or {process.slate.read_step()[0]} - {NOBODY}
+        was_retiring = self._retiring is not None
         process.close()
-        self._process = None
-        if self._retiring is not None:
-            self._retiring.cancel()
-            self._retiring = None
+        self._forget_process()
         was_ready, self.is_ready = self.is_ready, False
-        self._unsent.clear()
-        self._unplaced.clear()
         started = self._starts.started(ASYNC if self.kind == ASYNC_KIND else PLAIN)
         calls = [call for number in list(self._calls) if (call := self._forget(number)) is not None]
-        rest = []
-        for call in calls:
-            if (call.job.number, call.job.token) in started:
+        ran = [call for call in calls if (call.job.number, call.job.token) in started]
+        rest = [call for call in calls if (call.job.number, call.job.token) not in started]
+        alone = len(ran) == 1 and not was_retiring
+        for call in ran:
+            if is_charged(call, culprits, self._suspects, alone=alone):
+                self._suspects.discard(call.job.number)
                 self.on_report(blame(call, how, begun.get(call.job.number)))
             else:
-                rest.append(call)
+                log.warning("job %s is given back: the process that ran it %s, not by its fault", call.job.id, how)
+                if not culprits:
+                    self._suspects.add(call.job.number)
+                self.on_report(release(call.job))
         if not was_ready:
             self.on_early_death(how)
         for call in rest:

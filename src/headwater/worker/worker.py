@@ -21,7 +21,7 @@ from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
 from headwater.services.jobs import Jobs, JobService
 from headwater.stores.job_starts import JobStarts
-from headwater.worker.call_reports import FunctionSettings, release
+from headwater.worker.call_reports import release
 from headwater.worker.commands import Commands
 from headwater.worker.functions import Functions
 from headwater.worker.news import News
@@ -78,22 +78,13 @@ class Worker:
         self._settlement = Settlement(service.committer, options.database, options.id, self._news.tell)
         self._left = LeftToOthers()
         self._lacking_until = 0.0
-        self._is_narrowed = False
+        self._asked_for: frozenset[str] | None = None
         self.starts = JobStarts.make(self._store.job_starts_path(options.id), max(options.concurrency, AHEAD_MAX))
         self.commands = Commands(settings, self.starts, worker=options.id, sweeps=options.sweeps)
         self.commands.on_report = self._command_ended
         self.commands.on_output = self._note
         self.commands.on_lack = self._lack
-        chosen = FunctionSettings(
-            sources=options.sources,
-            concurrency=options.concurrency,
-            grace_seconds=settings.grace,
-            output_bytes_max=settings.output_max,
-            recycle_after=options.recycle_after,
-            load_seconds_max=options.load_seconds_max,
-            worker=options.id,
-        )
-        self.functions = Functions(chosen, self.starts)
+        self.functions = Functions(options.functions(settings), self.starts)
         self.functions.on_report = self._report
         self.functions.on_note = self._note
         self.functions.on_lack = self._lack
@@ -190,18 +181,23 @@ class Worker:
         seconds = self._until_ready()
         lacking = self._lacking_until - time.monotonic()
         if lacking > 0:
-            seconds = min(lacking if seconds is None else seconds, lacking)
+            seconds = _sooner(seconds, lacking)
             self._look = True
         crowded = (self.commands.count or self.functions.count) and (self._buffer or self.functions.waiting())
         if crowded:
-            seconds = min(seconds if seconds is not None else STALLED_SECONDS, STALLED_SECONDS / 2)
+            seconds = _sooner(seconds, STALLED_SECONDS / 2)
         if self._reports:
-            seconds = min(seconds if seconds is not None else GATHER_SECONDS, self._until_report())
+            seconds = _sooner(seconds, self._until_report())
+        if self._asked_for is not None:
+            seconds = _sooner(seconds, STALLED_SECONDS)
         if not await self._news.hear(seconds) and self._until_ready() == 0:
             self._look = True
             self._ready_at = None
         if crowded:
             self._release_stalled()
+        if self._asked_for is not None and self._asked_for != self.functions.able_to_begin(STALLED_SECONDS):
+            # What held up the others has let go, or something else does.
+            self._look = True
 
     def _until_ready(self) -> float | None:
         if self._ready_at is None or self._stopping:
@@ -299,7 +295,7 @@ class Worker:
             lease_seconds=self._settings.lease,
             functions=self.functions.able_to_begin(STALLED_SECONDS),
         )
-        self._is_narrowed = claim.functions != self.functions.known
+        self._asked_for = claim.functions if claim.functions != self.functions.known else None
         self._look = False
         self._defer(BUSY_SECONDS)  # What others do meanwhile, the answer will tell.
         try:
@@ -459,7 +455,7 @@ class Worker:
             self._seconds += 0.3 * (report.duration_seconds - self._seconds)
         if not self._reports:
             self._reported_at = time.monotonic()
-        if self._is_narrowed:
+        if self._asked_for is not None:
             # It may have been what the others had to wait for.
             self._look = True
         self._reports.append(report)
@@ -495,3 +491,7 @@ class Worker:
         self.functions.abort(reason)
         await self.commands.closed()
         await self.functions.closed()
+
+
+def _sooner(seconds: float | None, other: float) -> float:
+    return other if seconds is None else min(seconds, other)

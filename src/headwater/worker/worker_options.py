@@ -6,6 +6,8 @@ import socket
 import msgspec
 
 from headwater.log.job_operations import WorkerAbout
+from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, WorkerSettings
+from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.loading import FunctionSources
 
 # Exit codes of a worker, for its supervisor. Whose signal it was, the supervisor knows.
@@ -14,7 +16,6 @@ WITHOUT_HEARTBEAT = 11
 UNLOADABLE = 12
 # They could be loaded before: somebody may be changing them.
 UNLOADABLE_NOW = 13
-LOAD_SECONDS_MAX = 120.0
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +31,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     sweeps: bool = False
     recycle_after: int = 0
     load_seconds_max: float = LOAD_SECONDS_MAX
+    loop_seconds_max: float = LOOP_SECONDS_MAX
 
     def about(self) -> WorkerAbout:
         """What others are told of it."""
@@ -39,4 +41,17 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             supervisor=self.supervisor,
             queues=self.queues,
             concurrency=self.concurrency,
+        )
+
+    def functions(self, settings: WorkerSettings) -> FunctionSettings:
+        """How it runs functions."""
+        return FunctionSettings(
+            sources=self.sources,
+            concurrency=self.concurrency,
+            grace_seconds=settings.grace,
+            output_bytes_max=settings.output_max,
+            recycle_after=self.recycle_after,
+            load_seconds_max=self.load_seconds_max,
+            loop_seconds_max=self.loop_seconds_max,
+            worker=self.id,
         )

@@ -1,0 +1,171 @@
+"""The event loop that async functions share: a worker sees that it does not turn, and who holds it."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.log.job_operations import Claim
+from headwater.model.job import JobNumber, JobState
+from headwater.services.jobs import JobHandle
+from headwater.worker.async_calls import HELD
+from headwater.worker.call_reports import Call, is_charged
+from headwater.worker.calls import NOBODY, Slate, make_slate
+from headwater.worker.loop_watch import LOOKS, LoopWatch, Measure
+from headwater.worker.worker import STALLED_SECONDS
+from tests.waiting import expect_soon_async
+from tests.worker import functions
+from tests.worker.bench import Bench
+
+LONG = 120.0
+ONE, OTHER = JobNumber(1), JobNumber(2)
+
+
+@pytest.fixture
+def slate() -> Iterator[Slate]:
+    made = Slate(make_slate())
+    yield made
+    made.close()
+
+
+def looks(watch: LoopWatch, begun: set[JobNumber], count: int) -> list[tuple[Measure, JobNumber]]:
+    return [watch.look(begun) for _ in range(count)]
+
+
+def test_a_loop_that_turns_is_left_alone(slate: Slate) -> None:
+    watch = LoopWatch(slate)
+    for _ in range(5 * LOOKS):
+        slate.beat()
+        assert watch.look({ONE, OTHER})[0] is Measure.NONE
+
+
+def test_one_that_takes_step_after_step_is_left_alone(slate: Slate) -> None:
+    """Even when the loop has no time to count its turns."""
+    watch = LoopWatch(slate)
+    for moment in range(5 * LOOKS):
+        slate.step(ONE, float(moment))
+        assert watch.look({ONE, OTHER})[0] is Measure.NONE
+
+
+@pytest.mark.parametrize("holder", [ONE, NOBODY])
+def test_a_loop_that_stands_still_is_interrupted_and_then_ended(slate: Slate, holder: JobNumber) -> None:
+    watch = LoopWatch(slate)
+    slate.step(holder, 5.0)
+    measures = looks(watch, {ONE, OTHER}, 2 * LOOKS + 1)
+    assert measures.index((Measure.INTERRUPT, holder)) == LOOKS
+    assert [measure for measure, _ in measures].count(Measure.INTERRUPT) == 1
+    assert measures[-1] == (Measure.KILL, holder)
+    slate.beat()
+    assert watch.look({ONE, OTHER})[0] is Measure.NONE
+
+
+def test_a_call_that_holds_up_nobody_else_may_do_so(slate: Slate) -> None:
+    watch = LoopWatch(slate)
+    slate.step(ONE, 5.0)
+    assert {measure for measure, _ in looks(watch, {ONE}, 5 * LOOKS)} == {Measure.NONE}
+    assert Measure.KILL in {measure for measure, _ in looks(watch, {ONE, OTHER}, 5 * LOOKS)}
+
+
+async def begun(bench: Bench, count: int) -> None:
+    async def are() -> bool:
+        return len(list(bench.folder.glob("begun-*"))) >= count
+
+    await expect_soon_async(are, LONG)
+
+
+async def neighbours(bench: Bench, count: int) -> list[JobHandle]:
+    """Jobs that wait in the loop for the file `gate`."""
+    jobs = [functions.wait_and_tell.job(str(bench.folder)) for _ in range(count)]
+    handles = list(await bench.hw.jobs.add_many(jobs))
+    await begun(bench, count)
+    return handles
+
+
+async def test_who_holds_up_the_others_is_interrupted_and_they_go_on_where_they_are(bench: Bench) -> None:
+    async with bench.running(concurrency=4, loop_seconds_max=3.0):
+        waiting = await neighbours(bench, 3)
+        holder = await bench.hw.jobs.add(functions.hold_the_loop.job(False))
+        assert await holder.wait(LONG) is JobState.DEAD
+        assert (await holder.show()).error == HELD
+        (bench.folder / "gate").touch()
+        results = [await job.result(LONG) for job in waiting]
+    assert [(await job.show()).attempts for job in waiting] == [1] * 3
+    assert len(list(bench.folder.glob("begun-*"))) == 3  # None of them was started a second time.
+    assert len(set(map(str, results))) == 1
+
+
+async def test_a_loop_that_cannot_be_freed_is_ended_and_the_others_are_given_back(bench: Bench) -> None:
+    async with bench.running(concurrency=4, loop_seconds_max=2.0):
+        waiting = await neighbours(bench, 3)
+        holder = await bench.hw.jobs.add(functions.hold_the_loop.job(True))
+        assert await holder.wait(LONG) is JobState.DEAD
+        (bench.folder / "gate").touch()
+        assert [await job.wait(LONG) for job in waiting] == [JobState.COMPLETED] * 3
+    shown = [await job.show() for job in waiting]
+    assert {(job.attempts, job.token) for job in shown} == {(1, 2)}  # A second start, that is not counted.
+
+
+async def test_one_that_may_start_once_at_most_is_not_started_again_for_the_fault_of_another(bench: Bench) -> None:
+    async with bench.running(concurrency=4):
+        once = await bench.hw.jobs.add(functions.wait_and_tell.using(retries=0).job(str(bench.folder)))
+        await begun(bench, 1)
+        await bench.hw.jobs.add(functions.die_politely.job())
+        assert await once.wait(LONG) is JobState.DEAD
+    assert (await once.show()).attempts == 1
+    assert len(list(bench.folder.glob("begun-*"))) == 1
+
+
+@pytest.mark.parametrize("count", [0, 2])
+async def test_a_worker_ends_although_its_loop_is_dead(bench: Bench, count: int) -> None:
+    """Nothing holds it, and nothing will ever happen in it: not even an end of what waits there."""
+    worker = bench.worker(concurrency=4, loop_seconds_max=0.5)
+    task = asyncio.get_running_loop().create_task(worker.run())
+    await neighbours(bench, count)
+    dead = await bench.hw.jobs.add(functions.empty_the_loop.job(str(bench.folder)))
+    await begun(bench, count + 1)
+    (bench.folder / "gate").touch()
+    worker.stop()
+    assert await asyncio.wait_for(task, LONG) == 0
+    assert (await dead.show()).state is JobState.DEAD
+
+
+async def test_async_jobs_are_left_to_other_workers_while_one_holds_the_loop(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    async with bench.running(concurrency=4) as worker:
+        holder = await bench.hw.jobs.add(functions.block_until.job(str(gate)))
+
+        async def is_held() -> bool:
+            able = worker.functions.able_to_begin(STALLED_SECONDS)
+            return functions.add.name in able and functions.add_later.name not in able
+
+        await expect_soon_async(is_held, LONG)
+        async with bench.running(id="worker-2"):
+            others = [await bench.hw.jobs.add(functions.add_later.job(number)) for number in range(5)]
+            assert [await job.result(LONG) for job in others] == [1, 2, 3, 4, 5]
+        gate.touch()
+        assert await holder.wait(LONG) is JobState.COMPLETED
+        again = await bench.hw.jobs.add(functions.add_later.job(7))
+        assert await again.result(LONG) == 8
+
+
+@pytest.mark.parametrize(
+    ("retries", "stopped", "culprits", "suspects", "alone", "charged"),
+    [
+        (3, "", {1}, set(), False, True),
+        (3, "", {2}, set(), False, False),
+        (3, "", {2}, {1}, True, False),
+        (3, "", set(), set(), True, True),
+        (3, "", set(), set(), False, False),
+        (3, "", set(), {1}, False, True),
+        (3, "timeout", {2}, set(), False, True),
+        (0, "", {2}, set(), False, True),
+    ],
+)
+async def test_who_is_charged_when_a_process_dies(
+    bench: Bench, retries: int, stopped: str, culprits: set[int], suspects: set[int], alone: bool, charged: bool
+) -> None:
+    await bench.hw.jobs.add(command="true", retries=retries)
+    (job,) = (await bench.hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
+    assert job.number == ONE
+    call = Call(job, stopped=stopped)
+    assert is_charged(call, set(map(JobNumber, culprits)), set(map(JobNumber, suspects)), alone=alone) is charged
