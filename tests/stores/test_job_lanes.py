@@ -108,6 +108,44 @@ async def test_the_oldest_job_of_a_key_comes_first_whatever_its_queue(hw: headwa
     assert order == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_limit_that_came_last_holds_for_all_jobs_of_a_key(hw: headwater.Headwater, seed: int) -> None:
+    """Limits by chance, in queues and types by chance, while some run: at any time as many may start as the last job
+    that was added says, whatever the others came with."""
+    dice = random.Random(seed)
+    running: list[ClaimedJob] = []
+    waiting = 0
+    for number in range(40):
+        limit = dice.randint(1, 6)
+        job = NewJob(
+            command="true",
+            id=f"job{number}",
+            queue=dice.choice(QUEUES),
+            type=dice.choice(("shell", "command:a")),
+            concurrency_key="ada",
+            concurrency_limit=None if limit == 1 else limit,
+        )
+        await hw.jobs.add(job)
+        waiting += 1
+        started = [job for queue in QUEUES for job in await claim(hw, "w", queues=(queue,))]
+        assert len(started) == min(waiting, max(limit - len(running), 0))
+        waiting -= len(started)
+        running += started
+        ended = [running.pop() for _ in range(min(dice.randint(0, 2), len(running)))]
+        if ended:
+            await settle(hw, "w", ended)
+
+
+async def test_a_job_that_is_to_be_tried_again_or_is_paused_holds_up_nobody_of_its_key(hw: headwater.Headwater) -> None:
+    for name, queue in (("fails", "default"), ("rests", "mail"), ("goes-on", "default")):
+        await hw.jobs.add(command="true", id=name, queue=queue, concurrency_key="ada", backoff_base=1_000.0)
+    await hw.jobs.pause("mail")
+    (first,) = await claim(hw, "w")
+    await settle(hw, "w", [first], Outcome.FAILED)
+    (second,) = await claim(hw, "w")
+    assert (first.id, second.id) == ("fails", "goes-on")
+
+
 async def test_a_key_of_one_database_is_not_that_of_another(hw: headwater.Headwater) -> None:
     other = hw.database("other")
     await hw.jobs.add(command="true", concurrency_key="ada")

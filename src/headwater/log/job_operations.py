@@ -20,8 +20,9 @@ class NewJob(JobPolicy, frozen=True, kw_only=True, gc=False):
 
     `depends_on` names jobs that must complete first (with `depends_when="finished"`: end, whatever the outcome).
     `unique_key` keeps a second job with the same key out while the first is unfinished, and for `unique_seconds`.
-    At most `concurrency_limit` jobs of a `concurrency_key` run at once, one unless more is said. Jobs of one
-    `limit_key` take turns with those of others, and come under the limits that their type has for each key.
+    At most `concurrency_limit` jobs of a `concurrency_key` run at once, one unless more is said; of different limits
+    the last one holds. Jobs of one `limit_key` take turns with those of others, and come under the limits that their
+    type has for each key.
     """
 
     id: str = ""

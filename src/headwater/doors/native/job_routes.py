@@ -37,7 +37,15 @@ ROUTES = with_own_names(
         _change("limit", jobs.limit, "Limit one type of job in one queue", asked.LimitRequest, Limited),
         _change("configure", jobs.configure, "Remember a setting", asked.SettingRequest, Changed),
         _change("register", jobs.register, "Remember how functions are run", asked.RegisterRequest, Changed),
-        _change("schedule", jobs.schedule, "Add or change a schedule", asked.ScheduleRequest, Scheduled, **_submit),
+        _change(
+            "schedule",
+            jobs.schedule,
+            "Add or change a schedule",
+            asked.ScheduleRequest,
+            Scheduled,
+            **_submit,
+            and_scope=Scope.ADMIN,
+        ),
         _change(
             "change-schedule",
             jobs.change_schedule,

@@ -94,16 +94,18 @@ class JobLanes:
             values = (queue.id, job.type, key, parent, limit, int(bool(job.limit_key)), gate)
             return int(self._connection.execute(sql.add_key_lane, values).fetchone()[0])
         if limit:
-            self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
+            self._connection.execute(sql.set_lane_concurrency, (limit, row[0])).fetchone()
         return int(row[0])
 
     def _gate(self, database: str, key: str, limit: int) -> int:
-        """What all jobs of a concurrency key go through, whatever their queue and type."""
+        """What all jobs of a concurrency key go through, whatever their queue and type. The limit that the last of them
+        came with holds for all, also for those that wait already."""
         row = self._connection.execute(sql.find_lane_limits, (GATES, database, key)).fetchone()
         if row is None:
             (number,) = self._connection.execute(sql.add_job_lane, (GATES, database, key, NO_LANE, limit)).fetchone()
             return int(number)
-        self._connection.execute(sql.set_lane_concurrency, (limit, row[0], limit))
+        if self._connection.execute(sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None:
+            self._connection.execute(sql.set_concurrency_behind, (limit, row[0]))
         return int(row[0])
 
     def limit(self, operation: SetJobLimit, now: Timestamp) -> Limited:

@@ -40,8 +40,13 @@ SELECT count(*) FROM hw_jobs WHERE lane IN (SELECT id FROM hw_job_lanes WHERE pa
 UPDATE hw_job_lanes SET concurrency = ?, rate = ?, seconds = ?, burst = ?, blocked = 0, ready_at = ? WHERE id = ?;
 
 -- name: set_lane_concurrency
--- The last job of a key says how many may run at once.
-UPDATE hw_job_lanes SET concurrency = ? WHERE id = ? AND concurrency <> ?;
+-- The last job of a key says how many may run at once: it may be more than before.
+UPDATE hw_job_lanes SET concurrency = ?1, ready_at = CASE WHEN blocked THEN 0 ELSE ready_at END, blocked = 0
+WHERE id = ?2 AND concurrency <> ?1 RETURNING id;
+
+-- name: set_concurrency_behind
+-- What the last job of a key says holds for all its lanes, in whichever queue.
+UPDATE hw_job_lanes SET concurrency = ?1, ready_at = CASE WHEN blocked THEN 0 ELSE ready_at END, blocked = 0 WHERE gate = ?2;
 
 -- name: ready_lanes
 -- Lanes of a queue that are worth a look, the one that has waited longest first.
