@@ -1,6 +1,7 @@
 """`headwater.jobs.testing`: what a program enqueues is written down or run on the spot, without a store."""
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import Closed, HeadwaterError, InvalidOption
-from headwater.jobs import JobApp, Jobs, current_job, testing
+from headwater.errors import Closed, HeadwaterError, InvalidOption, JobMissing, JobUnsuccessful
+from headwater.jobs import Cancel, JobApp, Jobs, Retry, Snooze, current_job, testing
+from headwater.model.job import JobState
+from headwater.services.job_functions import JobFunction
 
 app = JobApp("nowhere/at/all.db")
 sent: list[object] = []
@@ -182,3 +185,110 @@ async def test_what_a_worker_allows_is_allowed_inline() -> None:
         await count.enqueue(2)
         await spread.enqueue(2)
     assert len(run.of(count)) == 5
+
+
+inline = JobApp("nowhere/at/all.db")
+tried: list[tuple[int, str]] = []
+
+
+@inline.job(retries=3, give_up_for=(KeyError,))
+def try_again(what: str, times: int = 99) -> str:
+    """Raises what it is told to, so many times."""
+    job = current_job()
+    tried.append((job.attempt, job.previous_error.partition("\n")[0]))
+    if len(tried) > times:
+        return "done"
+    raise {
+        "fails": ValueError("no"),
+        "retries": Retry(after=3_600, reason="later"),
+        "gives up": KeyError("no"),
+        "snoozes": Snooze(60),
+        "cancels": Cancel("nobody needs it"),
+    }[what]
+
+
+@inline.job(retries=3, give_up_for=(KeyError,))
+async def try_again_later(what: str, times: int = 99) -> str:
+    return try_again(what, times)
+
+
+@inline.job
+def add_up() -> int:
+    return int(sum(current_job().results.values()))
+
+
+@inline.job
+def give(number: float) -> float:
+    return number
+
+
+# What it does, how often it fails so: how often it runs, the state it ends in, and what comes out.
+TRIALS: dict[str, tuple[str, int, int, JobState, type[Exception] | None]] = {
+    "fails once": ("fails", 1, 2, JobState.COMPLETED, None),
+    "fails always": ("fails", 99, 4, JobState.DEAD, ValueError),
+    "asks for another attempt": ("retries", 3, 4, JobState.COMPLETED, None),
+    "asks for too many": ("retries", 99, 4, JobState.DEAD, Retry),
+    "gives up": ("gives up", 99, 1, JobState.DEAD, KeyError),
+    "snoozes": ("snoozes", 99, 1, JobState.SCHEDULED, None),
+    "cancels itself": ("cancels", 99, 1, JobState.CANCELLED, None),
+}
+
+
+@pytest.mark.parametrize("function", [try_again, try_again_later], ids=["plain", "async"])
+@pytest.mark.parametrize("is_sync", [True, False])
+@pytest.mark.parametrize("trial", TRIALS)
+def test_a_call_is_tried_inline_as_often_as_a_worker_would(
+    trial: str, is_sync: bool, function: JobFunction[..., str]
+) -> None:
+    what, times, count, state, error = TRIALS[trial]
+    tried.clear()
+    with testing.run_inline(inline) as enqueued, contextlib.suppress(error or ()):  # type: ignore[arg-type]
+        if is_sync:
+            function.enqueue_sync(what, times)
+        else:
+            asyncio.run(_enqueue(function, what, times))
+        assert error is None, "it came out"
+    (call,) = enqueued
+    assert (len(tried), call.state) == (count, state)
+    assert [attempt for attempt, _ in tried] == list(range(1, count + 1))
+    assert tried[0][1] == ""
+    assert all(previous for _, previous in tried[1:])
+    if state is JobState.COMPLETED:
+        assert call.result() == "done"
+    else:
+        with pytest.raises(JobUnsuccessful):
+            call.result()
+    assert call.snoozed_seconds == (60 if what == "snoozes" else None)
+    assert call.attempts == (0 if what == "snoozes" else count)
+
+
+async def _enqueue(function: JobFunction[..., str], what: str, times: int) -> None:
+    await function.enqueue(what, times)
+
+
+async def test_a_call_has_the_results_of_those_it_depends_on_and_waits_for_what_did_not_end_well() -> None:
+    with testing.run_inline(inline) as enqueued:
+        both = add_up.using(id="sum", depends_on=("one", "two")).job()
+        await inline.jobs.add_many([both, give.using(id="one").job(1), give.using(id="two").job(2)])
+        await add_up.using(id="again", depends_on=("sum", "two")).enqueue()
+        await try_again.using(id="late").enqueue("snoozes")
+        late = await add_up.using(id="waits", depends_on=("late",)).enqueue()
+        with pytest.raises(JobMissing, match="nobody"):
+            await add_up.using(depends_on=("nobody",)).enqueue()
+        with pytest.raises(JobUnsuccessful, match="waits for others"):
+            await late.result()
+    states = {call.id: (call.state, call.returned) for call in enqueued}
+    assert states["sum"] == (JobState.COMPLETED, 3)
+    assert states["again"] == (JobState.COMPLETED, 5)
+    assert states["waits"] == (JobState.WAITING, None)
+
+
+async def test_a_result_that_is_no_json_is_refused_inline_as_a_worker_refuses_it() -> None:
+    with testing.run_inline(inline) as enqueued, pytest.raises(InvalidOption, match="nothing: what it returned"):
+        await return_an_object.enqueue()
+    assert enqueued[0].state is JobState.DEAD
+
+
+@inline.job(name="nothing")
+def return_an_object() -> object:
+    return object()

@@ -6,7 +6,8 @@
 >>> enqueued.assert_enqueued(send_email, to="ada@example.org")
 
 `capture` writes down what is enqueued and runs nothing; `run_inline` runs each call where it is enqueued, with its
-arguments turned to JSON and back as a worker would, so that what would fail there fails here.
+arguments turned to JSON and back as a worker would, so that what would fail there fails here. It is tried again as
+often as a worker would, without waiting; what it fails with for good comes out.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -24,19 +26,21 @@ from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful
 from headwater.log.job_operations import Enqueue, NewJob, Placed
 from headwater.log.job_operations import Enqueued as Accepted
 from headwater.log.operations import Operation
-from headwater.model.job import QUEUE_DEFAULT, JobState, Work
+from headwater.model.job import FINISHED, QUEUE_DEFAULT, Defaults, JobNumber, JobState, Outcome, Work
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.job_functions import JobContext, JobFunction, JobRegistry, RunAbout, enter_job
 from headwater.services.job_options import Seconds, decode_call
 from headwater.services.job_verbs import Waiting
 from headwater.services.jobs import Jobs
 from headwater.stores.job_contract import JobQuestions, JobStatus
+from headwater.worker.outcomes import completed, failed
 
 __all__ = ["Enqueued", "EnqueuedCall", "capture", "run_inline"]
 
 
 class EnqueuedCall:
-    """A call that was enqueued: its type, arguments and job; after it was run, what it returned and its progress."""
+    """A call that was enqueued: its type, arguments and job; after it was run, what it returned, its progress, how
+    often it was tried, its last error, and for how long it asked to be snoozed."""
 
     duplicate = False
 
@@ -48,19 +52,32 @@ class EnqueuedCall:
         self.state = JobState.PENDING
         self.returned: Any = None
         self.progress: list[Any] = []
+        self.attempts = 0
+        self.error = ""
+        self.snoozed_seconds: float | None = None
 
     def __repr__(self) -> str:
         words = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
         return f"{self.type}({', '.join(words)})"
+
+    def why(self) -> str:
+        """Why there is no result."""
+        if self.state is JobState.PENDING:
+            return "was captured and not run: use testing.run_inline"
+        if self.state is JobState.WAITING:
+            return "waits for others that did not end as it needs them to"
+        if self.snoozed_seconds is not None:
+            return f"asked to come again after {self.snoozed_seconds:g} s: nothing happens later here"
+        return f"is {self.state.value}: {self.error}"
 
     def wait(self, timeout_seconds: Seconds | None = None) -> JobState:
         """The state that it is in: nothing happens later here."""
         return self.state
 
     def result(self, timeout_seconds: Seconds | None = None, *, type: Any = Any) -> Any:
-        """What it returned; JobUnsuccessful when it was not run."""
+        """What it returned; JobUnsuccessful when it did not get to that."""
         if self.state is not JobState.COMPLETED:
-            raise JobUnsuccessful(f"{self!r} was captured and not run: use testing.run_inline", self.state.value)
+            raise JobUnsuccessful(f"{self!r} {self.why()}", self.state.value)
         return msgspec.convert(self.returned, type)
 
 
@@ -129,55 +146,143 @@ class _Captured:
         return self.write_down(checked)
 
 
+class _Trial:
+    """A call that is run on the spot, as often as a worker would, and without waiting in between."""
+
+    def __init__(self, call: EnqueuedCall, function: JobFunction[..., Any], results: dict[str, bytes]) -> None:
+        self._call = call
+        self._results = results
+        self._previous_error = ""
+        retries = call.job.retries if call.job.retries is not None else function.policy.retries
+        self._attempts_max = 1 + (Defaults().max_retries if retries is None else retries)
+        self.function = function
+        self.goes_on = True
+
+    def bind(self) -> tuple[JobContext, list[Any], dict[str, Any]]:
+        """What the function gets at its next attempt."""
+        self._call.attempts += 1
+        about = RunAbout(
+            id=self._call.id,
+            queue=self._call.job.queue or QUEUE_DEFAULT,
+            type=self._call.type,
+            token=self._call.attempts,
+            attempt=self._call.attempts,
+            attempts_max=self._attempts_max,
+            previous_error=self._previous_error,
+            results=self._results,
+        )
+        arguments, options = self.function.bind(bytes(self._call.job.arguments))
+        return JobContext(about, self._call.progress.append), arguments, options
+
+    def returned(self, value: Any) -> None:
+        """It returned; what cannot be kept as JSON is an error, as it is in a worker."""
+        self.goes_on = False
+        done = completed(JobNumber(0), value, 0.0)
+        if done.outcome is not Outcome.COMPLETED:
+            self._call.state, self._call.error = JobState.DEAD, done.error
+            raise InvalidOption(f"{self._call.type}: {done.error}")
+        self._call.returned = None if done.result is None else msgspec.json.decode(done.result)
+        self._call.state = JobState.COMPLETED
+
+    def raised(self, error: Exception) -> None:
+        """It raised: what it asked for is done, and what is for good is raised again."""
+        done = failed(JobNumber(0), self.function, error, 0.0)
+        self._call.error = self._previous_error = done.error
+        self.goes_on = done.outcome is Outcome.FAILED and self._call.attempts < self._attempts_max
+        if done.outcome is Outcome.SNOOZED:
+            self._call.attempts -= 1
+            self._call.state, self._call.snoozed_seconds = JobState.SCHEDULED, done.after_seconds
+        elif done.outcome is Outcome.CANCELLED:
+            self._call.state = JobState.CANCELLED
+        elif not self.goes_on:
+            self._call.state = JobState.DEAD
+            raise error
+
+
 class _Inline(_Captured):
-    """Stands in for the store and its workers: runs each call on the spot. What it raises, whoever enqueued it gets."""
+    """Stands in for the store and its workers: runs each call on the spot. What it fails with for good, whoever
+    enqueued it gets."""
 
-    async def taken(self, job: NewJob) -> Placed:
-        call = self.write_down(job)
-        function, context = self._prepared(call)
-        arguments, options = function.bind(bytes(job.arguments))
-
-        async def run() -> Any:
-            enter_job(context)
-            return await function.function(*arguments, **options)
-
-        def run_plain() -> Any:
-            enter_job(context)
-            return function.function(*arguments, **options)
-
-        if function.is_async:
-            returned = await asyncio.get_running_loop().create_task(run(), context=copy_context())
-        else:
-            returned = copy_context().run(_without_loop, run_plain)
-        self._end(call, returned)
-        return Placed(call.id, call.state)
+    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+        if not isinstance(operation, Enqueue):
+            return await super().run(operation, durability)
+        calls = [self.write_down(job) for job in operation.jobs]
+        for call in _in_order(calls):
+            if trial := self._trial(call):
+                await self._run(trial)
+        return Accepted([Placed(call.id, call.state) for call in calls])
 
     def add_sync(self, job: NewJob) -> EnqueuedCall:
         (checked,) = self.jobs.check_all([job])
         call = self.write_down(checked)
-        function, context = self._prepared(call)
-        arguments, options = function.bind(bytes(checked.arguments))
-
-        def run() -> Any:
-            enter_job(context)
-            found = function.function(*arguments, **options)
-            return asyncio.run(_awaited(found)) if inspect.isawaitable(found) else found
-
-        self._end(call, copy_context().run(run))
+        if trial := self._trial(call):
+            self._run_sync(trial)
         return call
 
-    def _prepared(self, call: EnqueuedCall) -> tuple[JobFunction[..., Any], JobContext]:
+    async def _run(self, trial: _Trial) -> None:
+        while trial.goes_on:
+            context, arguments, options = trial.bind()
+            work = partial(_entered, context, trial.function.function, arguments, options)
+            try:
+                if trial.function.is_async:
+                    found = await asyncio.get_running_loop().create_task(_awaited_in(work), context=copy_context())
+                else:
+                    found = copy_context().run(_without_loop, work)
+            except Exception as error:
+                trial.raised(error)
+            else:
+                trial.returned(found)
+
+    def _run_sync(self, trial: _Trial) -> None:
+        while trial.goes_on:
+            context, arguments, options = trial.bind()
+            work = partial(_entered, context, trial.function.function, arguments, options)
+            try:
+                if trial.function.is_async:
+                    found = copy_context().run(asyncio.run, _awaited_in(work))
+                else:
+                    found = copy_context().run(work)
+            except Exception as error:
+                trial.raised(error)
+            else:
+                trial.returned(found)
+
+    def _trial(self, call: EnqueuedCall) -> _Trial | None:
+        """The call, ready to be run; None when it waits for others that have not ended as it needs them to."""
         function = self.app.functions.get(call.type)
         if function is None:
             raise InvalidOption(f"no function of this app is named {call.type!r:.80}")
-        about = RunAbout(
-            id=call.id, queue=call.job.queue or QUEUE_DEFAULT, type=call.type, token=1, attempt=1, attempts_max=1
-        )
-        return function, JobContext(about, call.progress.append)
+        known = {one.id: one for one in self.enqueued}
+        missing = [name for name in call.job.depends_on if name not in known]
+        if missing:
+            raise JobMissing(f"{call!r} depends on {missing[0]!r}, which was not enqueued in this block")
+        needed = [known[name] for name in call.job.depends_on]
+        enough = FINISHED if call.job.depends_when == "finished" else {JobState.COMPLETED}
+        if any(one.state not in enough for one in needed):
+            call.state = JobState.WAITING
+            return None
+        results = {one.id: msgspec.json.encode(one.returned) for one in needed}
+        return _Trial(call, function, results)
 
-    def _end(self, call: EnqueuedCall, returned: Any) -> None:
-        call.returned = msgspec.json.decode(msgspec.json.encode(returned))
-        call.state = JobState.COMPLETED
+
+def _in_order(calls: list[EnqueuedCall]) -> list[EnqueuedCall]:
+    """Calls that others of them depend on come before those."""
+    left = {call.id: call for call in calls}
+    ordered: list[EnqueuedCall] = []
+    while left:
+        ready = [call for call in left.values() if not left.keys() & set(call.job.depends_on)]
+        ordered += ready or left.values()
+        left = {name: call for name, call in left.items() if call not in ready} if ready else {}
+    return ordered
+
+
+def _entered(context: JobContext, function: Callable[..., Any], arguments: list[Any], options: dict[str, Any]) -> Any:
+    enter_job(context)
+    return function(*arguments, **options)
+
+
+async def _awaited_in(work: Callable[[], Any]) -> Any:
+    return await work()
 
 
 class _Answers:
@@ -205,9 +310,9 @@ class _Answers:
             progress=msgspec.Raw(msgspec.json.encode(call.progress[-1])) if call.progress else None,
             result=msgspec.Raw(msgspec.json.encode(call.returned)) if ran else None,
             priority=call.job.priority or 0,
-            attempts=int(ran),
-            attempts_max=1,
-            token=int(ran),
+            attempts=call.attempts,
+            attempts_max=max(call.attempts, 1),
+            token=call.attempts,
             waits=0,
             worker=None,
             batch=call.job.batch or None,
@@ -216,7 +321,7 @@ class _Answers:
             run_at=now,
             started_at=now if ran else None,
             finished_at=now if ran else None,
-            error=None if ran else "it was captured and not run: use testing.run_inline",
+            error=None if ran else f"it {call.why()}",
         )
 
     def _call(self, name: str) -> EnqueuedCall:
@@ -237,10 +342,6 @@ def _without_loop(work: Callable[[], Any]) -> Any:
         return work()
     finally:
         asyncio._set_running_loop(loop)
-
-
-async def _awaited(work: Any) -> Any:
-    return await work
 
 
 @contextmanager
