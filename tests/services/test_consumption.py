@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,21 +270,25 @@ class Extensions:
 
     def __init__(self, hw: headwater.Headwater, monkeypatch: pytest.MonkeyPatch) -> None:
         self._submit = hw.committer.submit
-        self.seen = asyncio.Event()
         self.count = 0
+        self._held: asyncio.Queue[int] = asyncio.Queue()
         monkeypatch.setattr(hw.committer, "submit", self._note)
 
     def _note(self, operation: Operation, durability: Durability = Durability.SYNCED) -> asyncio.Future[Answer]:
         answer = self._submit(operation, durability)
         if isinstance(operation, Extend):
             self.count += 1
-            answer.add_done_callback(lambda _: self.seen.set())
+            answer.add_done_callback(partial(self._note_held, self.count))
         return answer
 
+    def _note_held(self, number: int, answer: asyncio.Future[Answer]) -> None:
+        self._held.put_nowait(number)
+
     async def next(self) -> None:
-        """Until one more extension holds."""
-        self.seen.clear()
-        await asyncio.wait_for(self.seen.wait(), SOON)
+        """Until one more extension holds that begins from now on: the others knew an earlier time."""
+        asked = self.count
+        while await asyncio.wait_for(self._held.get(), SOON) <= asked:
+            pass
 
 
 async def test_a_lease_is_kept_alive_while_the_body_runs(
