@@ -11,8 +11,8 @@ from headwater.errors import StoreDamaged
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite import place
-from headwater.stores.sqlite.segments import open_body
 from headwater.stores.sqlite.store import SqliteStore
+from headwater.stores.tables.segments import open_body
 from tests.faults.test_bad_files import open_and_close, stock
 
 

@@ -24,11 +24,11 @@ class Bug(NamedTuple):
 
 
 STORE = "headwater/stores/sqlite/store.py"
-WRITER = "headwater/stores/sqlite/writer.py"
-SEGMENTS = "headwater/stores/sqlite/segments.py"
-RETENTION = "headwater/stores/sqlite/retention.py"
-CATALOG = "headwater/stores/sqlite/catalog.py"
-POPS = "headwater/stores/sqlite/pops.py"
+WRITER = "headwater/stores/tables/writer.py"
+SEGMENTS = "headwater/stores/tables/segments.py"
+RETENTION = "headwater/stores/tables/retention.py"
+CATALOG = "headwater/stores/tables/catalog.py"
+POPS = "headwater/stores/tables/pops.py"
 CONNECTION = "headwater/stores/sqlite/connection.py"
 CURSOR = "headwater/model/cursor.py"
 COMMITTER = "headwater/log/committer.py"
@@ -44,15 +44,15 @@ KEYS = "headwater/doors/access/keys.py"
 EDGE_READING = "headwater/doors/edge/reading.py"
 HOSTS = "headwater/doors/hosts.py"
 IDEMPOTENCY = "headwater/model/idempotency.py"
-APPLIED = "headwater/stores/sqlite/applied.py"
+APPLIED = "headwater/stores/tables/applied.py"
 JWT = "headwater/model/json_web_token.py"
 JWT_DOOR = "headwater/doors/access/json_web_tokens.py"
 BROWSER = "headwater/doors/access/browser.py"
 PRINCIPAL = "headwater/model/principal.py"
 ACCESS_TOKENS = "headwater/services/access_tokens.py"
 
-CURSORS = "headwater/stores/sqlite/cursors.py"
-IDENTITY = "headwater/stores/sqlite/identity.py"
+CURSORS = "headwater/stores/tables/cursors.py"
+IDENTITY = "headwater/stores/tables/identity.py"
 SENTINEL = "headwater/housekeeping/sentinel.py"
 EDGE_CONNECTION = "headwater/doors/edge/connection.py"
 PROXIES = "headwater/doors/proxies.py"
@@ -67,12 +67,12 @@ CLIENT_ACCESS = "headwater/client/access.py"
 LOG_READER_TESTS = "tests/client/test_log_reader.py"
 LOG_WRITER_TESTS = "tests/client/test_log_writer.py"
 
-JOBS = "headwater/stores/sqlite/jobs.py"
+JOBS = "headwater/stores/tables/jobs.py"
 JOB_RULES = "headwater/model/job.py"
-JOB_LANES = "headwater/stores/sqlite/job_lanes.py"
-JOB_DEPENDENTS = "headwater/stores/sqlite/job_dependents.py"
-JOB_SCHEDULES = "headwater/stores/sqlite/job_schedules.py"
-JOB_ANSWERS = "headwater/stores/sqlite/job_answers.py"
+JOB_LANES = "headwater/stores/tables/job_lanes.py"
+JOB_DEPENDENTS = "headwater/stores/tables/job_dependents.py"
+JOB_SCHEDULES = "headwater/stores/tables/job_schedules.py"
+JOB_ANSWERS = "headwater/stores/tables/job_answers.py"
 JOB_HANDLERS = "headwater/doors/jobs/handlers.py"
 COMMAND_TEMPLATE = "headwater/model/command_template.py"
 WORKER_SHELL = "headwater/worker/shell.py"
@@ -332,7 +332,7 @@ BUGS = [
     Bug(
         "lsn-reused",
         "when the newest segments are dropped, their LSNs are given out again",
-        (Edit(SEGMENTS, '        self._connection.execute(sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
+        (Edit(SEGMENTS, '        self._connection.execute(self._sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
         (TWO_STORES, "tests/contracts/test_retention.py"),
     ),
     Bug(
@@ -473,7 +473,7 @@ BUGS = [
         (
             Edit(
                 SEGMENTS,
-                "            self._connection.executemany(sql.wake_idle_cursors, self._waking)\n",
+                "            self._connection.executemany(self._sql.wake_idle_cursors, self._waking)\n",
                 "",
             ),
         ),
@@ -818,7 +818,7 @@ BUGS = [
     Bug(
         "clock-ends-leases",
         "a clock that is set forward ends the leases of workers that are well",
-        (Edit("headwater/stores/sqlite/job_workers.py", "0 < left <= LEASE_MAX", "left > LEASE_MAX"),),
+        (Edit("headwater/stores/tables/job_workers.py", "0 < left <= LEASE_MAX", "left > LEASE_MAX"),),
         ("tests/faults/test_jobs.py::test_a_clock_that_is_set_takes_no_job_from_a_worker_that_is_well",),
     ),
     Bug(

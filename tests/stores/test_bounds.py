@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater.stores.sqlite import catalog, cursors, segments
+from headwater.stores.tables import catalog, cursors, segments
 
 PARTITIONS = 40
 

@@ -42,7 +42,9 @@ LAYERS = {
         ("stores.contract", "stores.job_contract", "stores.job_starts", "stores.log_reader"), VALUES
     ),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
-    "stores": Layer(("stores",), (*VALUES, "stores.contract")),
+    # The rules of every engine with tables learn of none: statements come with the connection.
+    "stores.tables": Layer(("stores.tables", "stores.statements", "stores.codec"), (*VALUES, "stores.contract")),
+    "stores": Layer(("stores",), (*VALUES, "stores.contract", "stores.tables")),
     "wakeups": Layer(("wakeups",), (*VALUES, "wakeups.contract")),
     "log": Layer(("log",), (*VALUES, "stores.contract", "wakeups.contract")),
     "services": Layer(("services",), (*VALUES, "stores.contract", "log")),
@@ -58,6 +60,9 @@ LAYERS = {
 # Join everything, so they may import everything.
 JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
+DRIVERS = {"apsw", "sqlite3"}
+# The outbox writes through the user's own connection, whatever its driver; commands tell of versions and files.
+DRIVER_PLACES = ("stores.sqlite", "stores.outbox", "outbox", "cli")
 
 
 class Import(NamedTuple):
@@ -137,6 +142,17 @@ def find_upward_imports(root: Path) -> list[str]:
     return [wrong for found in imports if (wrong := judge(found))]
 
 
+def find_drivers(root: Path) -> list[str]:
+    """Imports of a database's driver outside the places that are about that database."""
+    return [
+        f"{source.at(node.lineno)}: only {', '.join(DRIVER_PLACES)} may know a driver"
+        for source in parse_sources(root, f"src/{PACKAGE}")
+        if not module_name(source.path).startswith(DRIVER_PLACES)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Import | ast.ImportFrom) and DRIVERS & set(named_modules(node, source, set()))
+    ]
+
+
 def find_homeless_modules(root: Path) -> list[str]:
     modules = (module_name(source.path) for source in parse_sources(root, f"src/{PACKAGE}"))
     return [f"{PACKAGE}.{module} has no layer: give it one in {__name__}" for module in modules if not layer_of(module)]
@@ -145,6 +161,19 @@ def find_homeless_modules(root: Path) -> list[str]:
 def test_imports_point_down_only() -> None:
     findings = find_upward_imports(ROOT)
     assert not findings, report(findings)
+
+
+def test_only_a_store_knows_its_driver() -> None:
+    findings = find_drivers(ROOT)
+    assert not findings, report(findings)
+
+
+@pytest.mark.parametrize("statement", ["import apsw", "from sqlite3 import connect"])
+def test_a_driver_in_the_shared_rules_is_caught(tmp_path: Path, statement: str) -> None:
+    files = {"stores/tables/pops.py": statement, "stores/sqlite/store.py": statement, "services/queue.py": "import os"}
+    plant(tmp_path, {f"src/headwater/{path}": text for path, text in files.items()})
+    [finding] = find_drivers(tmp_path)
+    assert finding.startswith("src/headwater/stores/tables/pops.py:1:")
 
 
 def test_every_module_has_a_layer() -> None:
@@ -166,6 +195,7 @@ def test_every_layer_named_below_another_exists() -> None:
         ("stores/sqlite/store.py", "from headwater.wakeups import contract", "wakeups.contract"),
         ("wakeups/inotify.py", "import headwater.stores.contract", "stores.contract"),
         ("stores/contract.py", "from headwater.stores.sqlite import store", "stores"),
+        ("stores/tables/pops.py", "from headwater.stores.sqlite.connection import SqliteConnection", "stores"),
         ("log/committer.py", "from headwater.stores.sqlite.store import SqliteStore", "stores"),
         ("log/operations.py", "from headwater.log import committer", "log"),
         ("services/queues.py", "def late():\n    from headwater.stores import open", "stores.open"),

@@ -12,6 +12,7 @@ import pytest
 from tests.tidy.tree import ROOT, Source, list_files, parse_sources, plant, report
 
 STORES = "src/headwater/stores"
+RULES = "tables"
 NAME_LINE = re.compile(r"^-- name: *(.*?) *$", re.MULTILINE)
 
 # A keyword alone proves nothing ("delete the queue", "DELETE /queues"); what follows it must read as SQL.
@@ -156,11 +157,21 @@ def find_uses(source: Source) -> Iterator[tuple[str, str, bool]]:
             yield node.attr, source.at(node.lineno), id(node) in called
 
 
+def is_engine(root: Path, store: str) -> bool:
+    """Whether a store keeps the log's tables: the shared rules use its statements."""
+    return any(path.is_relative_to(f"{STORES}/{store}/migrations") for path in list_files(root))
+
+
+def parse_users(root: Path, store: str) -> list[Source]:
+    """The files that may use the statements of a store."""
+    shared = parse_sources(root, f"{STORES}/{RULES}") if is_engine(root, store) else []
+    return [*parse_sources(root, f"{STORES}/{store}"), *shared]
+
+
 def find_unused_statements(root: Path) -> list[str]:
     findings = []
     for store in store_names(root):
-        sources = parse_sources(root, f"{STORES}/{store}")
-        used = {name for source in sources for name, _, _ in find_uses(source)}
+        used = {name for source in parse_users(root, store) for name, _, _ in find_uses(source)}
         unused = (statement for statement in read_statements(root, store) if statement.name not in used)
         findings += [f"{statement.place}: nobody in {store} uses sql.{statement.name}" for statement in unused]
     return findings
@@ -170,9 +181,11 @@ def find_missing_statements(root: Path) -> list[str]:
     findings = []
     for store in store_names(root):
         known = {statement.name for statement in read_statements(root, store)}
-        uses = (use for source in parse_sources(root, f"{STORES}/{store}") for use in find_uses(source))
+        uses = (use for source in parse_users(root, store) for use in find_uses(source))
         findings += [
-            f"{place}: no statement is named {name}" for name, place, called in uses if not called | (name in known)
+            f"{place}: no statement of {store} is named {name}"
+            for name, place, called in uses
+            if not called | (name in known)
         ]
     return findings
 
@@ -274,3 +287,20 @@ def test_a_planted_fault_in_a_store_is_caught(tmp_path: Path, rule: str, sql: st
     findings = CHECKS[rule](plant_store(tmp_path, sql, python))
     assert len(findings) == 1
     assert findings[0].startswith(STORES)
+
+
+ENGINES = {
+    f"{STORES}/one/sql/log.sql": GOOD_SQL,
+    f"{STORES}/one/migrations/0001_log.sql": "",
+    f"{STORES}/two/sql/log.sql": GOOD_SQL.replace("newest", "oldest"),
+    f"{STORES}/two/migrations/0001_log.sql": "",
+    f"{STORES}/three/sql/own.sql": GOOD_SQL,
+    f"{STORES}/three/table.py": "run(sql.newest)",
+}
+
+
+@pytest.mark.parametrize("rule", ["every statement is used", "every use has a statement"])
+def test_every_engine_has_what_the_shared_rules_use(tmp_path: Path, rule: str) -> None:
+    root = plant(tmp_path, ENGINES | {f"{STORES}/{RULES}/rules.py": "run(self._sql.newest)"})
+    [finding] = CHECKS[rule](root)
+    assert "oldest" in finding or "of two is named newest" in finding

@@ -1,6 +1,6 @@
 """`/v1/jobs/…`: the operations of jobs as they are. Who may do what is as under `/api/v1/jobs`.
 
-Of an environment the names are told and never the values: see `stores/sqlite/job_answers.py`.
+Of an environment the names are told and never the values: see `stores/tables/job_answers.py`.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import apsw
 import msgspec
 
 from headwater.clock import Timestamp
@@ -38,16 +37,17 @@ from headwater.stores.contract import (
     TraceEvent,
     TraceName,
 )
-from headwater.stores.sqlite.access_tokens import access_token_of
 from headwater.stores.sqlite.backup import write_backup
-from headwater.stores.sqlite.connection import Connection, translated
-from headwater.stores.sqlite.cursors import offsets_of
-from headwater.stores.sqlite.dead_letters import dead_letter_of
-from headwater.stores.sqlite.flows import rollup_of
-from headwater.stores.sqlite.identity import read_identity
+from headwater.stores.sqlite.connection import SqliteConnection, translated
 from headwater.stores.sqlite.presence import Presence
-from headwater.stores.sqlite.segments import open_body, read_last_lsn
 from headwater.stores.statements import load_statements
+from headwater.stores.tables.access_tokens import access_token_of
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.cursors import offsets_of
+from headwater.stores.tables.dead_letters import dead_letter_of
+from headwater.stores.tables.flows import rollup_of
+from headwater.stores.tables.identity import read_identity
+from headwater.stores.tables.segments import open_body, read_last_lsn
 
 sql = load_statements(__package__)
 
@@ -57,7 +57,7 @@ Answer = TypeVar("Answer")
 class Answers:
     """Reads through one connection in one thread."""
 
-    def __init__(self, connection: apsw.Connection, codec: Codec, presence: Presence) -> None:
+    def __init__(self, connection: SqliteConnection, codec: Codec, presence: Presence) -> None:
         self._file = connection
         self._connection: Connection = connection
         self._codec = codec

@@ -10,8 +10,8 @@ from uuid import uuid4
 import apsw
 
 from headwater.errors import InvalidOption
-from headwater.stores.sqlite.identity import IDENTITY_KEY
 from headwater.stores.statements import load_statements
+from headwater.stores.tables.identity import IDENTITY_KEY
 
 sql = load_statements(__package__)
 

@@ -7,10 +7,10 @@ descriptor of theirs would drop the locks that SQLite holds in this process.
 import ctypes
 import errno
 import os
+import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
 
 import apsw
 
@@ -21,6 +21,8 @@ from headwater.errors import (
     StoreFailed,
     StoreFull,
 )
+from headwater.stores.statements import load_statements
+from headwater.stores.tables.connection import Connection
 
 APPLICATION_ID = 0x48574154  # "HWAT"
 
@@ -45,30 +47,33 @@ def note_open(path: str, count: int) -> None:
     _open_files[os.path.realpath(path)] += count
 
 
-class Rows(Protocol):
-    """What a statement answers. A row's types are those of its table, which only the statement knows."""
+class SqliteConnection(apsw.Connection):
+    """A connection that knows the statements of this store."""
 
-    def fetchone(self) -> Any:
-        """The first row, or None."""
-        ...
+    sql = load_statements(__package__)
 
-    def fetchall(self) -> list[Any]:
-        """All rows."""
-        ...
+    @property
+    def location(self) -> str:
+        """The file."""
+        return self.filename
 
-    def __iter__(self) -> Iterator[Any]: ...
+    def rows_written(self) -> int:
+        """How many rows were changed through this connection so far."""
+        return self.total_changes()
+
+    def version(self) -> int:
+        """A number that changes when another connection has committed."""
+        return self.data_version("main")
 
 
-class Connection(Protocol):
-    """All that reading and writing the tables needs of a connection: apsw's have it, and those of the users' own."""
+class Borrowed:
+    """A connection of the user's own, with our statements."""
 
-    def execute(self, statement: str, bindings: Sequence[Any] = ..., /) -> Rows:
-        """Run one statement."""
-        ...
+    sql = SqliteConnection.sql
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Any]], /) -> Rows:
-        """Run one statement with each of these bindings."""
-        ...
+    def __init__(self, connection: apsw.Connection | sqlite3.Connection) -> None:
+        self.execute = connection.execute
+        self.executemany = connection.executemany
 
 
 def translate(error: apsw.Error | UnicodeDecodeError, doing: str) -> StoreError:
@@ -97,11 +102,11 @@ def translated(doing: str) -> Iterator[None]:
         raise StoreFailed(f"{doing}: {error.strerror or error}") from error
 
 
-def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> apsw.Connection:
+def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> SqliteConnection:
     """A connection with our settings. A new file is made readable and writable by its owner only."""
     if path not in _memory_names and vfs is None and not os.path.exists(path):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    connection = apsw.Connection(path, flags=_READ_WRITE, vfs=vfs)
+    connection = SqliteConnection(path, flags=_READ_WRITE, vfs=vfs)
     # The last process to close, and the first to open after a crash, keep everybody out for a moment.
     connection.set_busy_timeout(OPEN_WAIT_MS)
     connection.execute(f"PRAGMA cache_size = -{max(cache_bytes // 1024, 64)}")
@@ -112,9 +117,9 @@ def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> apsw.Conn
     return connection
 
 
-def connect_to_read(path: str) -> apsw.Connection:
+def connect_to_read(path: str) -> SqliteConnection:
     """A connection that cannot write, nor move the log into the file when it is the last to close."""
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection = SqliteConnection(path, flags=apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(OPEN_WAIT_MS)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute("PRAGMA trusted_schema = OFF")

@@ -3,13 +3,9 @@
 import re
 from importlib.resources import files
 
-import apsw
-
 from headwater.errors import StoreNewer
-from headwater.stores.sqlite.connection import APPLICATION_ID, Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection
+from headwater.stores.tables.connection import Connection
 
 VERSION_KEY = "schema_version"
 REPLACES_JOBS = "-- replaces view: jobs\n"
@@ -25,7 +21,7 @@ def migrations() -> list[tuple[int, str, str]]:
     return sorted(found)
 
 
-def migrate(connection: apsw.Connection, location: str) -> int:
+def migrate(connection: SqliteConnection, location: str) -> int:
     """Apply what is missing; a file from a newer program is refused before anything is changed. The version reached."""
     scripts = migrations()
     newest = scripts[-1][0]
@@ -41,7 +37,7 @@ def migrate(connection: apsw.Connection, location: str) -> int:
                 if REPLACES_JOBS in text:
                     _drop_own_view(connection)
                 connection.execute(text)
-                connection.execute(sql.set_meta, (VERSION_KEY, number))
+                connection.execute(connection.sql.set_meta, (VERSION_KEY, number))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -50,12 +46,12 @@ def migrate(connection: apsw.Connection, location: str) -> int:
     return newest
 
 
-def _drop_own_view(connection: apsw.Connection) -> None:
+def _drop_own_view(connection: SqliteConnection) -> None:
     """Make room for a view that a script replaces. Something of that name that is not ours stays: it is the user's, in
     a file that was adopted."""
-    row = connection.execute(sql.find_jobs_view).fetchone()
+    row = connection.execute(connection.sql.find_jobs_view).fetchone()
     if row is not None and "hw_jobs" in str(row[0]):
-        connection.execute(sql.drop_jobs_view)
+        connection.execute(connection.sql.drop_jobs_view)
 
 
 def read_version(connection: Connection) -> tuple[int, int]:
@@ -63,7 +59,7 @@ def read_version(connection: Connection) -> tuple[int, int]:
     newest = migrations()[-1][0]
     if "hw_meta" not in _tables(connection):
         return 0, newest
-    row = connection.execute(sql.get_meta, (VERSION_KEY,)).fetchone()
+    row = connection.execute(connection.sql.get_meta, (VERSION_KEY,)).fetchone()
     return (int(row[0]) if row else 0), newest
 
 
@@ -82,4 +78,4 @@ def _has_tables(connection: Connection) -> bool:
 
 
 def _tables(connection: Connection) -> set[str]:
-    return {row[0] for row in connection.execute(sql.list_tables)}
+    return {row[0] for row in connection.execute(connection.sql.list_tables)}

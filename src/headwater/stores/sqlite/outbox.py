@@ -17,13 +17,13 @@ from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Push
 from headwater.model.names import DATABASE_DEFAULT, Offset, check_name
 from headwater.stores.codec import Codec
-from headwater.stores.sqlite.catalog import Catalog
-from headwater.stores.sqlite.connection import has_moved, open_files
-from headwater.stores.sqlite.delayed import Delayed
-from headwater.stores.sqlite.jobs import Jobs
+from headwater.stores.sqlite.connection import Borrowed, has_moved, open_files
 from headwater.stores.sqlite.migrate import read_version
-from headwater.stores.sqlite.pushes import Pushes
-from headwater.stores.sqlite.segments import Segments, read_last_lsn
+from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.jobs import Jobs
+from headwater.stores.tables.pushes import Pushes
+from headwater.stores.tables.segments import Segments, read_last_lsn
 
 _origin = secrets.randbits(62)
 
@@ -40,20 +40,20 @@ def push(
 
     One that is delivered later has none yet. Nothing is compared with what is there: the transaction happens once.
     """
-    _check_connection(connection)
+    tables = _check_connection(connection)
     config = load_config()
     codec = Codec(config.encryption_key)
-    catalog = Catalog(connection, codec)
-    segments = Segments(connection, codec, _origin, config.deduplication_ids_max)
-    segments.catch_up(read_last_lsn(connection))
+    catalog = Catalog(tables, codec)
+    segments = Segments(tables, codec, _origin, config.deduplication_ids_max)
+    segments.catch_up(read_last_lsn(tables))
     now = SystemClock().now()
     queue = catalog.make_queue(operation.database, operation.queue, now)
-    delayed = Delayed(connection, codec, catalog, segments)
+    delayed = Delayed(tables, codec, catalog, segments)
     if operation.partition:
         lane = catalog.make_partition(queue, operation.partition, now)
     else:
         identity = operation.records[0].transaction_id
-        lane = Pushes(connection, catalog, segments, delayed).choose_lane(queue, identity, now, operation.priority)
+        lane = Pushes(tables, catalog, segments, delayed).choose_lane(queue, identity, now, operation.priority)
     if operation.delay_seconds:
         due_at = Timestamp(now + int(operation.delay_seconds * SECOND))
         delayed.add(lane, operation.records, due_at, now, operation.ttl_seconds)
@@ -66,24 +66,28 @@ def enqueue(
 ) -> list[str]:
     """Add jobs as part of the transaction that is open on `connection`; their ids, if that commits."""
     check_name("database", database)
-    _check_connection(connection)
+    tables = _check_connection(connection)
     config = load_config()
     codec = Codec(config.encryption_key)
-    catalog = Catalog(connection, codec)
-    segments = Segments(connection, codec, _origin, config.deduplication_ids_max)
-    segments.catch_up(read_last_lsn(connection))
+    catalog = Catalog(tables, codec)
+    segments = Segments(tables, codec, _origin, config.deduplication_ids_max)
+    segments.catch_up(read_last_lsn(tables))
     now = SystemClock().now()
-    board = Jobs(connection, catalog, segments)
+    board = Jobs(tables, catalog, segments)
     enqueued = board.intake.enqueue(Enqueue(database=database, jobs=jobs), now)
     board.books.close(now)
     return [placed.id for placed in enqueued.jobs]
 
 
-def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> None:
-    """Raises when the message could not commit together with the caller's rows, or the file could come to harm."""
+def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> Borrowed:
+    """The tables behind it.
+
+    Raises when the message could not commit together with the caller's rows, or the file could come to harm.
+    """
     if not connection.in_transaction:
         raise InvalidInput("begin your transaction first: without one, the message would commit on its own")
-    version, newest = read_version(connection)
+    tables = Borrowed(connection)
+    version, newest = read_version(tables)
     if not version:
         raise StoreForeign("this database has no Headwater tables; open it once with headwater.open(path, adopt=True)")
     if version > newest:
@@ -95,6 +99,7 @@ def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> None:
             f"{connection.filename} was deleted or replaced while it was open; roll back, close this connection, open "
             "the file again"
         )
+    return tables
 
 
 def is_sound() -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import apsw
 
 from headwater.errors import StoreDamaged, StoreForeign, StoreMissing
-from headwater.stores.sqlite.connection import APPLICATION_ID, translated
+from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection, translated
 from headwater.stores.sqlite.migrate import refuse_newer
 
 LOOKS = 3
@@ -67,7 +67,7 @@ def _look(file: Path, *, adopt: bool) -> None:
     if _needs_recovery(file):
         return
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    look = apsw.Connection(f"file:{quote(str(file))}?immutable=1", flags=flags)
+    look = SqliteConnection(f"file:{quote(str(file))}?immutable=1", flags=flags)
     try:
         _check_whole(look, file)
         check_contents(look, str(file), adopt=adopt)
@@ -75,7 +75,7 @@ def _look(file: Path, *, adopt: bool) -> None:
         look.close()
 
 
-def check_contents(connection: apsw.Connection, path: str, *, adopt: bool) -> None:
+def check_contents(connection: SqliteConnection, path: str, *, adopt: bool) -> None:
     """Raises when the tables are another program's, or of a newer version of this one."""
     application = int(str(connection.pragma("application_id")))
     if application not in (0, APPLICATION_ID):

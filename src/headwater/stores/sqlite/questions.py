@@ -38,7 +38,7 @@ from headwater.stores.job_contract import (
     WorkerStatus,
 )
 from headwater.stores.sqlite.answers import Answers
-from headwater.stores.sqlite.job_answers import JobAnswers
+from headwater.stores.tables.job_answers import JobAnswers
 
 
 class Questions:

@@ -19,13 +19,14 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
 from headwater.stores.contract import PartitionStatus, Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
-from headwater.stores.sqlite.connection import Connection, connect_to_read, note_open, translated
-from headwater.stores.sqlite.identity import read_fingerprint, read_identity, remembers
+from headwater.stores.sqlite.connection import connect_to_read, note_open, translated
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.presence import Presence
-from headwater.stores.sqlite.segments import open_body, read_last_lsn, read_lsn_at
 from headwater.stores.statements import load_statements
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.identity import read_fingerprint, read_identity, remembers
+from headwater.stores.tables.segments import open_body, read_last_lsn, read_lsn_at
 
 sql = load_statements(__package__)
 

@@ -35,6 +35,7 @@ from headwater.stores.sqlite.backup import become_a_store
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
 from headwater.stores.sqlite.connection import (
+    SqliteConnection,
     allocate_log,
     connect,
     note_open,
@@ -44,15 +45,15 @@ from headwater.stores.sqlite.connection import (
     translate,
     translated,
 )
-from headwater.stores.sqlite.identity import read_identity
-from headwater.stores.sqlite.job_answers import JobAnswers
 from headwater.stores.sqlite.migrate import migrate
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.presence import Presence
 from headwater.stores.sqlite.questions import Questions
 from headwater.stores.sqlite.reserve import Reserve, freeing, with_refusals
 from headwater.stores.sqlite.turnstile import Turnstile
-from headwater.stores.sqlite.writer import Writer
+from headwater.stores.tables.identity import read_identity
+from headwater.stores.tables.job_answers import JobAnswers
+from headwater.stores.tables.writer import Writer
 
 BUSY_SLEEP_SECONDS = 0.001
 SIDE_CACHE_BYTES = 2 * 1_048_576
@@ -143,7 +144,7 @@ class SqliteStore(Questions):
         finally:
             self._turnstile.leave()
         codec = Codec(self._config.encryption_key)
-        self._writer = Writer(self._connection, self._config, codec, self.origin, self._presence)
+        self._writer = Writer(self._connection, self._config, codec, self.origin, self._presence.lose)
         self._writer.jobs.judge_leases_by(steady_of(self._clock))
         self._writer.identity.catch_up(read_identity(self._connection))
         reading = self._connect(SIDE_CACHE_BYTES)
@@ -179,7 +180,7 @@ class SqliteStore(Questions):
         if self._gave_up:
             self._reserve.take()
 
-    def _connect(self, cache_bytes: int) -> apsw.Connection:
+    def _connect(self, cache_bytes: int) -> SqliteConnection:
         return connect(self._path, cache_bytes=cache_bytes, vfs=self._vfs)
 
     # ── writing ──

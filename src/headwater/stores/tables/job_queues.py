@@ -8,10 +8,7 @@ from headwater.errors import InvalidOption, StoreDamaged
 from headwater.log.job_operations import Changed, PauseJobs, SetJobConfig
 from headwater.model.job import Backoff, Defaults, WorkerSettings
 from headwater.model.job_settings import check_job_setting
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
 
 
 class JobQueue(msgspec.Struct, frozen=True):
@@ -30,6 +27,7 @@ class JobQueues:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._queues: dict[tuple[str, str], JobQueue] = {}
         self._by_id: dict[int, JobQueue] = {}
         self._settings: dict[str, dict[tuple[str, str], Any]] = {}
@@ -53,7 +51,7 @@ class JobQueues:
         """The queue, or None."""
         queue = self._queues.get((database, name))
         if queue is None:
-            row = self._connection.execute(sql.find_job_queue, (database, name)).fetchone()
+            row = self._connection.execute(self._sql.find_job_queue, (database, name)).fetchone()
             return None if row is None else self._remember(*row)
         return queue
 
@@ -61,7 +59,7 @@ class JobQueues:
         """The queue, made when it is new."""
         queue = self.find(database, name)
         if queue is None:
-            self._connection.execute(sql.add_job_queue, (database, name))
+            self._connection.execute(self._sql.add_job_queue, (database, name))
             queue = self.find(database, name)
         if queue is None:
             raise StoreDamaged(f"job queue {name!r} could not be made")
@@ -70,7 +68,7 @@ class JobQueues:
     def by_id(self, number: int) -> JobQueue:
         """The queue with this number."""
         if number not in self._by_id:
-            for row in self._connection.execute(sql.all_job_queues).fetchall():
+            for row in self._connection.execute(self._sql.all_job_queues).fetchall():
                 self._remember(*row)
         return self._by_id[number]
 
@@ -79,14 +77,14 @@ class JobQueues:
         if names:
             return [queue for name in names if (queue := self.find(database, name)) is not None]
         if database not in self._complete:
-            for row in self._connection.execute(sql.find_job_queues, (database,)).fetchall():
+            for row in self._connection.execute(self._sql.find_job_queues, (database,)).fetchall():
                 self._remember(*row)
             self._complete.add(database)
         return [queue for queue in self._by_id.values() if queue.database == database]
 
     def databases(self) -> list[str]:
         """All databases that have jobs."""
-        rows = self._connection.execute(sql.all_job_queues).fetchall()
+        rows = self._connection.execute(self._sql.all_job_queues).fetchall()
         return list(dict.fromkeys(row[1] for row in rows))
 
     def worker_settings(self, database: str) -> WorkerSettings:
@@ -98,17 +96,17 @@ class JobQueues:
         """Remember or forget one setting."""
         place = (operation.database, operation.queue, operation.name)
         if operation.value is None:
-            self._connection.execute(sql.drop_job_config, place)
+            self._connection.execute(self._sql.drop_job_config, place)
         else:
             value = check_job_setting(operation.name, operation.value, for_queue=bool(operation.queue))
-            self._connection.execute(sql.set_job_config, (*place, msgspec.json.encode(value).decode()))
+            self._connection.execute(self._sql.set_job_config, (*place, msgspec.json.encode(value).decode()))
         self.forget()
         return Changed([operation.name])
 
     def pause(self, operation: PauseJobs) -> Changed:
         """Hand out the jobs of a queue, or do not; a new queue can be paused before its first job."""
         queue = self.make(operation.database, operation.queue)
-        self._connection.execute(sql.pause_job_queue, (int(operation.paused), queue.id))
+        self._connection.execute(self._sql.pause_job_queue, (int(operation.paused), queue.id))
         self.forget()
         return Changed([queue.name])
 
@@ -122,7 +120,7 @@ class JobQueues:
     def _read(self, database: str) -> dict[tuple[str, str], Any]:
         known = self._settings.get(database)
         if known is None:
-            rows = self._connection.execute(sql.job_config, (database,)).fetchall()
+            rows = self._connection.execute(self._sql.job_config, (database,)).fetchall()
             known = {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
             self._settings[database] = known
         return known

@@ -19,14 +19,11 @@ from headwater.model.cursor import Cursor
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.model.spreading import share_of
-from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.cursors import Cursors
-from headwater.stores.sqlite.delayed import Delayed
-from headwater.stores.sqlite.segments import Segments, Stretch, read_lsn_at
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.cursors import Cursors
+from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.segments import Segments, Stretch, read_lsn_at
 
 DISCOVER_LIMIT = 256
 DISCOVER_FEW = 8
@@ -61,6 +58,7 @@ class Pops:
     ) -> None:
         self._delayed = delayed
         self._connection = connection
+        self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
         self._cursors = cursors
@@ -255,7 +253,7 @@ class Pops:
             # A loss is told with the next record: while one is on its way, the position stays before the loss.
             cursor = found.cursor
             if found.lost:
-                self._connection.execute(sql.count_lost, (found.lost, group.id))
+                self._connection.execute(self._sql.count_lost, (found.lost, group.id))
         if not found.offsets:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
@@ -267,7 +265,7 @@ class Pops:
             after = self._cursors.caught_up(rules.settle_all(leased, now), partition.id)
         self._cursors.write(group, partition.id, after)
         if leased.attempts > 1:
-            self._connection.execute(sql.count_retried, (len(found.offsets), group.id))
+            self._connection.execute(self._sql.count_retried, (len(found.offsets), group.id))
         return Batch(
             queue=group.queue.name,
             partition=partition.name,
@@ -350,7 +348,7 @@ class Pops:
         if self._discovered.get(group.id) == self._catalog.generation:
             return 0
         if group.since_lsn == 0:
-            met = self._connection.execute(sql.discover, (group.id, now, limit)).fetchall()
+            met = self._connection.execute(self._sql.discover, (group.id, now, limit)).fetchall()
         else:
             met = [
                 self._meet(group, PartitionId(number), Offset(start), now)
@@ -360,7 +358,7 @@ class Pops:
             if ready_at is None:
                 self._segments.idle(PartitionId(partition_id))
         if met:
-            self._connection.execute(sql.set_discovered, (max(partition_id for partition_id, _ in met), group.id))
+            self._connection.execute(self._sql.set_discovered, (max(partition_id for partition_id, _ in met), group.id))
         if len(met) < limit:
             self._discovered[group.id] = self._catalog.generation
         return len(met)
@@ -371,19 +369,21 @@ class Pops:
         if not self._catalog.has_priorities(group.queue) or self._discovered_urgent.get(group.id) == generation:
             return
         self._discovered_urgent[group.id] = generation
-        for number, start in self._connection.execute(sql.undiscovered_urgent, (group.queue.id, group.id)).fetchall():
+        for number, start in self._connection.execute(
+            self._sql.undiscovered_urgent, (group.queue.id, group.id)
+        ).fetchall():
             partition_id, ready_at = self._meet(group, PartitionId(number), Offset(start), now)
             if ready_at is None:
                 self._segments.idle(PartitionId(partition_id))
 
     def _unmet(self, group: Group, limit: int) -> list[tuple[int, int]]:
-        return self._connection.execute(sql.undiscovered_partitions, (group.id, limit)).fetchall()
+        return self._connection.execute(self._sql.undiscovered_partitions, (group.id, limit)).fetchall()
 
     def _meet(self, group: Group, partition_id: PartitionId, start: Offset, now: int) -> tuple[int, int | None]:
         """A cursor for a group that began later than the partition."""
         position = self._segments.first_after(partition_id, start, group.since_lsn)
         ready_at = now if position < self._segments.end(partition_id) else None
-        self._connection.execute(sql.add_cursor, (group.id, partition_id, position, now, ready_at))
+        self._connection.execute(self._sql.add_cursor, (group.id, partition_id, position, now, ready_at))
         return partition_id, ready_at
 
     def _next_ready(self, operation: Pop, group: Group) -> list[int]:

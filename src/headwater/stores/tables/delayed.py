@@ -15,13 +15,11 @@ from headwater.errors import HeadwaterError, StoreDamaged
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
 from headwater.stores.codec import Codec
-from headwater.stores.sqlite.catalog import Catalog, Partition
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
+from headwater.stores.tables.catalog import Catalog, Partition
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.segments import Segments
 
 log = logging.getLogger(__name__)
-sql = load_statements(__package__)
 
 PROMOTED_AT_ONCE = 500
 POSTPONE_SECONDS = 60
@@ -35,6 +33,7 @@ class Delayed:
 
     def __init__(self, connection: Connection, codec: Codec, catalog: Catalog, segments: Segments) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._codec = codec
         self._catalog = catalog
         self._segments = segments
@@ -49,7 +48,7 @@ class Delayed:
     def next_due(self) -> int | None:
         """When the next message is due."""
         if not self._is_known:
-            due, ids = self._connection.execute(sql.next_delayed).fetchone()
+            due, ids = self._connection.execute(self._sql.next_delayed).fetchone()
             self._next_due, self._any_ids, self._is_known = due, bool(ids), True
         return self._next_due
 
@@ -64,10 +63,10 @@ class Delayed:
         """Keep messages of one partition until they are due."""
         codec, body = self._codec.pack(encode_records(records), partition.queue.options, _PLACE)
         row = (partition.id, due_at, now, ttl_seconds, len(records), codec, crc32(body), body)
-        (number,) = self._connection.execute(sql.add_delayed, row).fetchone()
+        (number,) = self._connection.execute(self._sql.add_delayed, row).fetchone()
         for record in records:
             if record.transaction_id:
-                self._connection.execute(sql.add_delayed_id, (partition.id, record.transaction_id, number))
+                self._connection.execute(self._sql.add_delayed_id, (partition.id, record.transaction_id, number))
         self.forget()
 
     def duplicates(self, partition: Partition, records: Sequence[Record]) -> set[int]:
@@ -79,7 +78,7 @@ class Delayed:
             index
             for index, record in enumerate(records)
             if record.transaction_id
-            and self._connection.execute(sql.find_delayed_id, (partition.id, record.transaction_id)).fetchone()
+            and self._connection.execute(self._sql.find_delayed_id, (partition.id, record.transaction_id)).fetchone()
         }
 
     def promote(self, now: Timestamp) -> int:
@@ -88,7 +87,7 @@ class Delayed:
         if due is None or due > now:
             return 0
         promoted = 0
-        for row in self._connection.execute(sql.due_delayed, (now, PROMOTED_AT_ONCE)).fetchall():
+        for row in self._connection.execute(self._sql.due_delayed, (now, PROMOTED_AT_ONCE)).fetchall():
             promoted += self._promote(row, now)
         self.forget()
         return promoted
@@ -105,23 +104,23 @@ class Delayed:
             except HeadwaterError as error:
                 # Kept and told again and again: others behind it must not wait for it.
                 log.error("messages that are due cannot be delivered, and are tried again in a minute: %s", error)
-                self._connection.execute(sql.put_off_delayed, (now + POSTPONE_SECONDS * SECOND, number))
+                self._connection.execute(self._sql.put_off_delayed, (now + POSTPONE_SECONDS * SECOND, number))
                 return 0
             self._segments.remember(partition, records)
-        self._connection.execute(sql.drop_delayed_ids, (number,))
-        self._connection.execute(sql.drop_delayed, (number,))
+        self._connection.execute(self._sql.drop_delayed_ids, (number,))
+        self._connection.execute(self._sql.drop_delayed, (number,))
         return count
 
     def clear(self, partition_id: PartitionId) -> int:
         """Drop what is still to come for a partition; how many messages that were."""
-        (count,) = self._connection.execute(sql.count_delayed, (partition_id,)).fetchone()
+        (count,) = self._connection.execute(self._sql.count_delayed, (partition_id,)).fetchone()
         if count:
-            self._connection.execute(sql.clear_delayed_ids, (partition_id,))
-            self._connection.execute(sql.clear_delayed, (partition_id,))
+            self._connection.execute(self._sql.clear_delayed_ids, (partition_id,))
+            self._connection.execute(self._sql.clear_delayed, (partition_id,))
             self.forget()
         return int(count)
 
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was pushed while the clock was ahead comes as much earlier; the rest keeps its time."""
-        self._connection.execute(sql.take_delayed_back, (now, by))
+        self._connection.execute(self._sql.take_delayed_back, (now, by))
         self.forget()

@@ -49,22 +49,19 @@ from headwater.model.job import (
     Verdict,
     first_state,
 )
-from headwater.stores.sqlite.catalog import Catalog
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.job_books import JobBooks, JobChange
-from headwater.stores.sqlite.job_dependents import JobDependents
-from headwater.stores.sqlite.job_intake import JobIntake
-from headwater.stores.sqlite.job_lanes import JobLanes, QueueLook, known_of
-from headwater.stores.sqlite.job_queues import JobQueues
-from headwater.stores.sqlite.job_reports import attempt_of, is_plain, is_told, judge_report, said, update_of
-from headwater.stores.sqlite.job_rows import LISTS, JobRow, as_json, numbers_of, ran_micros
-from headwater.stores.sqlite.job_schedules import JobSchedules
-from headwater.stores.sqlite.job_types import JobTypes
-from headwater.stores.sqlite.job_workers import JobWorkers
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.job_books import JobBooks, JobChange
+from headwater.stores.tables.job_dependents import JobDependents
+from headwater.stores.tables.job_intake import JobIntake
+from headwater.stores.tables.job_lanes import JobLanes, QueueLook, known_of
+from headwater.stores.tables.job_queues import JobQueues
+from headwater.stores.tables.job_reports import attempt_of, is_plain, is_told, judge_report, said, update_of
+from headwater.stores.tables.job_rows import JobRow, as_json, lists_of, numbers_of, ran_micros
+from headwater.stores.tables.job_schedules import JobSchedules
+from headwater.stores.tables.job_types import JobTypes
+from headwater.stores.tables.job_workers import JobWorkers
+from headwater.stores.tables.segments import Segments
 
 PROMOTED_AT_ONCE = 1_000
 ERROR_LENGTH_MAX = 16_384
@@ -96,6 +93,8 @@ class Jobs:
         path: str = "",
     ) -> None:
         self._connection = connection
+        self._sql = connection.sql
+        self._lists = lists_of(connection.sql)
         self.books = JobBooks(connection, catalog, segments)
         self.queues = JobQueues(connection)
         self._lanes = JobLanes(connection, self.queues)
@@ -150,7 +149,7 @@ class Jobs:
 
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
-        for statement in (sql.take_delays_back, sql.take_workers_back, sql.take_lanes_back):
+        for statement in (self._sql.take_delays_back, self._sql.take_workers_back, self._sql.take_lanes_back):
             self._connection.execute(statement, (now, by))
         self._schedules.clock_set_back(now)
         self._lanes.forget()
@@ -202,14 +201,14 @@ class Jobs:
 
     def _outlook(self) -> "_Outlook":
         """When something comes due that nobody will announce; other processes may have made queues."""
-        outlook = _Outlook(*self._connection.execute(sql.jobs_outlook).fetchone())
+        outlook = _Outlook(*self._connection.execute(self._sql.jobs_outlook).fetchone())
         self.queues.catch_up(outlook.queues)
         return outlook
 
     def _queue_outlook(self, queue_id: int, functions: frozenset[str] | None) -> _QueueOutlook:
         """Whether a claim gets something from a queue without a look at limits, and when else it may."""
         values = (queue_id, known_of(functions))
-        found: _QueueOutlook = self._connection.execute(sql.queue_outlook, values).fetchone()
+        found: _QueueOutlook = self._connection.execute(self._sql.queue_outlook, values).fetchone()
         return found
 
     def _promoted(self, queue_id: int, now: Timestamp, functions: frozenset[str] | None) -> _QueueOutlook:
@@ -223,7 +222,7 @@ class Jobs:
     def settle(self, operation: Settle, now: Timestamp) -> Settled:
         """Take a worker's reports; one on a job that it holds no more changes nothing."""
         wanted = as_json([report.number for report in operation.reports])
-        rows = self._rows(sql.jobs_held_of, wanted, operation.worker)
+        rows = self._rows(self._sql.jobs_held_of, wanted, operation.worker)
         held = {(row.number, row.token): row for row in rows}
         states: list[JobState | None] = []
         moves: list[Move] = []
@@ -248,7 +247,7 @@ class Jobs:
         if not done:
             return
         rows = [row for row, _ in done]
-        self._connection.execute(sql.complete_jobs, (now, numbers_of(rows)))
+        self._connection.execute(self._sql.complete_jobs, (now, numbers_of(rows)))
         self._lanes.left((row.lane for row in rows), now)
         ran: dict[int, list[int]] = {}
         changes = []
@@ -271,8 +270,8 @@ class Jobs:
             self._workers.describe(operation.worker, operation.about)
         if operation.notes:
             wanted = as_json([note.number for note in operation.notes])
-            self._workers.note(operation.notes, self._rows(sql.jobs_held_of, wanted, operation.worker), now)
-        rows = self._connection.execute(sql.jobs_cancelling, (operation.worker,)).fetchall()
+            self._workers.note(operation.notes, self._rows(self._sql.jobs_held_of, wanted, operation.worker), now)
+        rows = self._connection.execute(self._sql.jobs_cancelling, (operation.worker,)).fetchall()
         return Beat(lease.alive, lease.stopping, [row[0] for row in rows])
 
     def depart(self, operation: Depart, now: Timestamp) -> Changed:
@@ -289,9 +288,9 @@ class Jobs:
 
     def _take_back(self, worker: str, database: str, reason: str, now: Timestamp) -> list[str]:
         """What it had started counts as a lost attempt; what only waited there, or was to be cancelled, does not."""
-        rows = self._rows(sql.jobs_held, worker)
-        cancelled = {row[0] for row in self._connection.execute(sql.jobs_cancelling, (worker,)).fetchall()}
-        self._connection.execute(sql.drop_worker, (worker, database))
+        rows = self._rows(self._sql.jobs_held, worker)
+        cancelled = {row[0] for row in self._connection.execute(self._sql.jobs_cancelling, (worker,)).fetchall()}
+        self._connection.execute(self._sql.drop_worker, (worker, database))
         started = self._workers.started(worker, held=bool(rows))
         moves = []
         for row in rows:
@@ -307,10 +306,10 @@ class Jobs:
 
     def _promote(self, queue_id: int, now: Timestamp) -> None:
         """Jobs whose time has come are pending."""
-        rows = self._rows(sql.jobs_due, queue_id, now, PROMOTED_AT_ONCE)
+        rows = self._rows(self._sql.jobs_due, queue_id, now, PROMOTED_AT_ONCE)
         if not rows:
             return
-        self._connection.execute(sql.make_pending, (now, numbers_of(rows)))
+        self._connection.execute(self._sql.make_pending, (now, numbers_of(rows)))
         self._lanes.entered((row.lane for row in rows), now)
         self._tell(rows, JobState.PENDING)
 
@@ -325,7 +324,7 @@ class Jobs:
     def _cancel_rows(self, rows: Sequence[JobRow], reason: str, now: Timestamp) -> None:
         running = [row for row in rows if row.state == JobState.PROCESSING]
         if running:
-            self._connection.execute(sql.ask_to_cancel, (now, numbers_of(running)))
+            self._connection.execute(self._sql.ask_to_cancel, (now, numbers_of(running)))
             for row in running:
                 self.books.control(self.queues.by_id(row.queue_id).database, "cancel", row.id)
         resting = [row for row in rows if row.state != JobState.PROCESSING]
@@ -348,7 +347,7 @@ class Jobs:
 
     def prune(self, operation: Prune, now: Timestamp) -> Changed:
         """Forget old results, old jobs and old counts; the dead stay until somebody has looked at them."""
-        expired = self._connection.execute(sql.expire_results, (now, operation.limit)).fetchall()
+        expired = self._connection.execute(self._sql.expire_results, (now, operation.limit)).fetchall()
         found = [row[0] for row in expired]
         for database in self.queues.databases():
             kept = self.queues.worker_settings(database).retention
@@ -356,10 +355,10 @@ class Jobs:
             for queue in self.queues.of(database) if kept else []:
                 for state in (JobState.COMPLETED, JobState.CANCELLED):
                     values = (queue.id, state.value, before, "", operation.limit)
-                    rows = self._rows(sql.jobs_finished_before, *values)
+                    rows = self._rows(self._sql.jobs_finished_before, *values)
                     self._forget_jobs(rows, now)
                     found += [row.id for row in rows]
-        self._connection.execute(sql.drop_minutes, (now // (60 * SECOND) - MINUTES_KEPT,))
+        self._connection.execute(self._sql.drop_minutes, (now // (60 * SECOND) - MINUTES_KEPT,))
         return Changed(found)
 
     def _forget_jobs(self, rows: Sequence[JobRow], now: Timestamp) -> None:
@@ -370,17 +369,18 @@ class Jobs:
         self._cancel_rows(orphans, "a job that it depends on was dropped", now)
         for row in rows:
             self.books.moved(self.queues.by_id(row.queue_id), JobState(row.state), None)
-        self._connection.execute(sql.raise_meta, ("last_job", max(row.number for row in rows)))
+        self._connection.execute(self._sql.raise_meta, ("last_job", max(row.number for row in rows)))
+        sql = self._sql
         for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
             self._connection.execute(statement, (numbers,))
-        self._connection.execute(sql.drop_unique, (numbers, now))
+        self._connection.execute(self._sql.drop_unique, (numbers, now))
 
     def _chosen(
         self, operation: ChooseJobs, allowed: frozenset[JobState], deed: str, before: Timestamp | None = None
     ) -> list[JobRow]:
         """Those named, each of which must exist and be in a fitting state; or those that a filter finds."""
         if operation.ids:
-            rows = self._rows(sql.jobs_by_id, operation.database, as_json(list(operation.ids)))
+            rows = self._rows(self._sql.jobs_by_id, operation.database, as_json(list(operation.ids)))
             missing = set(operation.ids) - {row.id for row in rows}
             if missing and not operation.skip_unfit:
                 raise JobMissing(f"there is no job {', '.join(sorted(missing))}")
@@ -396,12 +396,12 @@ class Jobs:
             for state in states:
                 room = operation.limit - len(found)
                 if before is not None:
-                    found += self._rows(sql.jobs_finished_before, queue.id, state, before, operation.type, room)
+                    found += self._rows(self._sql.jobs_finished_before, queue.id, state, before, operation.type, room)
                 else:
                     chosen = self._connection.execute(
-                        LISTS[JobState(state)], (queue.id, operation.type, room, operation.error)
+                        self._lists[JobState(state)], (queue.id, operation.type, room, operation.error)
                     ).fetchall()
-                    found += self._rows(sql.jobs_by_number, numbers_of(chosen))
+                    found += self._rows(self._sql.jobs_by_number, numbers_of(chosen))
         return found
 
     # ── one way for all changes ──
@@ -410,10 +410,10 @@ class Jobs:
         """Jobs go to other states, with everything that follows from it."""
         if not moves:
             return
-        self._connection.executemany(sql.move_job, [update_of(*move, now) for move in moves])
+        self._connection.executemany(self._sql.move_job, [update_of(*move, now) for move in moves])
         attempts = [attempt_of(row, verdict, report, now) for row, verdict, report in moves if is_told(row, report)]
         if attempts:
-            self._connection.executemany(sql.put_attempt, attempts)
+            self._connection.executemany(self._sql.put_attempt, attempts)
         self._lanes.left((row.lane for row, _, _ in moves if row.state == JobState.PROCESSING), now)
         pending = JobState.PENDING
         self._lanes.entered((row.lane for row, verdict, _ in moves if verdict.state is pending), now)

@@ -14,13 +14,10 @@ from headwater.model.record import Record, encode_records, split_records
 from headwater.model.spreading import reader_of, requeued_name
 from headwater.stores.codec import Codec
 from headwater.stores.contract import DeadLetter
-from headwater.stores.sqlite.catalog import Catalog, Group, Partition, Queue
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.pushes import Pushes
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.pushes import Pushes
+from headwater.stores.tables.segments import Segments
 
 ERROR_LENGTH_MAX = 4_096
 _PLACE = b"dead letter"
@@ -47,6 +44,7 @@ class DeadLetters:
     ) -> None:
         self._pushes = pushes
         self._connection = connection
+        self._sql = connection.sql
         self._codec = codec
         self._catalog = catalog
         self._segments = segments
@@ -58,7 +56,7 @@ class DeadLetters:
         codec, body = self._codec.pack(encode_records([record]), group.queue.options, _PLACE)
         reason = burial.reason(offset, record.transaction_id)
         row = (group.queue.id, partition.id, group.name, offset, burial.attempts, reason, written_at, burial.now)
-        self._connection.execute(sql.add_dead_letter, (*row, codec, crc32(body), body))
+        self._connection.execute(self._sql.add_dead_letter, (*row, codec, crc32(body), body))
 
     def requeue(self, operation: Requeue, now: Timestamp) -> Requeued:
         """Append dead letters once more, for those who are to get them. They are not compared with what is there."""
@@ -75,7 +73,7 @@ class DeadLetters:
         for place, letter in enumerate(letters):
             partition = self._target(operation, target, letter, place, now)
             self._segments.append(partition, [letter.record], now)
-            self._connection.execute(sql.drop_dead_letter, (queue.id, letter.id))
+            self._connection.execute(self._sql.drop_dead_letter, (queue.id, letter.id))
         return Requeued(len(letters))
 
     def _need_groups(self, queue: Queue, names: set[str]) -> None:
@@ -101,16 +99,16 @@ class DeadLetters:
         queue = self._catalog.need_queue(operation.database, operation.queue)
         letters = [letter.id for letter in self._chosen(queue, operation)]
         for number in letters:
-            self._connection.execute(sql.drop_dead_letter, (queue.id, number))
+            self._connection.execute(self._sql.drop_dead_letter, (queue.id, number))
         return Deleted(len(letters))
 
     def _chosen(self, queue: Queue, operation: Requeue | Purge) -> Iterator[DeadLetter]:
         if not operation.ids:
-            rows = self._connection.execute(sql.dead_letters, (queue.id, 0, operation.limit)).fetchall()
+            rows = self._connection.execute(self._sql.dead_letters, (queue.id, 0, operation.limit)).fetchall()
             yield from (dead_letter_of(row, queue.name, self._codec) for row in rows)
             return
         for number in dict.fromkeys(operation.ids):
-            row = self._connection.execute(sql.get_dead_letter, (queue.id, number)).fetchone()
+            row = self._connection.execute(self._sql.get_dead_letter, (queue.id, number)).fetchone()
             if row is None:
                 raise QueueMissing(f"queue {queue.name!r} has no dead letter {number}")
             yield dead_letter_of(row, queue.name, self._codec)

@@ -11,15 +11,12 @@ from headwater.errors import InvalidOption, JobExists, JobMissing, JobUnfit
 from headwater.log.job_operations import Enqueue, Enqueued, NewJob, Placed
 from headwater.model.dependencies import check_no_cycle
 from headwater.model.job import FINISHED, QUEUE_DEFAULT, JobState, first_state, runs_command
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.job_books import JobBooks, JobChange
-from headwater.stores.sqlite.job_lanes import JobLanes
-from headwater.stores.sqlite.job_queues import JobQueue, JobQueues
-from headwater.stores.sqlite.job_rows import JobIds, JobRow, as_json, encode_work
-from headwater.stores.sqlite.job_types import JobTypes
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.job_books import JobBooks, JobChange
+from headwater.stores.tables.job_lanes import JobLanes
+from headwater.stores.tables.job_queues import JobQueue, JobQueues
+from headwater.stores.tables.job_rows import JobIds, JobRow, as_json, encode_work
+from headwater.stores.tables.job_types import JobTypes
 
 _replaceable = (JobState.PENDING, JobState.SCHEDULED, JobState.WAITING, JobState.FAILED)
 
@@ -79,6 +76,7 @@ class JobIntake:
         cancel: Callable[[Sequence[JobRow], str, Timestamp], None],
     ) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._queues = queues
         self._types = types
         self._lanes = lanes
@@ -115,7 +113,7 @@ class JobIntake:
 
     def _newest(self) -> int:
         if self._last_number is None:
-            self._last_number = int(self._connection.execute(sql.last_job_number).fetchone()[0])
+            self._last_number = int(self._connection.execute(self._sql.last_job_number).fetchone()[0])
         return self._last_number
 
     # ── deciding ──
@@ -130,7 +128,7 @@ class JobIntake:
         if len(set(ids)) < len(ids):
             repeated = sorted(name for name in set(ids) if ids.count(name) > 1)
             raise JobExists(f"these ids come more than once: {', '.join(repeated[:5])}")
-        found = self._connection.execute(sql.jobs_by_id, (database, as_json(ids))).fetchall()
+        found = self._connection.execute(self._sql.jobs_by_id, (database, as_json(ids))).fetchall()
         if found:
             raise JobExists(f"there is a job {found[0][1]} already, it is {found[0][4]}; choose another id")
 
@@ -140,7 +138,7 @@ class JobIntake:
         """The job that has the unique key already, and keeps it; or the id of one that this job replaces."""
         if job.unique_key in keys:
             return Placed(keys[job.unique_key].id, JobState.PENDING, True), ""
-        row = self._connection.execute(sql.find_unique, (database, job.unique_key)).fetchone()
+        row = self._connection.execute(self._sql.find_unique, (database, job.unique_key)).fetchone()
         if row is None:
             return None, ""
         _, until, name, state = row
@@ -159,7 +157,7 @@ class JobIntake:
         check_no_cycle({arrival.id: arrival.job.depends_on for arrival in dependent})
         fresh = {arrival.id: arrival.number for arrival in arrivals}
         names = {name for arrival in dependent for name in arrival.job.depends_on} - set(fresh)
-        rows = self._connection.execute(sql.jobs_by_id, (database, as_json(sorted(names)))).fetchall()
+        rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json(sorted(names)))).fetchall()
         known = {row.id: row for row in (JobRow(*found) for found in rows)}
         for name in sorted(names - set(known)):
             raise JobMissing(f"there is no job {name!r} to depend on")
@@ -196,7 +194,7 @@ class JobIntake:
             states.append(group.like.state)
             changes.append(JobChange(arrival.id, group.queue.name, job.type, group.state))
         for group in alike.values():
-            self._connection.execute(sql.add_jobs, (as_json(group.members), database, *group.like, now))
+            self._connection.execute(self._sql.add_jobs, (as_json(group.members), database, *group.like, now))
             self._books.moved(group.queue, None, group.state, len(group.members))
         self._books.tell_all(database, changes)
         self._lanes.entered([group.like.lane for group in alike.values() if group.state == "pending"], now)
@@ -221,7 +219,7 @@ class JobIntake:
         numbers = sorted({number for arrival in arrivals for number in arrival.needs})
         if not numbers:
             return {}
-        rows = self._connection.execute(sql.jobs_by_number, (as_json(numbers),)).fetchall()
+        rows = self._connection.execute(self._sql.jobs_by_number, (as_json(numbers),)).fetchall()
         states = {row[0]: JobState(row[4]) for row in rows}
         return {
             arrival.number: sum(not _is_met(arrival, states.get(need)) for need in arrival.needs)
@@ -233,10 +231,10 @@ class JobIntake:
             job = arrival.job
             if job.unique_key:
                 until = now + int((job.unique_seconds or 0.0) * SECOND)
-                self._connection.execute(sql.put_unique, (database, job.unique_key, arrival.number, until))
+                self._connection.execute(self._sql.put_unique, (database, job.unique_key, arrival.number, until))
             settled = int(job.depends_when == "finished")
             for need in arrival.needs:
-                self._connection.execute(sql.add_dependency, (need, arrival.number, settled))
+                self._connection.execute(self._sql.add_dependency, (need, arrival.number, settled))
         met = [arrival for arrival in arrivals if arrival.needs]
         if met:
             self._meet(met)
@@ -244,17 +242,17 @@ class JobIntake:
     def _meet(self, arrivals: list[_Arrival]) -> None:
         """Dependencies that were fulfilled before are not waited for."""
         numbers = sorted({number for arrival in arrivals for number in arrival.needs})
-        rows = self._connection.execute(sql.jobs_by_number, (as_json(numbers),)).fetchall()
+        rows = self._connection.execute(self._sql.jobs_by_number, (as_json(numbers),)).fetchall()
         states = {row[0]: JobState(row[4]) for row in rows}
         for arrival in arrivals:
             for need in arrival.needs:
                 if _is_met(arrival, states.get(need)):
-                    self._connection.execute(sql.meet_dependency, (need, arrival.number))
+                    self._connection.execute(self._sql.meet_dependency, (need, arrival.number))
 
     def _replace(self, database: str, arrivals: list[_Arrival], now: Timestamp) -> None:
         names = [arrival.replaced for arrival in arrivals if arrival.replaced]
         if names:
-            rows = self._connection.execute(sql.jobs_by_id, (database, as_json(names))).fetchall()
+            rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json(names))).fetchall()
             self._cancel([JobRow(*row) for row in rows], "replaced by a newer job with the same unique key", now)
 
 

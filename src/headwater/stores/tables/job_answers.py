@@ -23,11 +23,8 @@ from headwater.stores.job_contract import (
     ScheduleStatus,
     WorkerStatus,
 )
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.job_rows import LISTS, decode_work
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.job_rows import decode_work, lists_of
 
 
 class JobAnswers:
@@ -35,50 +32,53 @@ class JobAnswers:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sql = connection.sql
+        self._lists = lists_of(connection.sql)
 
     def job(self, database: str, name: str) -> JobStatus | None:
         """One job."""
-        row = self._connection.execute(sql.show_job, (database, name)).fetchone()
+        row = self._connection.execute(self._sql.show_job, (database, name)).fetchone()
         return None if row is None else _status(row)
 
     def states(self, database: str, names: Sequence[str]) -> dict[str, JobState]:
         """The states of those of the jobs that exist."""
         wanted = msgspec.json.encode(list(names)).decode()
-        rows = self._connection.execute(sql.jobs_by_id, (database, wanted)).fetchall()
+        rows = self._connection.execute(self._sql.jobs_by_id, (database, wanted)).fetchall()
         return {row[1]: JobState(row[4]) for row in rows}
 
     def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
         """Jobs by queue, state and type: those that ended last first, others as they would run."""
         rows: list[Any] = []
-        for queue_id, _, name, _ in self._connection.execute(sql.find_job_queues, (database,)).fetchall():
+        for queue_id, _, name, _ in self._connection.execute(self._sql.find_job_queues, (database,)).fetchall():
             if chosen.queue and name != chosen.queue:
                 continue
             for state in [chosen.state] if chosen.state else JobState:
                 rows += self._in_state(queue_id, state, chosen)
         if chosen.batch:
-            rows = self._connection.execute(sql.list_batch, (database, chosen.batch, chosen.limit)).fetchall()
+            rows = self._connection.execute(self._sql.list_batch, (database, chosen.batch, chosen.limit)).fetchall()
         found = [job for job in map(_status, rows) if _is_chosen(job, chosen)]
         if chosen.state is None:
             found.sort(key=lambda job: job.number, reverse=True)
         return found[: chosen.limit]
 
     def _in_state(self, queue_id: int, state: JobState, chosen: JobFilter) -> list[Any]:
-        return self._connection.execute(LISTS[state], (queue_id, chosen.type, chosen.limit, chosen.error)).fetchall()
+        chosen_by = (queue_id, chosen.type, chosen.limit, chosen.error)
+        return self._connection.execute(self._lists[state], chosen_by).fetchall()
 
     def attempts(self, database: str, name: str) -> list[JobAttempt]:
         """What is known of a job's attempts, oldest first."""
-        rows = self._connection.execute(sql.list_attempts, (database, name)).fetchall()
+        rows = self._connection.execute(self._sql.list_attempts, (database, name)).fetchall()
         return [JobAttempt(*row) for row in rows]
 
     def dependencies(self, database: str, name: str) -> list[tuple[str, JobState]]:
         """The jobs that a job depends on, with their states."""
-        rows = self._connection.execute(sql.list_dependencies, (database, name)).fetchall()
+        rows = self._connection.execute(self._sql.list_dependencies, (database, name)).fetchall()
         return [(need, JobState(state)) for need, state in rows]
 
     def queues(self, database: str) -> list[JobQueueStatus]:
         """The job queues with how many jobs are in which state."""
         found: dict[str, tuple[bool, dict[JobState, int]]] = {}
-        for name, paused, state, count in self._connection.execute(sql.list_job_queues, (database,)).fetchall():
+        for name, paused, state, count in self._connection.execute(self._sql.list_job_queues, (database,)).fetchall():
             _, counts = found.setdefault(name, (bool(paused), {}))
             if state is not None and count:
                 counts[JobState(state)] = count
@@ -86,12 +86,12 @@ class JobAnswers:
 
     def minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
         """What was done in each minute."""
-        rows = self._connection.execute(sql.list_minutes, (database, since // 60_000_000)).fetchall()
+        rows = self._connection.execute(self._sql.list_minutes, (database, since // 60_000_000)).fetchall()
         return [JobMinute(queue, Timestamp(minute * 60_000_000), *row) for queue, minute, *row in rows]
 
     def workers(self, database: str) -> list[WorkerStatus]:
         """The workers of a database, with how many jobs each holds."""
-        rows = self._connection.execute(sql.list_workers, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.list_workers, (database,)).fetchall()
         return [
             WorkerStatus(name, msgspec.json.decode(about, type=WorkerAbout), started, seen, until, bool(stopping), held)
             for name, about, started, seen, until, stopping, held in rows
@@ -99,23 +99,23 @@ class JobAnswers:
 
     def config(self, database: str) -> dict[tuple[str, str], Any]:
         """The settings of a database and its queues, by (queue, name)."""
-        rows = self._connection.execute(sql.job_config, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.job_config, (database,)).fetchall()
         return {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
 
     def types(self, database: str) -> dict[str, JobPolicy]:
         """How registered functions are run, by type."""
-        rows = self._connection.execute(sql.job_types, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.job_types, (database,)).fetchall()
         return {name: msgspec.json.decode(policy, type=JobPolicy) for name, policy in rows}
 
     def schedules(self, database: str) -> list[ScheduleStatus]:
         """The schedules of a database, each with the queue that its next job goes to."""
-        rows = self._connection.execute(sql.schedules, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.schedules, (database,)).fetchall()
         types = self.types(database) if rows else {}
         return [_schedule(types, *row) for row in rows]
 
     def limits(self, database: str) -> list[JobLimitStatus]:
         """The limits of types."""
-        rows = self._connection.execute(sql.job_limits, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.job_limits, (database,)).fetchall()
         fields = [[*row[:-1], bool(row[-1])] for row in rows]
         return [JobLimitStatus(*values) for values in fields]
 

@@ -2,11 +2,8 @@
 
 from headwater.clock import Timestamp
 from headwater.model.job import JobState
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.job_rows import JobRow, as_json
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.job_rows import JobRow, as_json
 
 
 class JobDependents:
@@ -14,6 +11,7 @@ class JobDependents:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sql = connection.sql
 
     def settle(self, ended: dict[int, JobState], now: Timestamp) -> tuple[list[JobRow], list[JobRow]]:
         """Those that wait for nothing any more, and those whose wait can never end, after these jobs have ended.
@@ -22,24 +20,24 @@ class JobDependents:
         """
         met: dict[int, int] = {}
         lost: set[int] = set()
-        rows = self._connection.execute(sql.open_dependents, (as_json(list(ended)),)).fetchall()
+        rows = self._connection.execute(self._sql.open_dependents, (as_json(list(ended)),)).fetchall()
         for needs, job, settled in rows:
             if settled or ended[needs] is JobState.COMPLETED:
-                self._connection.execute(sql.meet_dependency, (needs, job))
+                self._connection.execute(self._sql.meet_dependency, (needs, job))
                 met[job] = met.get(job, 0) + 1
             elif ended[needs] is JobState.CANCELLED:
                 lost.add(job)
         for job, count in met.items():
-            self._connection.execute(sql.lower_waits, (count, now, job))
+            self._connection.execute(self._sql.lower_waits, (count, now, job))
         found = self._waiting([*met, *lost]) if met or lost else []
         free = [row for row in found if row.waits == 0 and row.number not in lost]
         return free, [row for row in found if row.number in lost]
 
     def waiting_for(self, numbers: str) -> list[JobRow]:
         """Those that still wait for these jobs."""
-        rows = self._connection.execute(sql.open_dependents, (numbers,)).fetchall()
+        rows = self._connection.execute(self._sql.open_dependents, (numbers,)).fetchall()
         return self._waiting([job for _, job, _ in rows]) if rows else []
 
     def _waiting(self, numbers: list[int]) -> list[JobRow]:
-        rows = self._connection.execute(sql.jobs_by_number, (as_json(numbers),)).fetchall()
+        rows = self._connection.execute(self._sql.jobs_by_number, (as_json(numbers),)).fetchall()
         return [row for row in (JobRow(*found) for found in rows) if row.state == JobState.WAITING]

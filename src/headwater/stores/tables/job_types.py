@@ -11,10 +11,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.log.job_operations import Changed, NewJob, RegisterTypes
 from headwater.model.job_policy import JobPolicy, filled, said
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
 
 
 class JobTypes:
@@ -22,6 +19,7 @@ class JobTypes:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._known: dict[str, dict[str, dict[str, Any]]] = {}
 
     def forget(self) -> None:
@@ -37,12 +35,12 @@ class JobTypes:
 
     def register(self, operation: RegisterTypes, now: Timestamp) -> Changed:
         """Remember the policies of types; those that are new or different."""
-        found = dict(self._connection.execute(sql.job_types, (operation.database,)).fetchall())
+        found = dict(self._connection.execute(self._sql.job_types, (operation.database,)).fetchall())
         changed = []
         for name, policy in operation.types.items():
             text = msgspec.json.encode(policy).decode()
             if found.get(name) != text:
-                self._connection.execute(sql.put_job_type, (operation.database, name, text, now))
+                self._connection.execute(self._sql.put_job_type, (operation.database, name, text, now))
                 changed.append(name)
         self.forget()
         return Changed(changed)
@@ -50,7 +48,7 @@ class JobTypes:
     def _policies(self, database: str) -> dict[str, dict[str, Any]]:
         known = self._known.get(database)
         if known is None:
-            rows = self._connection.execute(sql.job_types, (database,)).fetchall()
+            rows = self._connection.execute(self._sql.job_types, (database,)).fetchall()
             policies = {name: said(msgspec.json.decode(text, type=JobPolicy)) for name, text in rows}
             known = self._known[database] = {name: standing for name, standing in policies.items() if standing}
         return known

@@ -11,10 +11,7 @@ from headwater.errors import InvalidOption, StoreDamaged
 from headwater.log.operations import AccessTokenAdded, AddAccessToken, Deleted, RevokeAccessToken
 from headwater.model.access_token import AccessToken
 from headwater.model.principal import Scope
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
 
 VERSION_KEY = "access_version"
 
@@ -26,6 +23,7 @@ class AccessTokens:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._number = -1
         self.version = 0
 
@@ -37,25 +35,26 @@ class AccessTokens:
 
     def add(self, operation: AddAccessToken, now: Timestamp) -> AccessTokenAdded:
         """Keep a new token."""
-        if self._connection.execute(sql.find_access_token, (operation.id,)).fetchone() is not None:
+        if self._connection.execute(self._sql.find_access_token, (operation.id,)).fetchone() is not None:
             raise InvalidOption(f"there is an access token {operation.id!r} already")
         scopes, queues = (msgspec.json.encode(value).decode() for value in (operation.scopes, operation.queues))
         about = (operation.id, operation.database, operation.name, operation.digest, scopes, queues)
-        self._connection.execute(sql.add_access_token, (*about, now, operation.expires_at))
+        self._connection.execute(self._sql.add_access_token, (*about, now, operation.expires_at))
         self._changed()
         return AccessTokenAdded(operation.id, now)
 
     def revoke(self, operation: RevokeAccessToken, now: Timestamp) -> Deleted:
         """Make a token worthless."""
-        revoked = self._connection.execute(sql.revoke_access_token, (now, operation.id, operation.database)).fetchall()
+        which = (now, operation.id, operation.database)
+        revoked = self._connection.execute(self._sql.revoke_access_token, which).fetchall()
         if revoked:
             self._changed()
         return Deleted(len(revoked))
 
     def _changed(self) -> None:
-        row = self._connection.execute(sql.get_meta, (VERSION_KEY,)).fetchone()
+        row = self._connection.execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()
         number = (int(row[0]) if row else 0) + 1
-        self._connection.execute(sql.set_meta, (VERSION_KEY, number))
+        self._connection.execute(self._sql.set_meta, (VERSION_KEY, number))
         self.catch_up(number)
 
 

@@ -7,10 +7,7 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import Overloaded, TooLarge
 from headwater.log.flow_operations import Stage, Staged, Unstage
 from headwater.log.operations import Deleted, Operation
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
 
 # Long enough for the slowest upload; the rest is of drivers that died.
 STAGED_SECONDS = 3_600
@@ -23,6 +20,7 @@ class Staging:
 
     def __init__(self, connection: Connection, bytes_max: int) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._bytes_max = bytes_max
 
     def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
@@ -33,8 +31,8 @@ class Staging:
         """Keep a part; what was left lying is dropped on the way."""
         place = (operation.database, operation.upload, operation.part)
         if operation.part == 0:
-            self._connection.execute(sql.drop_old_staged, (operation.database, now - STAGED_SECONDS * SECOND))
-        others, before = self._connection.execute(sql.staged_bytes, place).fetchone()
+            self._connection.execute(self._sql.drop_old_staged, (operation.database, now - STAGED_SECONDS * SECOND))
+        others, before = self._connection.execute(self._sql.staged_bytes, place).fetchone()
         size = before + operation.size
         if size > self._bytes_max:
             raise TooLarge(
@@ -43,11 +41,11 @@ class Staging:
             )
         if others + size > UPLOADS_MAX * self._bytes_max:
             raise Overloaded(f"{others:,} bytes of other large commits are under way; come back later")
-        self._connection.execute(sql.stage_part, (*place, now, operation.size, operation.body))
+        self._connection.execute(self._sql.stage_part, (*place, now, operation.size, operation.body))
         return Staged(size)
 
     def unstage(self, operation: Unstage, now: Timestamp) -> Deleted:
         """Drop an upload."""
-        before = self._connection.execute(sql.staged_parts, (operation.database, operation.upload)).fetchall()
-        self._connection.execute(sql.unstage, (operation.database, operation.upload))
+        before = self._connection.execute(self._sql.staged_parts, (operation.database, operation.upload)).fetchall()
+        self._connection.execute(self._sql.unstage, (operation.database, operation.upload))
         return Deleted(len(before))

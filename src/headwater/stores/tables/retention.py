@@ -3,12 +3,9 @@
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
 from headwater.model.names import PartitionId, QueueId
-from headwater.stores.sqlite.catalog import Catalog, Queue
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog, Queue
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.segments import Segments
 
 SEGMENTS_PER_PARTITION = 1_000
 
@@ -18,13 +15,14 @@ class Retention:
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
 
     def retain(self, operation: Retain, now: Timestamp) -> Retained:
         """One bite of a round over all partitions."""
         dropped: list[int] = []
-        rows = self._connection.execute(sql.partitions_after, (operation.after, operation.limit)).fetchall()
+        rows = self._connection.execute(self._sql.partitions_after, (operation.after, operation.limit)).fetchall()
         for partition_id, queue_id in rows:
             queue = self._catalog.queue_by_id(QueueId(queue_id))
             before = self._droppable(queue, PartitionId(partition_id), now)
@@ -35,8 +33,8 @@ class Retention:
     def forget(self, operation: Forget) -> Deleted:
         """Drop old idempotency keys and traces."""
         bounds = (operation.before, operation.limit)
-        keys = self._connection.execute(sql.forget_applied, bounds).fetchall()
-        traces = self._connection.execute(sql.forget_traces, bounds).fetchall()
+        keys = self._connection.execute(self._sql.forget_applied, bounds).fetchall()
+        traces = self._connection.execute(self._sql.forget_traces, bounds).fetchall()
         return Deleted(len(keys) + len(traces))
 
     def _droppable(self, queue: Queue, partition_id: PartitionId, now: Timestamp) -> int:
@@ -48,7 +46,7 @@ class Retention:
         passed = self._passed(queue, partition_id) if old_completed is not None else 0
         archived = self._archived(queue) if options.archive_required else None
         before = 0
-        rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION))
+        rows = self._connection.execute(self._sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION))
         for lsn, first_offset, count, written_at, expires_at in rows:
             if archived is not None and lsn > archived:
                 break
@@ -62,20 +60,20 @@ class Retention:
 
     def _archived(self, queue: Queue) -> int:
         """The LSN up to which the queue is in an archive."""
-        row = self._connection.execute(sql.get_archived, (queue.id,)).fetchone()
+        row = self._connection.execute(self._sql.get_archived, (queue.id,)).fetchone()
         return int(row[0]) if row else 0
 
     def _passed(self, queue: Queue, partition_id: PartitionId) -> int:
         """The position that every group of the queue has reached."""
-        (groups,) = self._connection.execute(sql.count_groups, (queue.id, partition_id)).fetchone()
-        cursors, slowest = self._connection.execute(sql.slowest_position, (partition_id,)).fetchone()
+        (groups,) = self._connection.execute(self._sql.count_groups, (queue.id, partition_id)).fetchone()
+        cursors, slowest = self._connection.execute(self._sql.slowest_position, (partition_id,)).fetchone()
         return int(slowest) if groups and cursors == groups else 0
 
     def _drop_before(self, partition_id: PartitionId, offset: int) -> list[int]:
         """Drop the segments before `offset`; how many records each had."""
         if not offset:
             return []
-        rows = self._connection.execute(sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION)).fetchall()
+        rows = self._connection.execute(self._sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION)).fetchall()
         counts = [row[2] for row in rows if row[1] + row[2] <= offset]
         if counts:
             self._segments.drop_before(partition_id, rows[len(counts) - 1][1] + rows[len(counts) - 1][2])

@@ -19,11 +19,8 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
 from headwater.model.window import RecentIds
 from headwater.stores.codec import Codec
-from headwater.stores.sqlite.catalog import Partition
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Partition
+from headwater.stores.tables.connection import Connection
 
 SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
@@ -51,6 +48,7 @@ class Segments:
 
     def __init__(self, connection: Connection, codec: Codec, origin: int, ids_max: int) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._codec = codec
         self._origin = origin
         self._ends: dict[int, int] = {}
@@ -89,7 +87,7 @@ class Segments:
         known, self.last_lsn = self.last_lsn, newest
         if not known or known == newest:
             return []
-        found: list[SegmentRow] = self._connection.execute(sql.segments_since, (known,)).fetchall()
+        found: list[SegmentRow] = self._connection.execute(self._sql.segments_since, (known,)).fetchall()
         if len(found) != newest - known or len(self._ends) > ENDS_KNOWN_MAX:
             # Too many are known; or some were added and dropped again since our last look, and only rows know where.
             self._ends.clear()
@@ -112,7 +110,7 @@ class Segments:
             if len(self._ends) >= ENDS_KNOWN_MAX:
                 self._ends.clear()
                 self._no_idle.clear()
-            (end,) = self._connection.execute(sql.partition_end, (partition_id,)).fetchone()
+            (end,) = self._connection.execute(self._sql.partition_end, (partition_id,)).fetchone()
             end = self._ends[partition_id] = end or 0
         return Offset(end)
 
@@ -150,12 +148,12 @@ class Segments:
     def write(self) -> None:
         """Write what was staged."""
         if len(self._staged) == 1:
-            self._connection.execute(sql.add_segment, self._staged[0])
+            self._connection.execute(self._sql.add_segment, self._staged[0])
         elif self._staged:
-            self._connection.executemany(sql.add_segment, self._staged)
+            self._connection.executemany(self._sql.add_segment, self._staged)
         self._staged.clear()
         if self._waking:
-            self._connection.executemany(sql.wake_idle_cursors, self._waking)
+            self._connection.executemany(self._sql.wake_idle_cursors, self._waking)
             self._waking.clear()
 
     def idle(self, partition_id: PartitionId) -> None:
@@ -164,24 +162,24 @@ class Segments:
 
     def drop_before(self, partition_id: PartitionId, offset: int) -> None:
         """Drop the segments before an offset at which one begins. LSNs and offsets are never given out twice."""
-        self._connection.execute(sql.raise_partition_start, (offset, partition_id))
-        self._connection.execute(sql.raise_meta, ("last_lsn", self.last_lsn))
+        self._connection.execute(self._sql.raise_partition_start, (offset, partition_id))
+        self._connection.execute(self._sql.raise_meta, ("last_lsn", self.last_lsn))
         self._note_drop(partition_id, offset)
         self._current.pop(partition_id, None)
-        self._connection.execute(sql.drop_segments_before, (partition_id, offset))
+        self._connection.execute(self._sql.drop_segments_before, (partition_id, offset))
 
     def _note_drop(self, partition_id: PartitionId, offset: int) -> None:
         """Readers that come by LSN must learn that records are gone which they have not seen."""
-        (lsn,) = self._connection.execute(sql.last_lsn_before, (partition_id, offset)).fetchone()
+        (lsn,) = self._connection.execute(self._sql.last_lsn_before, (partition_id, offset)).fetchone()
         if lsn is not None:
             self.note_loss(partition_id, Lsn(lsn))
 
     def note_loss(self, partition_id: PartitionId, lsn: Lsn) -> None:
         """Records of a partition up to this LSN are gone."""
-        row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
+        row = self._connection.execute(self._sql.get_meta, ("drops",)).fetchone()
         number = row[0] + 1 if row else 1
-        self._connection.execute(sql.set_meta, ("drops", number))
-        self._connection.execute(sql.note_drop, (partition_id, lsn, number))
+        self._connection.execute(self._sql.set_meta, ("drops", number))
+        self._connection.execute(self._sql.note_drop, (partition_id, lsn, number))
 
     # ── duplicates ──
 
@@ -253,7 +251,7 @@ class Segments:
             return
         self._recent_from = since
         lsn = read_lsn_at(self._connection, Timestamp(since), self.last_lsn)
-        for row in self._connection.execute(sql.segments_since, (lsn,)).fetchall():
+        for row in self._connection.execute(self._sql.segments_since, (lsn,)).fetchall():
             self._remember_ids(PartitionId(row[1]), Lsn(row[0]))
 
     def _remember_ids(self, partition_id: PartitionId, lsn: Lsn) -> None:
@@ -276,17 +274,17 @@ class Segments:
                 return
         if len(self._current) > CURRENT_MAX:
             self._current.clear()
-        for row in self._connection.execute(sql.segments_from, (partition_id, offset)):
+        for row in self._connection.execute(self._sql.segments_from, (partition_id, offset)):
             current = self._current[partition_id] = Stretch(*row)
             yield current
 
     def _newest(self, partition_id: PartitionId) -> Iterator[Stretch]:
-        for row in self._connection.execute(sql.newest_segments, (partition_id,)):
+        for row in self._connection.execute(self._sql.newest_segments, (partition_id,)):
             yield Stretch(*row)
 
     def last_written_at(self, partition_id: PartitionId) -> Timestamp:
         """When the newest record of a partition was written."""
-        row = self._connection.execute(sql.newest_segments, (partition_id,)).fetchone()
+        row = self._connection.execute(self._sql.newest_segments, (partition_id,)).fetchone()
         return Timestamp(row[3]) if row else Timestamp(0)
 
     def first_after(self, partition_id: PartitionId, start: Offset, lsn: Lsn) -> Offset:
@@ -294,7 +292,7 @@ class Segments:
         if lsn == 0:
             return start
         position = self.end(partition_id)
-        for row in self._connection.execute(sql.newest_segments, (partition_id,)):
+        for row in self._connection.execute(self._sql.newest_segments, (partition_id,)):
             if row[0] <= lsn:
                 break
             position = Offset(row[1])
@@ -322,7 +320,7 @@ class Segments:
         return records
 
     def _body(self, lsn: Lsn) -> tuple[bytes, int]:
-        row = self._connection.execute(sql.segment_body, (lsn,)).fetchone()
+        row = self._connection.execute(self._sql.segment_body, (lsn,)).fetchone()
         if row is None:
             raise StoreDamaged(f"segment {lsn} is damaged: an index names it, and it is not there")
         body = open_body(self._codec, lsn, *row)
@@ -339,18 +337,18 @@ def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: in
 
 def read_last_lsn(connection: Connection) -> Lsn:
     """The newest LSN ever given out; segments may have been dropped since."""
-    (newest,) = connection.execute(sql.last_lsn).fetchone()
-    row = connection.execute(sql.get_meta, ("last_lsn",)).fetchone()
+    (newest,) = connection.execute(connection.sql.last_lsn).fetchone()
+    row = connection.execute(connection.sql.get_meta, ("last_lsn",)).fetchone()
     return Lsn(max(newest or 0, row[0] if row else 0))
 
 
 def read_lsn_at(connection: Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:
     """The LSN before the first segment written at or after `time`. Where the clock was set back, the log has a joint:
     times rise from one to the next."""
-    joints = [row[0] for row in connection.execute(sql.clock_jumps)]
+    joints = [row[0] for row in connection.execute(connection.sql.clock_jumps)]
     for begin, end in pairwise([0, *joints, last_lsn]):
         before = _lsn_between(connection, time, begin, end)
-        row = connection.execute(sql.next_lsn, (before + 1,)).fetchone()
+        row = connection.execute(connection.sql.next_lsn, (before + 1,)).fetchone()
         if row is not None and row[0] <= end and row[1] >= time:
             return Lsn(before)
     return last_lsn
@@ -360,7 +358,7 @@ def _lsn_between(connection: Connection, time: Timestamp, low: int, high: int) -
     """The same for a part of the log in which times rise, by halving."""
     while low < high:
         middle = (low + high) // 2
-        row = connection.execute(sql.next_lsn, (middle + 1,)).fetchone()
+        row = connection.execute(connection.sql.next_lsn, (middle + 1,)).fetchone()
         if row is None or row[0] > high or row[1] >= time:
             high = middle
         else:

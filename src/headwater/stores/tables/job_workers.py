@@ -9,13 +9,11 @@ from headwater.clock import SECOND, SteadyClock, SystemClock, Timestamp
 from headwater.errors import JobMissing
 from headwater.log.job_operations import Changed, ClaimedJob, Note, StopWorkers, WorkerAbout
 from headwater.stores.job_starts import Left, boot, kill_left, read_starts, starts_path
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.job_books import JobBooks, JobChange
-from headwater.stores.sqlite.job_queues import JobQueues
-from headwater.stores.sqlite.job_rows import JobRow, as_json, decode_work
-from headwater.stores.statements import load_statements
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.job_books import JobBooks, JobChange
+from headwater.stores.tables.job_queues import JobQueues
+from headwater.stores.tables.job_rows import JobRow, as_json, decode_work
 
-sql = load_statements(__package__)
 log = logging.getLogger(__name__)
 
 # A lease that is longer was written by another clock than ours.
@@ -35,6 +33,7 @@ class JobWorkers:
 
     def __init__(self, connection: Connection, queues: JobQueues, books: JobBooks, path: str) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._queues = queues
         self._books = books
         self.clock: SteadyClock = SystemClock()
@@ -44,11 +43,12 @@ class JobWorkers:
 
     def renew(self, worker: str, database: str, seconds: float, now: Timestamp, *, always: bool = False) -> WorkerLease:
         """Keep a worker's lease. One that has most of its time before it is left alone: a row less to write."""
-        row = self._connection.execute(sql.find_worker, (worker, database)).fetchone()
+        row = self._connection.execute(self._sql.find_worker, (worker, database)).fetchone()
         until = now + int(seconds * SECOND)
         if row is None or always or row[0] - now < seconds * SECOND * 2 / 3:
             steady_until = self.clock.steady() + int(seconds * SECOND)
-            self._connection.execute(sql.put_worker, (worker, database, now, until, boot().decode(), steady_until))
+            lease = (worker, database, now, until, boot().decode(), steady_until)
+            self._connection.execute(self._sql.put_worker, lease)
         return WorkerLease(row is not None, row is not None and bool(row[1]))
 
     def lost(self, now: Timestamp) -> list[tuple[str, str]]:
@@ -56,10 +56,11 @@ class JobWorkers:
         nobody can set decides."""
         lost = []
         steady = self.clock.steady()
-        for worker, database, booted, steady_until in self._connection.execute(sql.lost_workers, (now,)).fetchall():
+        found = self._connection.execute(self._sql.lost_workers, (now,)).fetchall()
+        for worker, database, booted, steady_until in found:
             left = steady_until - steady
             if booted == boot().decode() and 0 < left <= LEASE_MAX:
-                self._connection.execute(sql.move_lease, (now + left, worker))
+                self._connection.execute(self._sql.move_lease, (now + left, worker))
             else:
                 lost.append((worker, database))
         return lost
@@ -79,12 +80,12 @@ class JobWorkers:
 
     def describe(self, worker: str, about: WorkerAbout) -> None:
         """Remember who a worker is."""
-        self._connection.execute(sql.describe_worker, (msgspec.json.encode(about).decode(), worker))
+        self._connection.execute(self._sql.describe_worker, (msgspec.json.encode(about).decode(), worker))
 
     def stop(self, operation: StopWorkers) -> Changed:
         """Ask workers to stop."""
         if not operation.workers:
-            rows = self._connection.execute(sql.stop_workers, (operation.database,)).fetchall()
+            rows = self._connection.execute(self._sql.stop_workers, (operation.database,)).fetchall()
             found = [row[0] for row in rows]
         else:
             found = [self._stop_one(operation.database, worker) for worker in operation.workers]
@@ -93,14 +94,14 @@ class JobWorkers:
         return Changed(found)
 
     def _stop_one(self, database: str, worker: str) -> str:
-        row = self._connection.execute(sql.stop_worker, (database, worker)).fetchall()
+        row = self._connection.execute(self._sql.stop_worker, (database, worker)).fetchall()
         if not row:
             raise JobMissing(f"there is no worker {worker}")
         return worker
 
     def lease(self, numbers: list[int], worker: str, now: Timestamp) -> list[ClaimedJob]:
         """Give these jobs to a worker, in this order. They are of one database."""
-        rows = self._connection.execute(sql.lease_jobs, (worker, now, as_json(numbers))).fetchall()
+        rows = self._connection.execute(self._sql.lease_jobs, (worker, now, as_json(numbers))).fetchall()
         leased: dict[int, ClaimedJob] = {}
         changes: list[JobChange] = []
         counts: dict[int, int] = {}
@@ -117,7 +118,7 @@ class JobWorkers:
         return [leased[number] for number in numbers]
 
     def _results(self, number: int) -> dict[str, msgspec.Raw]:
-        rows = self._connection.execute(sql.dependency_results, (number,)).fetchall()
+        rows = self._connection.execute(self._sql.dependency_results, (number,)).fetchall()
         return {name: msgspec.Raw(result.encode()) for name, result in rows}
 
     def note(self, notes: Sequence[Note], rows: Sequence[JobRow], now: Timestamp) -> None:
@@ -132,10 +133,10 @@ class JobWorkers:
         queue = self._queues.by_id(row.queue_id)
         about = {"id": row.id, "queue": queue.name, "type": row.type, "attempt": row.attempts}
         if note.progress is not None:
-            self._connection.execute(sql.set_progress, (note.progress, now, row.number))
+            self._connection.execute(self._sql.set_progress, (note.progress, now, row.number))
             progress = msgspec.Raw(note.progress.encode())
             self._books.tell(queue.database, JobChange(**about, event="progress", progress=progress))  # type: ignore[arg-type]
         if note.output is not None:
             attempt = (row.number, row.attempts, row.token, row.worker or "", row.started_at, None, "running", "")
-            self._connection.execute(sql.put_attempt, (*attempt, None, None, None, note.output))
+            self._connection.execute(self._sql.put_attempt, (*attempt, None, None, None, note.output))
             self._books.tell(queue.database, JobChange(**about, event="output"))  # type: ignore[arg-type]

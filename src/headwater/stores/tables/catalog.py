@@ -33,10 +33,7 @@ from headwater.model.queue import (
 )
 from headwater.model.spreading import priority_of, reader_of
 from headwater.stores.codec import Codec
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
 
 VERSION_KEY = "catalog_version"
 # Partitions are without number: those that were looked up last are remembered, and all of them forgotten at times.
@@ -79,6 +76,7 @@ class Catalog:
 
     def __init__(self, connection: Connection, codec: Codec) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._codec = codec
         self._version = -1
         self._newest_partition = 0
@@ -114,7 +112,7 @@ class Catalog:
         """The queue, or None."""
         queue = self._queues.get((database, name))
         if queue is None:
-            row = self._connection.execute(sql.find_queue, (database, name)).fetchone()
+            row = self._connection.execute(self._sql.find_queue, (database, name)).fetchone()
             if row is None:
                 return None
             queue = self._queues[database, name] = _queue(row)
@@ -132,13 +130,13 @@ class Catalog:
         queue = self.find_queue(database, name)
         if queue is None:
             options = encode_options(QueueOptions(lanes=lanes))
-            self._connection.execute(sql.add_queue, (database, name, "", "", 0, options, now))
+            self._connection.execute(self._sql.add_queue, (database, name, "", "", 0, options, now))
             queue = self.need_queue(database, name)
         return queue
 
     def queues_together(self, database: str, namespace: str, task: str) -> list[Queue]:
         """The queues of a namespace and task, the most urgent first."""
-        rows = self._connection.execute(sql.find_queues_together, (database, namespace, task))
+        rows = self._connection.execute(self._sql.find_queues_together, (database, namespace, task))
         return [_queue(row) for row in rows]
 
     def configure(self, operation: Configure, now: Timestamp) -> Configured:
@@ -150,7 +148,7 @@ class Catalog:
         namespace = queue.namespace if operation.namespace is None else operation.namespace
         task = queue.task if operation.task is None else operation.task
         self._connection.execute(
-            sql.change_queue, (namespace, task, options.priority, encode_options(options), queue.id)
+            self._sql.change_queue, (namespace, task, options.priority, encode_options(options), queue.id)
         )
         self._changed()
         return Configured(queue.name, namespace, task, options)
@@ -161,20 +159,20 @@ class Catalog:
         if queue is None:
             return Deleted(0)
         # LSNs never come back, even if the newest segments go.
-        self._connection.execute(sql.raise_meta, ("last_lsn", last_lsn))
+        self._connection.execute(self._sql.raise_meta, ("last_lsn", last_lsn))
         for statement in (
-            sql.drop_queue_segments,
-            sql.drop_queue_cursors,
-            sql.drop_queue_groups,
-            sql.drop_queue_dead_letters,
-            sql.drop_queue_traces,
-            sql.drop_queue_drops,
-            sql.drop_queue_delayed_ids,
-            sql.drop_queue_delayed,
-            sql.drop_queue_loaded,
-            sql.drop_queue_archived,
-            sql.drop_queue_partitions,
-            sql.drop_queue,
+            self._sql.drop_queue_segments,
+            self._sql.drop_queue_cursors,
+            self._sql.drop_queue_groups,
+            self._sql.drop_queue_dead_letters,
+            self._sql.drop_queue_traces,
+            self._sql.drop_queue_drops,
+            self._sql.drop_queue_delayed_ids,
+            self._sql.drop_queue_delayed,
+            self._sql.drop_queue_loaded,
+            self._sql.drop_queue_archived,
+            self._sql.drop_queue_partitions,
+            self._sql.drop_queue,
         ):
             self._connection.execute(statement, (queue.id,))
         self._changed()
@@ -186,7 +184,7 @@ class Catalog:
         """The partition, or None."""
         partition = self._partitions.get((queue.id, name))
         if partition is None:
-            row = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
+            row = self._connection.execute(self._sql.find_partition, (queue.id, name)).fetchone()
             if row is None:
                 return None
             partition = self._remember(PartitionId(row[0]), queue, name)
@@ -196,9 +194,9 @@ class Catalog:
         """The partition, made when it is new."""
         partition = self.find_partition(queue, name)
         if partition is None:
-            self._connection.execute(sql.add_partition, (queue.id, name, reader_of(name), priority_of(name), now))
+            self._connection.execute(self._sql.add_partition, (queue.id, name, reader_of(name), priority_of(name), now))
             self.generation += 1
-            (number, _) = self._connection.execute(sql.find_partition, (queue.id, name)).fetchone()
+            (number, _) = self._connection.execute(self._sql.find_partition, (queue.id, name)).fetchone()
             partition = self._remember(PartitionId(number), queue, name)
         return partition
 
@@ -207,7 +205,7 @@ class Catalog:
         partition = self._partitions_by_id.get(number)
         if partition is None:
             try:
-                row = self._connection.execute(sql.find_partition_by_id, (number,)).fetchone()
+                row = self._connection.execute(self._sql.find_partition_by_id, (number,)).fetchone()
             except UnicodeDecodeError as error:
                 raise StoreDamaged(f"the name of partition {number} cannot be read: {error}") from error
             if row is None:
@@ -219,13 +217,13 @@ class Catalog:
         """Whether some messages of the queue were pushed with a priority, ever."""
         known = self._priorities.get(queue.id)
         if known is None or (known[0] != self.generation and not known[1]):
-            (found,) = self._connection.execute(sql.has_priorities, (queue.id,)).fetchone()
+            (found,) = self._connection.execute(self._sql.has_priorities, (queue.id,)).fetchone()
             known = self._priorities[queue.id] = (self.generation, bool(found))
         return known[1]
 
     def queue_by_id(self, number: QueueId) -> Queue:
         """The queue with this number."""
-        row = self._connection.execute(sql.find_queue_by_id, (number,)).fetchone()
+        row = self._connection.execute(self._sql.find_queue_by_id, (number,)).fetchone()
         return self.need_queue(row[1], row[2])
 
     # ── groups ──
@@ -234,7 +232,7 @@ class Catalog:
         """The group, or None."""
         group = self._groups.get((queue.id, name))
         if group is None:
-            row = self._connection.execute(sql.find_group, (queue.id, name)).fetchone()
+            row = self._connection.execute(self._sql.find_group, (queue.id, name)).fetchone()
             if row is None:
                 return None
             options = merge_options(queue.options, decode_group_options(row[2]))
@@ -244,23 +242,23 @@ class Catalog:
     def configure_group(self, operation: ConfigureGroup) -> GroupConfigured:
         """Change what a group has otherwise than its queue."""
         queue = self.need_queue(operation.database, operation.queue)
-        row = self._connection.execute(sql.find_group, (queue.id, operation.group)).fetchone()
+        row = self._connection.execute(self._sql.find_group, (queue.id, operation.group)).fetchone()
         if row is None:
             known = ", ".join(self.group_names(queue)) or "none yet"
             missing = f"queue {queue.name!r} has no group {operation.group!r}"
             raise QueueMissing(f"{missing}: a group is made by its first pop; there are {known}")
         own = merge_group_options(queue.options, decode_group_options(row[2]), operation.options)
-        self._connection.execute(sql.change_group, (msgspec.json.encode(own).decode(), row[0]))
+        self._connection.execute(self._sql.change_group, (msgspec.json.encode(own).decode(), row[0]))
         self._changed()
         return GroupConfigured(queue.name, operation.group, own, merge_options(queue.options, own))
 
     def group_names(self, queue: Queue) -> list[str]:
         """The groups of a queue."""
-        return [str(name) for (name,) in self._connection.execute(sql.group_names, (queue.id,))]
+        return [str(name) for (name,) in self._connection.execute(self._sql.group_names, (queue.id,))]
 
     def add_group(self, queue: Queue, name: str, since_lsn: Lsn, now: Timestamp) -> Group:
         """A new group that reads what came after `since_lsn`."""
-        self._connection.execute(sql.add_group, (queue.id, name, since_lsn, now))
+        self._connection.execute(self._sql.add_group, (queue.id, name, since_lsn, now))
         group = self.find_group(queue, name)
         if group is None:
             raise InvalidOption(f"group {name!r} could not be made")
@@ -268,36 +266,36 @@ class Catalog:
 
     def move_group(self, group: Group, since_lsn: Lsn, discovered: int) -> None:
         """Change from where a group reads partitions it has not met."""
-        self._connection.execute(sql.move_group, (since_lsn, discovered, group.id))
+        self._connection.execute(self._sql.move_group, (since_lsn, discovered, group.id))
         self._changed()
 
     def delete_group(self, operation: DeleteGroup) -> Deleted:
         """Forget a group, or only its positions, in one queue or in all; in all, its subscription too."""
         found = list(self._groups_named(operation.database, operation.group, operation.queue))
         for number in found:
-            self._connection.execute(sql.drop_group_cursors, (number,))
+            self._connection.execute(self._sql.drop_group_cursors, (number,))
             if operation.keep_beginning:
-                self._connection.execute(sql.set_discovered, (0, number))
+                self._connection.execute(self._sql.set_discovered, (0, number))
             else:
-                self._connection.execute(sql.drop_group, (number,))
+                self._connection.execute(self._sql.drop_group, (number,))
         if found:
             self._changed()
         if not operation.queue and not operation.keep_beginning:
-            self._connection.execute(sql.drop_subscription, (operation.database, operation.group))
+            self._connection.execute(self._sql.drop_subscription, (operation.database, operation.group))
         return Deleted(len(found))
 
     def subscribe(self, operation: Subscribe, now: Timestamp) -> Subscribed:
         """Remember where a group begins in queues that it has not read yet."""
-        self._connection.execute(sql.set_subscription, (operation.database, operation.group, operation.timestamp))
+        self._connection.execute(self._sql.set_subscription, (operation.database, operation.group, operation.timestamp))
         return Subscribed()
 
     def subscription(self, database: str, group: str) -> Timestamp | None:
         """From when on a group reads queues that it has not read yet, if that was said."""
-        row = self._connection.execute(sql.get_subscription, (database, group)).fetchone()
+        row = self._connection.execute(self._sql.get_subscription, (database, group)).fetchone()
         return None if row is None else Timestamp(row[0])
 
     def _groups_named(self, database: str, name: str, queue: str) -> Iterator[int]:
-        for (number,) in self._connection.execute(sql.find_groups_named, (database, name, queue)):
+        for (number,) in self._connection.execute(self._sql.find_groups_named, (database, name, queue)):
             yield int(number)
 
     def _remember(self, number: PartitionId, queue: Queue, name: str) -> Partition:
@@ -312,13 +310,13 @@ class Catalog:
 
     def _changed(self) -> None:
         """Tell other processes, and ourselves, that names or options are not what they were."""
-        self._connection.execute(sql.set_meta, (VERSION_KEY, self._read_version() + 1))
+        self._connection.execute(self._sql.set_meta, (VERSION_KEY, self._read_version() + 1))
         self._version = self._read_version()
         self.generation += 1
         self.forget()
 
     def _read_version(self) -> int:
-        row = self._connection.execute(sql.get_meta, (VERSION_KEY,)).fetchone()
+        row = self._connection.execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()
         return int(row[0]) if row else 0
 
 

@@ -13,12 +13,9 @@ from headwater.clock import Timestamp
 from headwater.log.job_operations import Limited, NewJob, SetJobLimit, Swept
 from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.job_queues import JobQueue, JobQueues
-from headwater.stores.sqlite.job_rows import as_json
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.job_queues import JobQueue, JobQueues
+from headwater.stores.tables.job_rows import as_json
 
 LANES_PER_CLAIM = 64
 LOOKS_MAX = 10
@@ -68,6 +65,7 @@ class JobLanes:
 
     def __init__(self, connection: Connection, queues: JobQueues) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._queues = queues
         self._limited: dict[tuple[int, str], int] = {}
 
@@ -85,27 +83,29 @@ class JobLanes:
             return parent
         limit = job.concurrency_limit or (1 if job.concurrency_key else 0)
         gate = self._gate(queue.database, key, limit) if job.concurrency_key else NO_LANE
-        row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
+        row = self._connection.execute(self._sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
         if row is not None and row[1] != gate:
             # The same text is a limit key of some jobs and the concurrency key of others.
             key += OTHER_KIND
-            row = self._connection.execute(sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
+            row = self._connection.execute(self._sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
         if row is None:
             values = (queue.id, job.type, key, parent, limit, int(bool(job.limit_key)), gate)
-            return int(self._connection.execute(sql.add_key_lane, values).fetchone()[0])
+            return int(self._connection.execute(self._sql.add_key_lane, values).fetchone()[0])
         if limit:
-            self._connection.execute(sql.set_lane_concurrency, (limit, row[0])).fetchone()
+            self._connection.execute(self._sql.set_lane_concurrency, (limit, row[0])).fetchone()
         return int(row[0])
 
     def _gate(self, database: str, key: str, limit: int) -> int:
         """What all jobs of a concurrency key go through, whatever their queue and type. The limit that the last of them
         came with holds for all, also for those that wait already."""
-        row = self._connection.execute(sql.find_lane_limits, (GATES, database, key)).fetchone()
+        row = self._connection.execute(self._sql.find_lane_limits, (GATES, database, key)).fetchone()
         if row is None:
-            (number,) = self._connection.execute(sql.add_job_lane, (GATES, database, key, NO_LANE, limit)).fetchone()
+            (number,) = self._connection.execute(
+                self._sql.add_job_lane, (GATES, database, key, NO_LANE, limit)
+            ).fetchone()
             return int(number)
-        if self._connection.execute(sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None:
-            self._connection.execute(sql.set_concurrency_behind, (limit, row[0]))
+        if self._connection.execute(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None:
+            self._connection.execute(self._sql.set_concurrency_behind, (limit, row[0]))
         return int(row[0])
 
     def limit(self, operation: SetJobLimit, now: Timestamp) -> Limited:
@@ -116,10 +116,10 @@ class JobLanes:
             return Limited(0)
         if not number:
             values = (queue.id, operation.type, "", NO_LANE, 0)
-            (number,) = self._connection.execute(sql.add_job_lane, values).fetchone()
-        self._connection.execute(sql.adopt_jobs, (number, queue.id, operation.type))
-        self._connection.execute(sql.adopt_lanes, (number, queue.id, operation.type))
-        found = self._connection.execute(sql.get_lane_limits, (number,)).fetchone()
+            (number,) = self._connection.execute(self._sql.add_job_lane, values).fetchone()
+        self._connection.execute(self._sql.adopt_jobs, (number, queue.id, operation.type))
+        self._connection.execute(self._sql.adopt_lanes, (number, queue.id, operation.type))
+        found = self._connection.execute(self._sql.get_lane_limits, (number,)).fetchone()
         own, each = Limits(*found[:4]), Limits(*found[4:])
         said = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
         if operation.clear:
@@ -135,23 +135,23 @@ class JobLanes:
     def _limit_type(self, queue: JobQueue, number: int, limits: Limits, now: Timestamp) -> int:
         """New limits for all jobs of a type together; how many they hold for."""
         values = (limits.concurrency, limits.rate, limits.seconds, limits.burst)
-        self._connection.execute(sql.limit_job_lane, (*values, now, number))
-        running, jobs = self._connection.execute(sql.count_lane, (queue.id, number)).fetchone()
-        self._connection.execute(sql.set_job_lane, (0, running, 0, now, number))
-        self._connection.execute(sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
+        self._connection.execute(self._sql.limit_job_lane, (*values, now, number))
+        running, jobs = self._connection.execute(self._sql.count_lane, (queue.id, number)).fetchone()
+        self._connection.execute(self._sql.set_job_lane, (0, running, 0, now, number))
+        self._connection.execute(self._sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
         return int(jobs)
 
     def _limit_each(self, number: int, limits: Limits, now: Timestamp) -> int:
         """New limits for the jobs of each limit key of a type; how many they hold for."""
         values = (limits.concurrency, limits.rate, limits.seconds, limits.burst, number)
-        self._connection.execute(sql.limit_each_key, values)
-        self._connection.execute(sql.limit_key_lanes, (*values, now))
-        return int(self._connection.execute(sql.count_key_lanes, (number,)).fetchone()[0])
+        self._connection.execute(self._sql.limit_each_key, values)
+        self._connection.execute(self._sql.limit_key_lanes, (*values, now))
+        return int(self._connection.execute(self._sql.count_key_lanes, (number,)).fetchone()[0])
 
     def _lane_of_type(self, queue: JobQueue, kind: str) -> int:
         number = self._limited.get((queue.id, kind))
         if number is None:
-            row = self._connection.execute(sql.find_lane_limits, (queue.id, kind, "")).fetchone()
+            row = self._connection.execute(self._sql.find_lane_limits, (queue.id, kind, "")).fetchone()
             number = self._limited[queue.id, kind] = NO_LANE if row is None else int(row[0])
         return number
 
@@ -161,7 +161,7 @@ class JobLanes:
         """Jobs of these lanes may run now."""
         for lane in set(lanes):
             if lane:
-                self._connection.execute(sql.lane_entered, (now, lane))
+                self._connection.execute(self._sql.lane_entered, (now, lane))
 
     def left(self, lanes: Iterable[int], now: Timestamp) -> None:
         """Jobs of these lanes run no more."""
@@ -170,25 +170,25 @@ class JobLanes:
             if lane:
                 counts[lane] = counts.get(lane, 0) + 1
         for lane, count in counts.items():
-            row = self._connection.execute(sql.lane_left, (lane, count, now)).fetchone()
-            self._connection.execute(sql.wake_lanes_below, (lane, now, count))
+            row = self._connection.execute(self._sql.lane_left, (lane, count, now)).fetchone()
+            self._connection.execute(self._sql.wake_lanes_below, (lane, now, count))
             parent, gate = row or (NO_LANE, NO_LANE)
             if parent:
-                self._connection.execute(sql.lane_left, (parent, count, now)).fetchone()
-                self._connection.execute(sql.wake_lanes_below, (parent, now, count))
+                self._connection.execute(self._sql.lane_left, (parent, count, now)).fetchone()
+                self._connection.execute(self._sql.wake_lanes_below, (parent, now, count))
             if gate:
-                self._connection.execute(sql.lane_left, (gate, count, now)).fetchone()
-                self._connection.execute(sql.wake_lanes_behind, (gate, now))
+                self._connection.execute(self._sql.lane_left, (gate, count, now)).fetchone()
+                self._connection.execute(self._sql.wake_lanes_behind, (gate, now))
 
     def sweep(self, after: int, limit: int, now: Timestamp) -> Swept:
         """Forget lanes of keys that are empty and idle, among the next `limit` lanes: there may be one for every
         customer that ever was."""
-        through, seen = self._connection.execute(sql.lanes_after, (after, limit)).fetchone()
+        through, seen = self._connection.execute(self._sql.lanes_after, (after, limit)).fetchone()
         if not seen:
             return Swept(0, 0)
-        dropped = self._connection.execute(sql.drop_idle_lanes, (after, through, now)).fetchall()
+        dropped = self._connection.execute(self._sql.drop_idle_lanes, (after, through, now)).fetchall()
         for gate in {gate for (gate,) in dropped if gate}:
-            self._connection.execute(sql.drop_idle_gate, (gate,))
+            self._connection.execute(self._sql.drop_idle_gate, (gate,))
         return Swept(len(dropped), through if seen == limit else 0)
 
     # ── claiming ──
@@ -226,7 +226,7 @@ class JobLanes:
                 free += self._heads(queue, NO_LANE, limit)
             if lane is None or lane > now:
                 continue
-            rows = self._connection.execute(sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM, known)).fetchall()
+            rows = self._connection.execute(self._sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM, known)).fetchall()
             for row in rows:
                 looks[row[0]] = self._look(queue, JobLane(*row), limit, now)
         return free, looks
@@ -236,18 +236,18 @@ class JobLanes:
         moved: dict[tuple[int, str], list[int]] = {}
         for head in strangers:
             if head.lane:
-                self._connection.execute(sql.keep_for_function, (head.lane,))
+                self._connection.execute(self._sql.keep_for_function, (head.lane,))
             else:
                 moved.setdefault((head.queue_id, head.type), []).append(head.number)
         for (queue_id, kind), numbers in moved.items():
             queue = self._queues.by_id(queue_id)
             lane = self._lane_of_type(queue, kind)
             if not lane:
-                (lane,) = self._connection.execute(sql.add_job_lane, (queue_id, kind, "", NO_LANE, 0)).fetchone()
+                (lane,) = self._connection.execute(self._sql.add_job_lane, (queue_id, kind, "", NO_LANE, 0)).fetchone()
                 self._limited[queue_id, kind] = lane
-            self._connection.execute(sql.keep_for_function, (lane,))
-            self._connection.execute(sql.move_to_lane, (lane, as_json(numbers)))
-            self._connection.execute(sql.lane_entered, (now, lane))
+            self._connection.execute(self._sql.keep_for_function, (lane,))
+            self._connection.execute(self._sql.move_to_lane, (lane, as_json(numbers)))
+            self._connection.execute(self._sql.lane_entered, (now, lane))
 
     def _choose_limited(self, free: list[Head], looks: dict[int, _Look], limit: int, now: Timestamp) -> list[int]:
         parents = self._parents(looks)
@@ -271,7 +271,7 @@ class JobLanes:
         return _Look(lane, self._heads(queue, lane.id, allowance(lane, now, limit) + 1))
 
     def _heads(self, queue: JobQueue, lane: int, limit: int) -> list[Head]:
-        rows = self._connection.execute(sql.ready_heads, (queue.id, lane, limit)).fetchall()
+        rows = self._connection.execute(self._sql.ready_heads, (queue.id, lane, limit)).fetchall()
         return [Head(priority, number, lane, kind, queue.id) for priority, number, kind in rows]
 
     def _parents(self, looks: dict[int, _Look]) -> dict[int, _Look]:
@@ -279,7 +279,7 @@ class JobLanes:
         return {number: _Look(self._get(number), []) for number in numbers}
 
     def _get(self, number: int) -> JobLane:
-        return JobLane(*self._connection.execute(sql.get_job_lane, (number,)).fetchone())
+        return JobLane(*self._connection.execute(self._sql.get_job_lane, (number,)).fetchone())
 
     def _charge(self, looks: dict[int, _Look], parents: dict[int, _Look], now: Timestamp) -> None:
         """Write down what each lane has used, and when it is worth another look."""
@@ -289,7 +289,7 @@ class JobLanes:
             lane = after[number]
             own = None if number in gates else next_start(lane, now)
             blocked = int(own is None and number not in gates)
-            self._connection.execute(sql.set_job_lane, (lane.free_at, lane.running, blocked, own, number))
+            self._connection.execute(self._sql.set_job_lane, (lane.free_at, lane.running, blocked, own, number))
         for number, look in looks.items():
             lane = after[number]
             waits = len(look.heads) > look.taken or (number in {other.lane.parent for other in looks.values()})
@@ -297,7 +297,7 @@ class JobLanes:
             ready_at = max((time for time in times if time is not None), default=now) if waits else None
             is_blocked = waits and None in times
             row = (lane.free_at, lane.running, int(is_blocked), None if is_blocked else ready_at, number)
-            self._connection.execute(sql.set_job_lane, row)
+            self._connection.execute(self._sql.set_job_lane, row)
 
 
 def _in_turn(free: list[Head], looks: dict[int, _Look]) -> list[Head]:

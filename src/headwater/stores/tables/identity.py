@@ -4,8 +4,9 @@ A backup that is put back has the old identity until somebody renews it, and LSN
 So a checkpoint keeps the identity and the mark of the segment it stands at: who wrote it, when, where, its checksum.
 """
 
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from headwater.clock import Timestamp
@@ -13,11 +14,7 @@ from headwater.errors import StoreDamaged
 from headwater.log.store_operations import Identified, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.log_reader import Fingerprint
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.presence import Presence
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
 
 IDENTITY_KEY = "identity"
 MARK_LENGTH = 32
@@ -26,9 +23,10 @@ MARK_LENGTH = 32
 class Identity:
     """The identity of an open file, as its writer knows it."""
 
-    def __init__(self, connection: Connection, presence: Presence) -> None:
+    def __init__(self, connection: Connection, lose: Callable[[str], NoReturn]) -> None:
         self._connection = connection
-        self._presence = presence
+        self._sql = connection.sql
+        self._lose = lose
         # The one that was met first, and those that were given through this handle.
         self._known: set[str] = set()
 
@@ -37,19 +35,19 @@ class Identity:
         if not self._known:
             self._known.add(found)
         elif found not in self._known:
-            self._presence.lose(f"the store was restored, and its identity is {found} now")
+            self._lose(f"the store was restored, and its identity is {found} now")
 
     def renew(self, operation: RenewIdentity, now: Timestamp) -> Identified:
         """Give the store another identity."""
         before, identity = read_identity(self._connection), str(uuid4())
         self._known.add(identity)
-        self._connection.execute(sql.set_meta, (IDENTITY_KEY, identity))
+        self._connection.execute(self._sql.set_meta, (IDENTITY_KEY, identity))
         return Identified(before, identity)
 
 
 def read_identity(connection: Connection) -> str:
     """The identity that the file has now."""
-    row = connection.execute(sql.get_meta, (IDENTITY_KEY,)).fetchone()
+    row = connection.execute(connection.sql.get_meta, (IDENTITY_KEY,)).fetchone()
     if row is None:
         raise StoreDamaged("the store has no identity: a row of hw_meta is missing")
     return str(row[0])
@@ -57,7 +55,7 @@ def read_identity(connection: Connection) -> str:
 
 def read_fingerprint(connection: Connection, through: Lsn) -> Fingerprint | None:
     """The newest segment at or before `through` that is kept, with what tells it from any other."""
-    row = connection.execute(sql.segment_at_or_before, (through,)).fetchone()
+    row = connection.execute(connection.sql.segment_at_or_before, (through,)).fetchone()
     return None if row is None else Fingerprint(Lsn(row[0]), _mark(*row))
 
 

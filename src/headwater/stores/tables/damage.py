@@ -15,12 +15,9 @@ from headwater.log.store_operations import GivenUp, GiveUpDamaged
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records
 from headwater.stores.codec import PLAIN
-from headwater.stores.sqlite.catalog import Catalog
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.segments import Segments, Stretch
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.segments import Segments, Stretch
 
 DAMAGED_TYPE = "headwater/damaged"
 
@@ -30,21 +27,22 @@ class Damage:
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
 
     def give_up(self, operation: GiveUpDamaged, now: Timestamp) -> GivenUp:
         """Replace the records of a damaged segment; an error when it can be read, or may be with a key."""
-        row = self._connection.execute(sql.segment_place, (operation.lsn,)).fetchone()
+        row = self._connection.execute(self._sql.segment_place, (operation.lsn,)).fetchone()
         partition = None if row is None else self._catalog.partition_by_id(PartitionId(row[0]))
         if row is None or partition is None:
             raise QueueMissing(f"there is no segment {operation.lsn}")
         stretch = Stretch(operation.lsn, *row[1:])
         self._refuse_sound(stretch)
         body = encode_records([Record(msgspec.Raw(b"null"), type=DAMAGED_TYPE)] * stretch.count)
-        self._connection.execute(sql.replace_records, (PLAIN, crc32(body), body, operation.lsn))
-        self._connection.execute(sql.count_given_up, (stretch.count, partition.id, stretch.first_offset))
-        self._connection.execute(sql.wake_put_off, (now, partition.id))
+        self._connection.execute(self._sql.replace_records, (PLAIN, crc32(body), body, operation.lsn))
+        self._connection.execute(self._sql.count_given_up, (stretch.count, partition.id, stretch.first_offset))
+        self._connection.execute(self._sql.wake_put_off, (now, partition.id))
         self._segments.note_loss(partition.id, operation.lsn)
         self._segments.forget_ends()
         return GivenUp(operation.lsn, partition.lane, Offset(stretch.first_offset), stretch.count)

@@ -6,7 +6,7 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Report
 from headwater.model.job import FINISHED, JobNumber, JobState, Outcome, Verdict, judge
-from headwater.stores.sqlite.job_rows import JobRow, decode_work
+from headwater.stores.tables.job_rows import JobRow, decode_work
 
 ERROR_LENGTH_MAX = 16_384
 

@@ -9,13 +9,10 @@ from headwater.clock import SECOND, Timestamp
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobState
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.record import Record
-from headwater.stores.sqlite.catalog import Catalog
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.job_queues import JobQueue
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.job_queues import JobQueue
+from headwater.stores.tables.segments import Segments
 
 MINUTE = 60 * SECOND
 LOG_RETENTION_SECONDS = 7 * 86_400.0
@@ -51,6 +48,7 @@ class JobBooks:
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
         self._records: dict[tuple[str, str], list[_Entry]] = {}
@@ -111,11 +109,11 @@ class JobBooks:
             return
         if self._counts:
             rows = [(*place, count) for place, count in self._counts.items() if count]
-            self._connection.executemany(sql.count_jobs, rows)
+            self._connection.executemany(self._sql.count_jobs, rows)
         if self._minutes:
             minute = now // MINUTE
             rows_of_minutes = [(queue, minute, *row) for queue, row in self._minutes.items()]
-            self._connection.executemany(sql.count_minute, rows_of_minutes)
+            self._connection.executemany(self._sql.count_minute, rows_of_minutes)
         for (database, partition), records in self._records.items():
             self._append(database, partition, records, now)
         self.clear()
@@ -124,7 +122,7 @@ class JobBooks:
         queue = self._catalog.find_queue(database, JOBS_QUEUE)
         if queue is None:
             options = msgspec.json.encode({"retention_seconds": LOG_RETENTION_SECONDS}).decode()
-            self._connection.execute(sql.add_queue, (database, JOBS_QUEUE, "", "", 0, options, now))
+            self._connection.execute(self._sql.add_queue, (database, JOBS_QUEUE, "", "", 0, options, now))
             queue = self._catalog.need_queue(database, JOBS_QUEUE)
         records = cast(list[Record], entries)
         self._segments.append(self._catalog.make_partition(queue, partition, now), records, now)

@@ -11,22 +11,22 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import StoreDamaged
 from headwater.log.job_operations import NewJob, Report
 from headwater.model.job import Backoff, Defaults, Held, JobState, Outcome, Work
-from headwater.stores.sqlite.job_queues import JobQueue
-from headwater.stores.statements import load_statements
+from headwater.stores.statements import Statements
+from headwater.stores.tables.job_queues import JobQueue
 
-sql = load_statements(__package__)
 
-# Jobs of a queue by state, type and limit: each state has an index of its own, and so a statement of its own.
-LISTS = {
-    JobState.PENDING: sql.list_pending,
-    JobState.SCHEDULED: sql.list_scheduled,
-    JobState.FAILED: sql.list_failed,
-    JobState.WAITING: sql.list_waiting,
-    JobState.PROCESSING: sql.list_processing,
-    JobState.COMPLETED: sql.list_completed,
-    JobState.DEAD: sql.list_dead,
-    JobState.CANCELLED: sql.list_cancelled,
-}
+def lists_of(sql: Statements) -> dict[JobState, str]:
+    """Lists of jobs of a queue by type and limit: each state has an index of its own, and so a statement of its own."""
+    return {
+        JobState.PENDING: sql.list_pending,
+        JobState.SCHEDULED: sql.list_scheduled,
+        JobState.FAILED: sql.list_failed,
+        JobState.WAITING: sql.list_waiting,
+        JobState.PROCESSING: sql.list_processing,
+        JobState.COMPLETED: sql.list_completed,
+        JobState.DEAD: sql.list_dead,
+        JobState.CANCELLED: sql.list_cancelled,
+    }
 
 
 class JobRow(NamedTuple):

@@ -10,12 +10,10 @@ from collections.abc import Callable
 
 from headwater.clock import SECOND, Timestamp
 from headwater.model.cursor import CLOCK_TOLERANCE
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.segments import Segments
 
 log = logging.getLogger(__name__)
-sql = load_statements(__package__)
 
 
 class ClockJumps:
@@ -25,6 +23,7 @@ class ClockJumps:
         self, connection: Connection, segments: Segments, also: Callable[[Timestamp, int], None] = lambda now, by: None
     ) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._segments = segments
         self._also = also
         self._newest_jump = 0
@@ -51,8 +50,8 @@ class ClockJumps:
     def _set_back(self, now: Timestamp) -> None:
         by = self._latest - now
         log.warning("the clock was set back by %.0f s; leases and delays go with it", by / SECOND)
-        self._connection.execute(sql.take_times_back, (now, by))
+        self._connection.execute(self._sql.take_times_back, (now, by))
         self._also(now, by)
-        self._connection.execute(sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
+        self._connection.execute(self._sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
         self._newest_jump += 1
         self._latest = now

@@ -9,16 +9,13 @@ from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import GROUP_DEFAULT, Lsn, Offset, PartitionId
-from headwater.stores.sqlite.catalog import Catalog, Group, Partition
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.cursors import Cursors, cursor_of
-from headwater.stores.sqlite.dead_letters import Burial
-from headwater.stores.sqlite.delayed import Delayed
-from headwater.stores.sqlite.pops import Pops
-from headwater.stores.sqlite.segments import Segments, read_lsn_at
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog, Group, Partition
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.cursors import Cursors, cursor_of
+from headwater.stores.tables.dead_letters import Burial
+from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.pops import Pops
+from headwater.stores.tables.segments import Segments, read_lsn_at
 
 
 class Reports:
@@ -35,6 +32,7 @@ class Reports:
     ) -> None:
         self._delayed = delayed
         self._connection = connection
+        self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
         self._cursors = cursors
@@ -114,7 +112,7 @@ class Reports:
         if chosen is not None:
             self._move(group, chosen.id, operation, now)
             return Sought(1)
-        rows = self._connection.execute(sql.group_cursors, (group.id,)).fetchall()
+        rows = self._connection.execute(self._sql.group_cursors, (group.id,)).fetchall()
         for row in rows:
             self._move(group, PartitionId(row[0]), operation, now)
         return Sought(len(rows))
@@ -127,7 +125,7 @@ class Reports:
         queue = self._catalog.need_queue(operation.database, operation.queue)
         about = (operation.database, queue.name, operation.group, now, -1)
         leases = records = 0
-        for row in self._connection.execute(sql.lease_list, about).fetchall():
+        for row in self._connection.execute(self._sql.lease_list, about).fetchall():
             _, name, partition_id, group_name, _, token, *_, count = row
             if operation.partition not in ("", name) or operation.token not in (None, token):
                 continue
@@ -154,17 +152,17 @@ class Reports:
         if operation.partition and self._catalog.find_partition(queue, operation.partition) is None:
             raise QueueMissing(f"queue {queue.name!r} has no partition {operation.partition!r}")
         count = 0
-        for number, name in self._connection.execute(sql.queue_partitions, (queue.id,)).fetchall():
+        for number, name in self._connection.execute(self._sql.queue_partitions, (queue.id,)).fetchall():
             if operation.partition in ("", name):
                 count += self._clear_partition(PartitionId(number), now)
         return Deleted(count)
 
     def _clear_partition(self, partition_id: PartitionId, now: Timestamp) -> int:
         end = self._segments.end(partition_id)
-        for row in self._connection.execute(sql.partition_cursors, (partition_id,)).fetchall():
+        for row in self._connection.execute(self._sql.partition_cursors, (partition_id,)).fetchall():
             moved = self._cursors.caught_up(rules.seek(cursor_of((partition_id, *row[1:])), end, now), partition_id)
             self._cursors.write_numbered(row[0], partition_id, moved)
-        (count,) = self._connection.execute(sql.count_records, (partition_id,)).fetchone()
+        (count,) = self._connection.execute(self._sql.count_records, (partition_id,)).fetchone()
         if count:
             self._segments.drop_before(partition_id, end)
         return int(count) + self._delayed.clear(partition_id)
@@ -193,7 +191,7 @@ class Reports:
 
     def _move(self, group: Group, partition_id: PartitionId, operation: Seek, now: Timestamp) -> None:
         cursor = self._cursors.find(group, partition_id) or Cursor()
-        _, _, start = self._connection.execute(sql.find_partition_by_id, (partition_id,)).fetchone()
+        _, _, start = self._connection.execute(self._sql.find_partition_by_id, (partition_id,)).fetchone()
         end = self._segments.end(partition_id)
         if operation.offset is not None:
             position = max(operation.offset, start)

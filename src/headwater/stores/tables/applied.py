@@ -15,10 +15,7 @@ from headwater.log.operations import RESULT_TYPES, Operation, Pop, Push, Transac
 from headwater.log.store_operations import STORE_RESULT_TYPES
 from headwater.log.stream_operations import STREAM_RESULT_TYPES
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.connection import Connection
 
 KIND_LENGTH_MAX = 200
 # The answer of another operation of the same commit, which is not known yet.
@@ -30,6 +27,7 @@ class Applied:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sql = connection.sql
 
     def answered_before(self, operation: Operation, first: Operation | None) -> Any:
         """The answer that stands: one in the log, or that of the `first` operation of this commit with the same key."""
@@ -51,11 +49,11 @@ class Applied:
 
         Before keys had a scope they were kept without one, and without a fingerprint; those still count for everybody.
         """
-        row = self._connection.execute(sql.find_applied, (operation.database, operation.key)).fetchone()
+        row = self._connection.execute(self._sql.find_applied, (operation.database, operation.key)).fetchone()
         plain = plain_key(operation.key)
         if row is not None or plain == operation.key:
             return cast("tuple[str, str, str | None] | None", row)
-        old = self._connection.execute(sql.find_applied, (operation.database, plain)).fetchone()
+        old = self._connection.execute(self._sql.find_applied, (operation.database, plain)).fetchone()
         return old if old is not None and old[2] is None else None
 
     def refuse_wholly(self, operations: Sequence[Operation], results: list[Any], pushes: list[int]) -> None:
@@ -83,7 +81,7 @@ class Applied:
                 continue
             answer = msgspec.json.encode(result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
-            self._connection.execute(sql.add_applied, row)
+            self._connection.execute(self._sql.add_applied, row)
 
 
 _result_types = {

@@ -17,13 +17,10 @@ from headwater.log.operations import Push, Pushed
 from headwater.model.names import Offset
 from headwater.model.record import Record
 from headwater.model.spreading import deal, lane_name, lane_of_id
-from headwater.stores.sqlite.catalog import Catalog, Partition, Queue
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.delayed import NO_OFFSET, Delayed
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog, Partition, Queue
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.delayed import NO_OFFSET, Delayed
+from headwater.stores.tables.segments import Segments
 
 TURNS_MAX = 10_000
 
@@ -57,6 +54,7 @@ class Pushes:
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, delayed: Delayed) -> None:
         self._delayed = delayed
         self._connection = connection
+        self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
         self._waiting: dict[int, int] = {}
@@ -143,7 +141,7 @@ class Pushes:
             return partition
         limit = queue.options.partitions_max
         if limit:
-            (count,) = self._connection.execute(sql.count_partitions, (queue.id,)).fetchone()
+            (count,) = self._connection.execute(self._sql.count_partitions, (queue.id,)).fetchone()
             if count >= limit:
                 raise QueueFull(f"queue {queue.name!r} has {count:,} partitions, as many as its partitions_max allows")
         return self._catalog.make_partition(queue, name, now)
@@ -156,8 +154,8 @@ class Pushes:
         placed = self._placed.get(queue.id, 0)
         waiting = self._waiting.get(queue.id)
         if waiting is None or waiting + count > limit:
-            (kept,) = self._connection.execute(sql.queue_waiting, (queue.id,)).fetchone()
-            (delayed,) = self._connection.execute(sql.queue_delayed, (queue.id,)).fetchone()
+            (kept,) = self._connection.execute(self._sql.queue_waiting, (queue.id,)).fetchone()
+            (delayed,) = self._connection.execute(self._sql.queue_delayed, (queue.id,)).fetchone()
             waiting = int(kept) + int(delayed) + placed
         if waiting + count > limit:
             self._waiting.pop(queue.id, None)

@@ -9,9 +9,7 @@ trace and costs no savepoint; only a transaction of several operations has one.
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
-
-import apsw
+from typing import Any, NoReturn, cast
 
 from headwater.clock import Timestamp
 from headwater.config import Config
@@ -55,29 +53,25 @@ from headwater.log.operations import (
 from headwater.log.store_operations import GivenUp, GiveUpDamaged, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
-from headwater.stores.sqlite.access_tokens import AccessTokens
-from headwater.stores.sqlite.applied import SAME_KEY, Applied, Remembered
-from headwater.stores.sqlite.catalog import Catalog
-from headwater.stores.sqlite.clock_jumps import ClockJumps
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.cursors import Cursors
-from headwater.stores.sqlite.damage import Damage
-from headwater.stores.sqlite.dead_letters import DeadLetters
-from headwater.stores.sqlite.delayed import Delayed
-from headwater.stores.sqlite.flows import Flows
-from headwater.stores.sqlite.identity import Identity
-from headwater.stores.sqlite.jobs import Jobs
-from headwater.stores.sqlite.pops import Pops
-from headwater.stores.sqlite.presence import Presence
-from headwater.stores.sqlite.pushes import Pushes
-from headwater.stores.sqlite.reports import Reports
-from headwater.stores.sqlite.retention import Retention
-from headwater.stores.sqlite.segments import SegmentRow, Segments
-from headwater.stores.sqlite.staging import Staging
-from headwater.stores.sqlite.streams import Streams
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.access_tokens import AccessTokens
+from headwater.stores.tables.applied import SAME_KEY, Applied, Remembered
+from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.clock_jumps import ClockJumps
+from headwater.stores.tables.connection import Connection, WriterConnection
+from headwater.stores.tables.cursors import Cursors
+from headwater.stores.tables.damage import Damage
+from headwater.stores.tables.dead_letters import DeadLetters
+from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.flows import Flows
+from headwater.stores.tables.identity import Identity
+from headwater.stores.tables.jobs import Jobs
+from headwater.stores.tables.pops import Pops
+from headwater.stores.tables.pushes import Pushes
+from headwater.stores.tables.reports import Reports
+from headwater.stores.tables.retention import Retention
+from headwater.stores.tables.segments import SegmentRow, Segments
+from headwater.stores.tables.staging import Staging
+from headwater.stores.tables.streams import Streams
 
 _FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
 _order: dict[type[Operation], int] = {
@@ -94,11 +88,12 @@ class Writer:
     """Applies operations through one connection, which must hold the write lock."""
 
     def __init__(
-        self, connection: apsw.Connection, config: Config, codec: Codec, origin: int, presence: Presence
+        self, connection: WriterConnection, config: Config, codec: Codec, origin: int, lose: Callable[[str], NoReturn]
     ) -> None:
-        self._changes = connection.total_changes
-        self._data_version = connection.data_version
+        self._changes = connection.rows_written
+        self._data_version = connection.version
         self._connection: Connection = connection
+        self._sql = connection.sql
         self._version = -1
         self.catalog = Catalog(connection, codec)
         self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
@@ -110,8 +105,8 @@ class Writer:
         reports = Reports(connection, self.catalog, self.segments, cursors, pops, delayed)
         retention = Retention(connection, self.catalog, self.segments)
         self.access_tokens = AccessTokens(connection)
-        self.jobs = Jobs(connection, self.catalog, self.segments, path=connection.filename)
-        self.identity = Identity(connection, presence)
+        self.jobs = Jobs(connection, self.catalog, self.segments, path=connection.location)
+        self.identity = Identity(connection, lose)
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         self._applied = Applied(connection)
         self._check_lease = reports.check_lease
@@ -212,17 +207,17 @@ class Writer:
 
         The segments that they appended, when we knew the log's end before.
         """
-        version = self._data_version("main")
+        version = self._data_version()
         return [] if version == self._version else self._take_in(version, self._look())
 
     def look(self) -> list[Touch]:
         """The same without the write lock: only a read makes the pager see whether its version is still the newest."""
         seen = self._look()
-        version = self._data_version("main")
+        version = self._data_version()
         return [] if version == self._version else self._take_in(version, seen)
 
     def _look(self) -> tuple[Any, ...]:
-        row: tuple[Any, ...] = self._connection.execute(sql.look).fetchone()
+        row: tuple[Any, ...] = self._connection.execute(self._sql.look).fetchone()
         return row
 
     def _take_in(self, version: int, seen: tuple[Any, ...]) -> list[Touch]:
@@ -242,7 +237,7 @@ class Writer:
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
-        return self._touches(self._connection.execute(sql.touched, (after, limit)).fetchall())
+        return self._touches(self._connection.execute(self._sql.touched, (after, limit)).fetchall())
 
     def jobs_ready_at(
         self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None
@@ -262,7 +257,7 @@ class Writer:
 
     def committed(self) -> None:
         """Our own commit raised the version too."""
-        self._version = self._data_version("main")
+        self._version = self._data_version()
 
     def forget(self) -> None:
         """After a rollback: what is remembered may never have happened."""
@@ -312,23 +307,23 @@ class Writer:
         data = bytes(operation.data).decode()
         about = (operation.database, operation.partition_id, operation.transaction_id, operation.group)
         for name in names:
-            self._connection.execute(sql.add_trace, (*about, name, operation.event, data, now))
+            self._connection.execute(self._sql.add_trace, (*about, name, operation.event, data, now))
         return Traced(len(names))
 
     def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
         if operation.is_on:
-            self._connection.execute(sql.turn_on, (operation.database, operation.name, now))
+            self._connection.execute(self._sql.turn_on, (operation.database, operation.name, now))
         else:
-            self._connection.execute(sql.turn_off, (operation.database, operation.name))
+            self._connection.execute(self._sql.turn_off, (operation.database, operation.name))
         return Switched(operation.is_on)
 
     def _reach(self, operation: Reach, now: Timestamp) -> Reached:
-        row = self._connection.execute(sql.find_milestone, (operation.database, operation.name)).fetchone()
+        row = self._connection.execute(self._sql.find_milestone, (operation.database, operation.name)).fetchone()
         if row is not None and row[0] >= operation.number:
             message = f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before"
             raise AlreadyReached(message, *row)
         step = (operation.database, operation.name, operation.number, operation.note, now)
-        self._connection.execute(sql.set_milestone, step)
+        self._connection.execute(self._sql.set_milestone, step)
         return Reached(None if row is None else row[0])
 
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:

@@ -16,13 +16,10 @@ from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
 from headwater.model.names import STREAM_GROUP_PREFIX, Offset, PartitionId
 from headwater.model.record import Record
-from headwater.stores.sqlite.catalog import Catalog, Group, Partition
-from headwater.stores.sqlite.connection import Connection
-from headwater.stores.sqlite.dead_letters import Burial, DeadLetters
-from headwater.stores.sqlite.segments import Segments
-from headwater.stores.statements import load_statements
-
-sql = load_statements(__package__)
+from headwater.stores.tables.catalog import Catalog, Group, Partition
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.dead_letters import Burial, DeadLetters
+from headwater.stores.tables.segments import Segments
 
 LEASE_RAN_OUT = "the lease ran out"
 KNOWN_MAX = 1_024
@@ -33,6 +30,7 @@ class Cursors:
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, dead_letters: DeadLetters) -> None:
         self._connection = connection
+        self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
         self._dead_letters = dead_letters
@@ -50,7 +48,7 @@ class Cursors:
         known = self._unwritten.get(group.id, {}).get(partition_id) or self._known.get((group.id, partition_id))
         if known is not None:
             return known
-        row = self._connection.execute(sql.get_cursor, (group.id, partition_id)).fetchone()
+        row = self._connection.execute(self._sql.get_cursor, (group.id, partition_id)).fetchone()
         return None if row is None else cursor_of(row)
 
     def ready(self, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
@@ -58,7 +56,7 @@ class Cursors:
         if self._catalog.has_priorities(group.queue):
             return self._ready_by_priority(group, now, limit)
         unwritten = self._unwritten.get(group.id, {})
-        rows = self._connection.execute(sql.ready_cursors, (group.id, now, limit + len(unwritten))).fetchall()
+        rows = self._connection.execute(self._sql.ready_cursors, (group.id, now, limit + len(unwritten))).fetchall()
         if not unwritten:
             return [(row[0], cursor_of(row)) for row in rows]
         found = [(row[0], cursor_of(row)) for row in rows if row[0] not in unwritten]
@@ -68,18 +66,18 @@ class Cursors:
 
     def _ready_by_priority(self, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
         self.flush()
-        urgent = self._connection.execute(sql.urgent_cursors, (group.id, group.queue.id, now, limit)).fetchall()
+        urgent = self._connection.execute(self._sql.urgent_cursors, (group.id, group.queue.id, now, limit)).fetchall()
         found = {row[0]: cursor_of(row) for row in urgent}
         if len(found) < limit:
             # All that are urgent were found: what else is among so many is not.
-            rows = self._connection.execute(sql.ready_cursors, (group.id, now, limit)).fetchall()
+            rows = self._connection.execute(self._sql.ready_cursors, (group.id, now, limit)).fetchall()
             found |= {row[0]: cursor_of(row) for row in rows if row[0] not in found}
         return list(found.items())[:limit]
 
     def next_ready_at(self, group: Group) -> int | None:
         """When the next partition of a group may be leased."""
         self.flush()
-        (ready_at,) = self._connection.execute(sql.next_ready, (group.id,)).fetchone()
+        (ready_at,) = self._connection.execute(self._sql.next_ready, (group.id,)).fetchone()
         return None if ready_at is None else int(ready_at)
 
     def held(self, database: str, partition_id: PartitionId, group_name: str) -> tuple[Partition, Group, Cursor]:
@@ -124,9 +122,9 @@ class Cursors:
                     self._known[group_id, partition_id] = cursor
                 rows.append(_row(group_id, partition_id, cursor))
         if len(rows) == 1:
-            self._connection.execute(sql.set_cursor, rows[0])
+            self._connection.execute(self._sql.set_cursor, rows[0])
         else:
-            self._connection.executemany(sql.set_cursor, rows)
+            self._connection.executemany(self._sql.set_cursor, rows)
         self._unwritten.clear()
 
     def caught_up(self, cursor: Cursor, partition_id: PartitionId) -> Cursor:
@@ -148,7 +146,7 @@ class Cursors:
         """Move records that failed for good to the dead letters, if the queue keeps them; they are counted anyway."""
         if not offsets:
             return
-        self._connection.execute(sql.count_buried, (len(offsets), group.id))
+        self._connection.execute(self._sql.count_buried, (len(offsets), group.id))
         if not group.queue.options.dead_letters:
             return
         wanted = set(offsets)
