@@ -20,7 +20,6 @@ PAYLOADS = [
     {"id": 2, "name": None, "place": {"city": "Graz", "unknown": 1}, "more": [1, {"deep": True}]},
     {"id": 3, "price": 2, "tags": [], "at": "2026-11-15T08:00:00.25+01:00"},
     {},
-    None,
 ]
 
 
@@ -114,7 +113,6 @@ def test_a_schema_types_the_payload(spark: SparkSession, store: Store, way: str)
             "place": None,
         },
         {"id": None, "name": None, "price": None, "at": None, "day": None, "tags": None, "place": None},
-        None,
     ]
 
 
@@ -142,16 +140,16 @@ def test_a_payload_that_does_not_fit_stops_the_query_unless_it_may_be_null(
 ) -> None:
     for poison in POISON:
         store.push({"id": 1}, poison, {"id": 3})
-    for lsn in range(1, 5):
+    for lsn in range(1, 1 + len(POISON)):
         one = {"startingOffsets": str(lsn), "endingOffsets": str(lsn + 1)}
         with pytest.raises(QUERY_ERRORS, match=rf"record {3 * lsn - 2} of orders/Default does not fit the schema"):
             typed(spark, store, way, "id BIGINT", **one).collect()
     rows = typed(spark, store, way, "id BIGINT", mode="PERMISSIVE").orderBy("offset").select("offset", "value.id")
-    assert [tuple(row) for row in rows.collect()] == list(enumerate([1, None, 3] * 4))
+    assert [tuple(row) for row in rows.collect()] == list(enumerate([1, None, 3] * len(POISON)))
 
 
 WAYS = ("format", "helper", "other types", "stream")
-POISON = ("text", 7, [1], {"id": "abc"})
+POISON = ("text", 7, [1], {"id": "abc"}, None)
 
 
 def typed_by(spark: SparkSession, store: Store, way: str, schema: str, **options: str) -> list[Any]:
@@ -189,17 +187,34 @@ def test_the_text_of_a_payload_that_does_not_fit_is_in_the_column_for_it(
     options = {"mode": "PERMISSIVE", **({"columnNameOfCorruptRecord": name} if name else {})}
     found = typed_by(spark, store, way, f"id BIGINT, {column} STRING", **options)
     assert [(row.value.id, row.value[column]) for row in found] == [
-        one for text in ('"text"', "7", "[1]", '{"id":"abc"}') for one in ((1, None), (None, text))
+        one for text in ('"text"', "7", "[1]", '{"id":"abc"}', "null") for one in ((1, None), (None, text))
     ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "FAILFAST"])
+def test_the_column_for_what_does_not_fit_is_filled_by_the_reader_alone(
+    spark: SparkSession, store: Store, way: str, mode: str
+) -> None:
+    """Whatever a payload has under its name: a text, another type, in a segment that fits or one that does not."""
+    for claimed in ("I am broken", 7, {"deep": True}, None):
+        store.push({"id": 1, "_corrupt_record": claimed}, {"id": 2})
+    schema = "_corrupt_record STRING, id BIGINT"
+    found = typed_by(spark, store, way, schema, mode=mode)
+    assert [(row.value.id, row.value["_corrupt_record"]) for row in found] == [(1, None), (2, None)] * 4
+    if mode == "PERMISSIVE":
+        store.push({"id": "x", "_corrupt_record": "a lie"}, {"id": 3, "_corrupt_record": "another"})
+        told = typed_by(spark, store, way, schema, mode=mode)[-2:]
+        text = '{"id":"x","_corrupt_record":"a lie"}'
+        assert [(row.value.id, row.value["_corrupt_record"]) for row in told] == [(None, text), (3, None)]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_field_that_must_be_there_is_missed(spark: SparkSession, store: Store, way: str) -> None:
     schema = "id BIGINT NOT NULL, place STRUCT<city: STRING NOT NULL>"
-    store.push({"id": 1}, None, {"id": 2, "place": {"city": "Graz"}})
-    found = typed_by(spark, store, way, schema)
-    assert [None if row.value is None else row.value.id for row in found] == [1, None, 2]
-    for number, unfit in enumerate([{"place": None}, {"id": None}, {"id": 3, "place": {}}]):
+    store.push({"id": 1}, {"id": 2, "place": {"city": "Graz"}})
+    assert [row.value.id for row in typed_by(spark, store, way, schema)] == [1, 2]
+    for number, unfit in enumerate([{"place": None}, {"id": None}, {"id": 3, "place": {}}, None]):
         store.push({"id": 1}, unfit)
         one = {"startingOffsets": str(2 + number)}
         with pytest.raises(QUERY_ERRORS, match="does not fit the schema"):
@@ -224,7 +239,8 @@ def test_partitions_that_are_named_are_read_and_no_others(spark: SparkSession, s
     two = typed(spark, store, way, "id BIGINT", partitions="p2, p0")
     assert collect(one, "partition", "value.id") == [("p1", 1), ("p1", 4)]
     assert collect(two, "partition", "value.id") == [("p0", 0), ("p0", 3), ("p2", 2), ("p2", 5)]
-    assert typed(spark, store, way, "id BIGINT", partition="none").count() == 0
+    with pytest.raises(QUERY_ERRORS, match="no partition 'none' in orders; there are p0, p1, p2"):
+        typed(spark, store, way, "id BIGINT", partition="none").count()
 
 
 @pytest.mark.parametrize(
@@ -244,7 +260,25 @@ def test_partitions_that_are_named_are_read_and_no_others(spark: SparkSession, s
         ({"queue": "orders", "partition": "a b"}, "partition name must be"),
         ({"queue": "orders", "group": "g"}, "group is for streams"),
         ({"queue": "orders", "schema": "a INT", "valueType": "variant"}, "leave valueType out"),
-        ({"queue": "orders", "schema": "a MAP<STRING, INT>"}, r"headwater.pipeline.read\(spark"),
+        ({"queue": "orders", "eventTime": "a"}, "eventTime is for streams"),
+        ({"queue": "orders", "partition": "nope"}, "no partition 'nope' in orders; there are Default, eu"),
+        ({"queues": "orders, bills", "partitions": "eu, nope, no"}, "no partition 'no', 'nope' in orders, bills"),
+        ({"queue": "orders", "startingOffsets": "3", "endingOffsets": "2"}, "begins at LSN 3, behind its end"),
+        (
+            {"queue": "orders", "startingOffsets": "2030-01-01T00:00:00Z", "endingOffsets": "2029-01-01T00:00:00Z"},
+            "behind its end",
+        ),
+        ({"queue": "orders", "startingOffsets": "99"}, "startingOffsets is LSN 99, but the log of .* ends at 3"),
+        (
+            {"queue": "orders", "startingOffsets": '{"orders": {"eu": 1}}', "endingOffsets": '{"orders": {"eu": 0}}'},
+            "orders/eu.* begins at 1, behind its end 0",
+        ),
+        ({"queue": "orders", "schema": "a INT, a STRING"}, "a stands there 2 times"),
+        ({"queue": "orders", "schema": "a CHAR(3)"}, "a text is a STRING"),
+        ({"queue": "orders", "schema": "a STRUCT<b: ARRAY<VARCHAR(3)>>"}, "a text is a STRING"),
+        ({"queue": "orders", "schema": "a FOO"}, "a is a FOO, which is no type; there are ARRAY, BIGINT"),
+        ({"queue": "orders", "schema": "a"}, "a has no type"),
+        ({"queue": "orders", "schema": "a MAP<INT, INT>"}, r"headwater.pipeline.read\(spark"),
     ],
 )
 def test_a_wrong_option_is_told_with_what_there_is(
@@ -252,6 +286,7 @@ def test_a_wrong_option_is_told_with_what_there_is(
 ) -> None:
     store.push({"a": {"k": 1}})
     store.push(1, queue="bills")
+    store.push({}, partition="eu")
     with pytest.raises(QUERY_ERRORS, match=told):
         spark.read.format("headwater").options(store=store.address, **options).load().collect()
 

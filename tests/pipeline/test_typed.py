@@ -1,6 +1,7 @@
 """Payloads that are typed where the log is read are those that Spark would have made of the same text."""
 
 import os
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.errors import InvalidOption
 from headwater.pipeline import read
 from headwater.pipeline.reading import split
 from headwater.pipeline.typed import Typer, Unspelled, list_column, typer_for
+from headwater.pipeline.zones import is_utc, zone_of
 from tests.pipeline.store import Store
 
 FOLDER = os.getcwd()
@@ -73,11 +76,11 @@ def test_odd_payloads_are_what_spark_makes_of_them(spark: SparkSession, odd: Sto
 def test_most_odd_payloads_are_typed_where_they_are_read(spark: SparkSession, odd: Store) -> None:
     rows = {"store": odd.address, "queue": "orders", "shape": "typed", "schema": SCHEMA}
     unfit = spark.read.format("headwater").options(**rows).load().where("unfit IS NOT NULL").count()
-    assert unfit == 4 * (len(ODD_PAYLOADS) - 15)
+    assert unfit == 4 * (len(ODD_PAYLOADS) - 14)
     options = {"store": odd.address, "queue": "orders", "shape": "segments", "schema": SCHEMA}
     found = spark.read.format("headwater").options(**options).load().collect()
     assert all((row.records is None) != (row.payloads is None) for row in found)
-    assert sum(row.payloads is not None for row in found) == 2 * 15
+    assert sum(row.payloads is not None for row in found) == 2 * 14
     assert {row.envelopes is None for row in found if row["count"] == 1 and row.payloads} == {True}
     assert {row.envelopes[0].type for row in found if row["count"] == 3} == {"kind"}
 
@@ -99,19 +102,19 @@ def test_a_type_with_several_spellings_is_left_to_spark() -> None:
 def test_a_field_that_must_be_there_is_asked_for() -> None:
     typer = typer_for(pa.struct([pa.field("a", pa.string(), nullable=False), pa.field("b", pa.int64())]))
     assert typer is not None
-    assert typer.decode(b'[{"data":{"b":1,"a":"x"}},{"data":null}]') is not None
+    assert typer.decode(b'[{"data":{"b":1,"a":"x"}}]') is not None
+    assert typer.decode(b'[{"data":{"b":1,"a":"x"}},{"data":null}]') is None
     assert typer.decode(b'[{"data":{"b":1}}]') is None
     assert typer.decode(b'[{"data":{"a":null}}]') is None
 
 
 def test_columns_are_made_of_decoded_payloads() -> None:
     kind = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))])
-    fit = Typer(kind).decode(b'[{"data":{"a":1,"b":[{"c":"x"},null]}},{"data":null},{"data":{"b":[]}},{"data":{}}]')
+    fit = Typer(kind).decode(b'[{"data":{"a":1,"b":[{"c":"x"},null]}},{"data":{"b":[]}},{"data":{}}]')
     assert fit is not None
     assert fit.bare
     assert Typer(kind).column(fit.records).to_pylist() == [
         {"a": 1, "b": [{"c": "x"}, None]},
-        None,
         {"a": None, "b": []},
         {"a": None, "b": None},
     ]
@@ -133,6 +136,8 @@ PLAIN_TIMES = (
     "1582-10-10T00:00:00Z",
     "2024-02-29T23:59:59.999999Z",
     "2026-03-29T02:30:00",
+    "2026-10-25T02:30:00",
+    "1883-01-01T12:00:00.654321",
     "2026-11-16 08:09:10.5",
 )
 ODD_TIMES = (
@@ -178,6 +183,70 @@ ODD_TIMES = (
 )
 
 
+ZONES = ("UTC", "Europe/Vienna", "America/New_York", "+05:30", "GMT-3")
+
+
+@pytest.mark.parametrize(
+    ("way", "zone"), [*(("table", zone) for zone in ZONES), ("stream", ZONES[1]), ("sql", ZONES[2])]
+)
+def test_the_format_reads_a_time_as_spark_does_or_not_at_all(
+    spark: SparkSession, store: Store, tmp_path: Path, way: str, zone: str
+) -> None:
+    """In the zone of the session when the text has none; also where clocks are set forward or back."""
+    texts = [text for text in (*PLAIN_TIMES, *ODD_TIMES) if isinstance(text, str)]
+    if way == "stream":
+        # The sink that the test looks into keeps days of before the calendar's reform as others.
+        texts = [text for text in texts if text[:2] not in ("10", "15", "09")]
+    store.push(*({"text": text, "at": text, "day": text} for text in texts))
+    schema = "text STRING, at TIMESTAMP, day DATE"
+    micros = "value.text", "unix_micros(value.at)", "unix_date(value.day)"
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        lines = [(msgspec.json.encode({"text": text, "at": text, "day": text}).decode(),) for text in texts]
+        parsed = spark.createDataFrame(lines, "line STRING").selectExpr(f"from_json(line, '{schema}') AS value")
+        expected = {text: (at, day) for text, at, day in parsed.selectExpr(*micros).collect()}
+        rows = formatted(spark, store, way, tmp_path, schema).selectExpr(*micros).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert len(rows) == len(texts)
+    found = {text: (at, day) for text, at, day in rows if text is not None}
+    assert {text for text in PLAIN_TIMES if text in texts} <= set(found)
+    assert found == {text: expected[text] for text in found}
+
+
+def formatted(spark: SparkSession, store: Store, way: str, folder: Path, schema: str) -> DataFrame:
+    """The queue by the plain format: as a table, as a stream, as a table of the catalog."""
+    if way == "table":
+        return store.table(spark, schema=schema, mode="PERMISSIVE")
+    if way == "sql":
+        spark.sql("DROP TABLE IF EXISTS zoned")
+        options = f"store '{store.address}', queue 'orders', schema '{schema}', mode 'PERMISSIVE'"
+        spark.sql(f"CREATE TABLE zoned USING headwater OPTIONS ({options})")
+        return spark.table("zoned")
+    rows = store.stream(spark, schema=schema, mode="PERMISSIVE")
+    rows.writeStream.format("memory").queryName("zoned_stream").trigger(availableNow=True).start().awaitTermination()
+    return spark.table("zoned_stream")
+
+
+def test_an_unknown_zone_is_told_and_never_taken_for_utc() -> None:
+    for name, hours in [
+        ("UTC", 0),
+        ("Z", 0),
+        ("+01:00", 1),
+        ("-08:00", -8),
+        ("GMT+2", 2),
+        ("UTC+00:00", 0),
+        ("Japan", 9),
+    ]:
+        offset = zone_of(name).utcoffset(datetime(2026, 11, 16))
+        assert offset == timedelta(hours=hours), name
+        assert is_utc(name) == (hours == 0)
+    for name in ("PST", "Nowhere/City", "../etc/passwd", "+1x", ""):
+        with pytest.raises(InvalidOption, match="knows no zone"):
+            zone_of(name)
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Vienna"])
 def test_times_and_days_are_what_spark_makes_of_them(spark: SparkSession, store: Store, zone: str) -> None:
     """Each spelling alone, beside a plain one, and in a list; in a session whose zone is UTC, and in another."""
@@ -207,8 +276,9 @@ def test_times_in_full_are_typed_where_they_are_read_and_others_are_not() -> Non
         return typer.column(fit.records)
 
     for text in PLAIN_TIMES:
-        payloads = ({"at": text}, {"at": None, "day": text[:10]}, None)
-        assert column(Typer(kind, utc=True), *payloads).null_count == 1
+        payloads: list[dict[str, Any]] = [{"at": text}, {"at": None, "day": text[:10]}, {}]
+        found = column(Typer(kind, utc=True), *payloads)
+        assert (found.null_count, found.field(0).null_count, found.field(1).null_count) == (0, 2, 2)
         with_zone = text.endswith("Z") or text[-6] in "+-"
         if not with_zone:
             with pytest.raises(Unspelled):

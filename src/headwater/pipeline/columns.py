@@ -4,21 +4,19 @@ Segments are cheaper: Spark splits and types them in its own process (`reading.p
 `spark.read.format("headwater")` gives to everybody.
 """
 
-import io
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator
+from datetime import UTC, tzinfo
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import json as arrow_json
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, VariantVal
 
 from headwater.errors import InvalidOption, InvalidPayload, StoreDamaged
 from headwater.model.record import Record, split_records
-from headwater.pipeline.options import FAILFAST, ReadOptions
+from headwater.pipeline.options import FAILFAST, RECORDS, ReadOptions
 from headwater.pipeline.typed import (
     ENVELOPE,
     Fitting,
@@ -29,6 +27,7 @@ from headwater.pipeline.typed import (
     split_envelopes,
     typer_for,
 )
+from headwater.pipeline.values import Values
 from headwater.stores.log_reader import Body
 
 LOG_COLUMNS = (
@@ -86,17 +85,23 @@ def check_schema(options: ReadOptions, schema: StructType) -> None:
 
 
 class Rows:
-    """Makes Arrow batches of segments, in the shape that the options and the schema ask for."""
+    """Makes Arrow batches of segments, in the shape that the options and the schema ask for.
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    Times without a zone are those of `zone`; who asks for another shape than records says it there.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType, zone: tzinfo | None) -> None:
         self._options = options
         self._schema = to_arrow_schema(schema, timezone="UTC")
-        self._typer = self._find_typer() if options.schema else None
+        self._typer = self._values = None
+        if options.schema:
+            kind = self._schema.field("payloads").type.value_type if options.is_segments else self._value_type()
+            here = options.shape == RECORDS
+            self._typer = typer_for(kind, utc=zone is UTC if here else options.is_utc, corrupt=options.corrupt_column)
+            self._values = Values(kind, zone, options.corrupt_column) if here else None
 
-    def _find_typer(self) -> Typer | None:
-        segments = self._options.is_segments
-        kind = self._schema.field("payloads").type.value_type if segments else self._schema.field("value").type
-        return typer_for(kind, utc=self._options.is_utc)
+    def _value_type(self) -> pa.DataType:
+        return self._schema.field("value").type
 
     def batches(self, bodies: list[Body]) -> Iterator[pa.RecordBatch]:
         """The rows of some segments, in batches."""
@@ -203,13 +208,13 @@ class Rows:
         self, bodies: list[Body], fits: "list[Fitting | None]", parts: list[pa.Array], split: list[list[Any]]
     ) -> list[pa.Array]:
         """The payloads: typed here, or of those that do not fit the texts, for whoever types them."""
-        kind = self._schema.field("value").type
+        kind = self._value_type()
         count = sum(map(len, split))
         if None not in fits:
             value = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
             return [value, pa.nulls(count, pa.string())][: len(self._schema) - LOG_COLUMN_COUNT]
         if not self._options.is_typed:
-            return [self._values(bodies, list(chain.from_iterable(split)))]
+            return [self._payload_values(bodies, list(chain.from_iterable(split)))]
         texts: list[bytes | None] = []
         places: list[np.ndarray[Any, Any]] = []
         taken = 0
@@ -221,38 +226,27 @@ class Rows:
         fitting = pa.concat_arrays([pa.nulls(0, kind), *parts])
         return [fitting.take(pa.array(place, pa.int64(), mask=place < 0)), _texts(texts)]
 
-    def _values(self, bodies: list[Body], records: list[Any]) -> pa.Array:
+    def _payload_values(self, bodies: list[Body], records: list[Any]) -> pa.Array:
         payloads = _payloads(records)
-        if self._options.schema:
-            return self._typed(payloads, [(body, index) for body in bodies for index in range(body.count)])
+        if self._values is not None:
+            return self._values.column(payloads, self._refusal(bodies, payloads))
         if self._options.value_type == "variant":
-            return _variants(payloads, self._schema.field("value").type)
+            return _variants(payloads, self._value_type())
         return _texts(payloads)
 
-    def _typed(self, payloads: list[bytes], places: list[tuple[Body, int]]) -> pa.Array:
-        """Payloads as structs. Those that do not fit are found by halving: they are few."""
-        kind = self._schema.field("value").type
-        try:
-            return typed(payloads, kind)
-        except pa.ArrowInvalid as error:
-            if len(payloads) > 1:
-                middle = len(payloads) // 2
-                halves = (slice(None, middle), slice(middle, None))
-                return pa.concat_arrays([self._typed(payloads[half], places[half]) for half in halves])
-            if self._options.mode == FAILFAST:
-                body, index = places[0]
-                raise InvalidPayload(
-                    f"record {body.first_offset + index} of {body.lane.queue}/{body.lane.partition} does not fit the "
-                    f"schema ({error}): {payloads[0][:SHOWN_BYTES_MAX]!r}; mode=PERMISSIVE gives a null for it"
-                ) from error
-            return self._unfit(payloads[0], kind)
+    def _refusal(self, bodies: list[Body], payloads: list[bytes]) -> Callable[[int, str], None]:
+        """What is done about a payload that does not fit, by its place: an error that names it, or nothing."""
 
-    def _unfit(self, payload: bytes, kind: pa.DataType) -> pa.Array:
-        """What stands for a payload that does not fit: nothing, or its text in the field that the schema has for it."""
-        name = self._options.corrupt_column
-        if kind.get_field_index(name) < 0 or kind.field(name).type != pa.string():
-            return pa.nulls(1, kind)
-        return pa.array([{name: payload.decode()}], kind)
+        def refuse(place: int, reason: str) -> None:
+            if self._options.mode != FAILFAST:
+                return
+            body, index = next(islice(((body, index) for body in bodies for index in range(body.count)), place, None))
+            raise InvalidPayload(
+                f"record {body.first_offset + index} of {body.lane.queue}/{body.lane.partition} does not fit the "
+                f"schema ({reason}): {payloads[place][:SHOWN_BYTES_MAX]!r}; mode=PERMISSIVE gives a null for it"
+            )
+
+        return refuse
 
     def _arrow(self, values: list[Any]) -> pa.RecordBatch:
         arrays = [
@@ -268,50 +262,6 @@ def _column(typer: Typer, fit: Fitting) -> pa.Array | None:
         return typer.column(fit.records)
     except Unspelled:
         return None
-
-
-def typed(payloads: list[bytes], kind: pa.DataType) -> pa.Array:
-    """Payloads as values of an Arrow type; raises ArrowInvalid when one does not fit."""
-    lines = b'{"value":' + b'}\n{"value":'.join(payloads) + b"}"
-    parse = arrow_json.ParseOptions(
-        explicit_schema=pa.schema([("value", _readable(kind))]),
-        unexpected_field_behavior="ignore",
-        # A payload may be written over several lines.
-        newlines_in_values=True,
-    )
-    read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-    try:
-        table = arrow_json.read_json(io.BytesIO(lines), read_options=read, parse_options=parse)
-    except pa.ArrowNotImplementedError as error:
-        raise InvalidOption(
-            f"the format cannot read this type from JSON ({error}); headwater.pipeline.read(spark, …) can"
-        ) from error
-    values = table.column("value").combine_chunks()
-    _check_present(values, kind)
-    return values.cast(kind)
-
-
-def _check_present(values: pa.Array, kind: pa.DataType) -> None:
-    """Raises ArrowInvalid when a field is absent that must be there: Arrow itself does not look."""
-    if not pa.types.is_struct(kind):
-        return
-    for index, field in enumerate(kind):
-        child = values.field(index)
-        if not field.nullable and pc.any(pc.and_(pc.is_valid(values), pc.is_null(child))).as_py():
-            raise pa.ArrowInvalid(f"the field {field.name} is missing or null")
-        _check_present(child.filter(pc.is_valid(values)), field.type)
-
-
-def _readable(kind: pa.DataType) -> pa.DataType:
-    """The type under which Arrow reads a value from JSON: it knows times, but no dates."""
-    if pa.types.is_date(kind):
-        return pa.timestamp("s")
-    if pa.types.is_struct(kind):
-        # Arrow reads what is absent as null; that it must not be is looked at afterwards.
-        return pa.struct([pa.field(field.name, _readable(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_readable(kind.value_type))
-    return kind
 
 
 def _payloads(records: list[Any]) -> list[bytes]:

@@ -6,6 +6,7 @@ rows: position BIGINT, value STRING (JSON, or the text that is none), reason STR
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,21 +14,33 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from headwater.errors import SourceUnfit
+from headwater.pipeline.spelling import json_of
 
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 FORMATS = ("parquet", "csv", "ndjson")
 SPLIT_BYTES = 32 * 1_048_576
-BROKEN = "_broken"
-CSV_OPTIONS = {"header": "true", "escape": '"', "encoding": "UTF-8"}
+BROKEN, BEYOND = "_broken", "_beyond"
+# Spark's writer takes blanks from both ends of texts unless it is told not to.
+CSV_OPTIONS = {
+    "header": "true",
+    "escape": '"',
+    "encoding": "UTF-8",
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
 TAB = "\\t"
 NO_QUOTE = "\0"
-JSON_OPTIONS = {"ignoreNullFields": "false"}
 
+# A time without a zone is one of UTC, whatever the session of a cluster says.
+_ZONE = {"spark.sql.session.timeZone": "UTC"}
 # How a file is cut decides how its rows are numbered. It must not depend on the machine that reads it.
 _CUTS = {
     "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
     "spark.sql.files.openCostInBytes": "0",
     "spark.sql.files.minPartitionNum": "1",
+    # A row has too few columns or too many whichever of them are asked for.
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    **_ZONE,
 }
 
 
@@ -144,13 +157,13 @@ def glob_free(path: Path) -> str:
 
 
 def cut_alike(spark: SparkSession) -> AbstractContextManager[None]:
-    """Cut files at the same places whatever the machine."""
+    """Cut files at the same places, and read their times alike, whatever the machine."""
     return _setting(spark, _CUTS)
 
 
 def plain_times(spark: SparkSession) -> AbstractContextManager[None]:
-    """Write times into Parquet as everybody does: in UTC, with their bounds for who looks for a span of time."""
-    return _setting(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"})
+    """Write times as everybody does: in UTC, into Parquet with their bounds for who looks for a span of time."""
+    return _setting(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", **_ZONE})
 
 
 @contextmanager
@@ -178,36 +191,73 @@ def _lines(lines: DataFrame) -> DataFrame:
 def _csv(
     spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None, style: CsvStyle
 ) -> DataFrame:
-    options = {
+    options = _csv_options(spark, place, style)
+    names = _csv_names(spark, place, path, schema, style, options)
+    wanted = schema or _texts(names)
+    check_columns(path, names, wanted.names)
+    fields = [(field, _text(field.name, style)) for field in wanted.fields]
+    casts = [_value(field, text, style) for field, text in fields]
+    unfit = [_unfit(field, text, value) for (field, text), value in zip(fields, casts, strict=True)]
+    payload = json_of(
+        f.struct(*(value.alias(field.name) for (field, _), value in zip(fields, casts, strict=True))), nulls=True
+    )
+    broken = f.when(f.col(BROKEN).isNotNull(), f.lit(f"the row does not have {len(names)} columns"))
+    return _csv_texts(spark, place, names, options).select(
+        f.make_valid_utf8(f.coalesce(f.col(BROKEN), payload)).alias("value"),
+        f.coalesce(broken, *unfit).alias("reason"),
+    )
+
+
+def _csv_options(spark: SparkSession, place: str, style: CsvStyle) -> dict[str, str]:
+    return {
         **CSV_OPTIONS,
         "header": str(style.header).lower(),
         "delimiter": style.delimiter,
         "quote": style.quote or NO_QUOTE,
         "escape": style.quote or NO_QUOTE,
         "multiLine": str(_breaks_within_quotes(spark, place, style.quote)).lower(),
+        # Spark takes `""` for null unless null is another text: one that is in no file. Nothing at all still is null.
+        "nullValue": f"null-{uuid4()}",
     }
+
+
+def _csv_names(
+    spark: SparkSession,
+    place: str,
+    path: Path,
+    schema: spark_types.StructType | None,
+    style: CsvStyle,
+    options: Mapping[str, str],
+) -> list[str]:
     names = spark.read.options(**options).csv(place).columns
-    if not style.header:
-        names = _names(path, len(names), schema)
-    wanted = schema or spark_types.StructType(
-        [spark_types.StructField(name, spark_types.StringType()) for name in names]
-    )
-    check_columns(path, names, wanted.names)
-    texts = spark_types.StructType(
-        [spark_types.StructField(name, spark_types.StringType()) for name in [*names, BROKEN]]
-    )
-    reader = spark.read.schema(texts).options(**options, columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE")
-    fields = [(field, _text(field.name, style)) for field in wanted.fields]
-    casts = [_value(field, text, style) for field, text in fields]
-    unfit = [_unfit(field, text, value) for (field, text), value in zip(fields, casts, strict=True)]
-    payload = f.to_json(
-        f.struct(*(value.alias(field.name) for (field, _), value in zip(fields, casts, strict=True))), JSON_OPTIONS
-    )
-    broken = f.when(f.col(BROKEN).isNotNull(), f.lit(f"the row does not have {len(names)} columns"))
-    return reader.csv(place).select(
-        f.make_valid_utf8(f.coalesce(f.col(BROKEN), payload)).alias("value"),
-        f.coalesce(broken, *unfit).alias("reason"),
-    )
+    return names if style.header else _names(path, len(names), schema)
+
+
+def _csv_texts(spark: SparkSession, place: str, names: Sequence[str], options: Mapping[str, str]) -> DataFrame:
+    """The rows of a file as texts; the column `BROKEN` has the line of one that has another number of columns."""
+    reader = spark.read.schema(_texts([*names, BROKEN])).options(**options)
+    return reader.options(columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE").csv(place)
+
+
+def _texts(names: Sequence[str]) -> spark_types.StructType:
+    return spark_types.StructType([spark_types.StructField(name, spark_types.StringType()) for name in names])
+
+
+def csv_lines(
+    spark: SparkSession, path: Path, schema: spark_types.StructType | None, style: CsvStyle, positions: Sequence[int]
+) -> dict[int, str]:
+    """Some rows of a CSV file by their positions, as they stand in it. A row with one column too many is not found.
+
+    Spark keeps the text of a row that has too few columns: so of every row, when there should be one more than are.
+    """
+    place = glob_free(path.absolute())
+    options = _csv_options(spark, place, style)
+    names = _csv_names(spark, place, path, schema, style, options)
+    rows = _csv_texts(spark, place, [*names, BEYOND], options)
+    # Spark reads no file for the sake of `BROKEN` alone.
+    line = f.when(_column(BEYOND).isNull(), f.col(BROKEN))
+    numbered = rows.select(f.monotonically_increasing_id().alias("position"), f.make_valid_utf8(line).alias("line"))
+    return {row[0]: row[1] for row in numbered.where(f.col("position").isin(*positions)).collect() if row[1]}
 
 
 def _names(path: Path, count: int, schema: spark_types.StructType | None) -> list[str]:
@@ -239,6 +289,8 @@ def _value(field: spark_types.StructField, text: Column, style: CsvStyle) -> Col
     pattern = {"date": style.date_format, "timestamp": style.time_format, "timestamp_ntz": style.time_format}.get(kind)
     if pattern:
         return f.try_to_timestamp(text, f.lit(pattern)).cast(field.dataType)
+    if kind == "binary":
+        return f.try_to_binary(text, f.lit("base64"))
     return text.try_cast(field.dataType)
 
 
@@ -272,7 +324,7 @@ def _parquet(spark: SparkSession, place: str, path: Path, schema: spark_types.St
                 raise SourceUnfit(f"{path}: column {field.name} is {came.simpleString()}; expected {expected}")
     columns = [_column(name) for name in rows.columns]
     return rows.select(
-        f.to_json(f.struct(*columns), JSON_OPTIONS).alias("value"), f.lit(None).cast("string").alias("reason")
+        json_of(f.struct(*columns), nulls=True).alias("value"), f.lit(None).cast("string").alias("reason")
     )
 
 

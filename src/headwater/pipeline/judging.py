@@ -7,7 +7,7 @@ Nothing is dropped here: in = out + quarantined.
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -16,6 +16,7 @@ from pyspark.sql import types as spark_types
 
 from headwater.errors import HeadwaterError, SourceUnfit
 from headwater.model.record import encode_payload
+from headwater.pipeline.ddl import complaint_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,6 +29,8 @@ Judge = Callable[[str | None], str | None]
 
 def parse_schema(text: str) -> spark_types.StructType:
     """The columns that a text like `id BIGINT NOT NULL, amount DOUBLE` names."""
+    if complaint := complaint_of(text):
+        raise SourceUnfit(f"the schema {text!r} cannot be used: {complaint}")
     try:
         found = spark_types.StructType.fromDDL(text)
     except PySparkException as error:
@@ -127,8 +130,10 @@ def _integer(bits: int) -> Any:
 
 _SIMPLE: dict[str, Any] = {
     "string": str,
-    "double": float,
-    "float": float,
+    # JSON has no numbers for these three; as texts Spark writes them, and reads them.
+    "double": float | Literal["NaN", "Infinity", "-Infinity"],
+    "float": float | Literal["NaN", "Infinity", "-Infinity"],
+    "binary": bytes,
     "boolean": bool,
     "decimal": decimal.Decimal,
     "timestamp": datetime.datetime,

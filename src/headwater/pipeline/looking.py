@@ -17,7 +17,7 @@ from headwater.config import load_config
 from headwater.errors import DataLost, HeadwaterError, InvalidOption, QueueMissing
 from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
-from headwater.pipeline.options import LATEST, OF_EARLIEST, OF_LATEST, Place, ReadOptions
+from headwater.pipeline.options import EARLIEST, LATEST, OF_EARLIEST, OF_LATEST, Place, ReadOptions
 from headwater.pipeline.planning import Cut, Offset, Range, Share, Snapshot, cut_body, is_whole, share_out, split
 from headwater.pipeline.seeing import open_seen
 from headwater.pipeline.standing import Here, begin_anew, find_change
@@ -129,7 +129,26 @@ class Look:
     def snapshot(self) -> Snapshot:
         """The table that the options describe, as it is now."""
         here = self.here()
-        return Snapshot(self.begin(here), self.mark(self._end(here), here))
+        self._check_partitions(here)
+        begin, end = self.begin(here), self._end(here)
+        check_begin(begin, here)
+        by_lsn = not begin.positions and not end.positions
+        if by_lsn and self._options.starting != EARLIEST and begin.lsn > end.lsn:
+            raise InvalidOption(
+                f"the read begins at LSN {begin.lsn + 1}, behind its end, LSN {end.lsn + 1}; startingOffsets lies "
+                "before endingOffsets"
+            )
+        return Snapshot(begin, self.mark(end, here))
+
+    def _check_partitions(self, here: Here) -> None:
+        """Raises when a partition is named that none of the queues ever had: it is misspelt, and nothing would come."""
+        if not self._options.partitions or not here.queues:
+            return
+        known = {status.partition for queue in here.queues for status in self._partitions(queue)}
+        if missing := sorted(self._options.partitions - known):
+            there = ", ".join(sorted(known)[:NAMED_MAX]) or "none"
+            told = ", ".join(map(repr, missing))
+            raise QueueMissing(f"there is no partition {told} in {', '.join(here.queues)}; there are {there}")
 
     def _end(self, here: Here) -> Offset:
         place = self._options.ending
@@ -213,6 +232,15 @@ class Look:
         if self._options.fail_on_data_loss:
             raise type(change)(f"{change}; {REMEDY}")
         log.warning("%s; %s, as failOnDataLoss says", change, so)
+
+
+def check_begin(begin: Offset, here: Here) -> None:
+    """Raises when a read begins beyond the end of the log."""
+    if begin.lsn > here.last:
+        raise InvalidOption(
+            f"option startingOffsets is LSN {begin.lsn + 1}, but the log of {here.address} ends at {here.last}: "
+            "nothing up to there would be read; latest stands for the end"
+        )
 
 
 def _offset_in(status: PartitionStatus, offset: int) -> int:

@@ -20,6 +20,7 @@ from headwater.client.address import check_token
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.model.names import DATABASE_DEFAULT, Lsn, check_name
+from headwater.pipeline.ddl import complaint_of
 from headwater.stores.open import is_server
 
 QUEUES_NAMED_MAX = 20
@@ -142,11 +143,28 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise InvalidOption("a read names its queues by one of the options queue, queues or pattern")
     if options.ending == EARLIEST:
         raise InvalidOption("option endingOffsets must be latest, an LSN or a time: nothing ends at earliest")
+    if said := begins_behind_its_end(options.starting, options.ending):
+        raise InvalidOption(f"{said}; startingOffsets lies before endingOffsets")
     if options.is_typed and not options.schema:
         raise InvalidOption(f"shape={options.shape} needs a schema")
     if options.schema and options.value_type != "string":
         raise InvalidOption("schema gives value its type; leave valueType out")
     return options
+
+
+def begins_behind_its_end(starting: Place, ending: Place) -> str:
+    """What is wrong with a stretch that begins behind its end; empty when nothing is, or only the log can tell."""
+    if starting.lsn is not None and ending.lsn is not None and starting.lsn > ending.lsn:
+        return f"the read begins at LSN {starting.lsn}, behind its end, LSN {ending.lsn}"
+    if starting.time is not None and ending.time is not None and starting.time > ending.time:
+        return "the time at which the read begins lies behind its end"
+    ends = ending.offsets or {}
+    for queue, offsets in (starting.offsets or {}).items():
+        for partition, first in offsets.items():
+            end = ends.get(queue, {}).get(partition, OF_LATEST)
+            if first > end >= 0:
+                return f"the read of {queue}/{partition} begins at {first}, behind its end {end}"
+    return ""
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -249,6 +267,12 @@ class _Option(msgspec.Struct, frozen=True):
 
 
 def _text(name: str, text: str) -> str:
+    return text
+
+
+def _schema(name: str, text: str) -> str:
+    if complaint := complaint_of(text) if text else "":
+        raise InvalidOption(f"option {name} cannot be used: {complaint}")
     return text
 
 
@@ -365,7 +389,7 @@ _READ = {
     "minPartitions": _Option("partitions_min", _count),
     "failOnDataLoss": _Option("fail_on_data_loss", _flag),
     "group": _Option("group", _one_name),
-    "schema": _Option("schema", _text),
+    "schema": _Option("schema", _schema),
     "mode": _Option("mode", _one_of(PERMISSIVE, FAILFAST)),
     "columnNameOfCorruptRecord": _Option("corrupt_column", _text),
     "valueType": _Option("value_type", _one_of("string", "variant")),

@@ -28,6 +28,7 @@ from headwater.pipeline.progress import Tell, keep_quiet, rate
 from headwater.pipeline.reading import read_stream
 from headwater.pipeline.served import open_log
 from headwater.pipeline.sink import SINK_COLUMNS
+from headwater.pipeline.spelling import json_of
 from headwater.pipeline.summary import Summary
 from headwater.stores.open import is_server
 
@@ -105,7 +106,7 @@ def as_records(rows: DataFrame) -> DataFrame:
     payload = [name for name in rows.columns if name not in SINK_COLUMNS]
     if not payload:
         raise SourceUnfit(f"a flow must give columns for the payload; got {', '.join(rows.columns)}")
-    return rows.select(*about, f.to_json(f.struct(*(f.col(f"`{name}`") for name in payload))).alias("value"))
+    return rows.select(*about, json_of(f.struct(*(f.col(f"`{name}`") for name in payload))).alias("value"))
 
 
 def run(spark: SparkSession, job: RunFlow, tell: Tell = keep_quiet) -> Summary:

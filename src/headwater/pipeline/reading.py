@@ -17,20 +17,32 @@ from functools import reduce
 from operator import and_
 from typing import Any, NamedTuple
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
-from headwater.errors import InvalidPayload
+from headwater.errors import InvalidOption, InvalidPayload
 from headwater.pipeline.columns import SHOWN_BYTES_MAX
-from headwater.pipeline.options import FAILFAST, PERMISSIVE, SEGMENTS, SEGMENTS_UTC, TYPED, TYPED_UTC, read_options
+from headwater.pipeline.ddl import ONE
+from headwater.pipeline.options import (
+    FAILFAST,
+    PERMISSIVE,
+    SEGMENTS,
+    SEGMENTS_UTC,
+    TYPED,
+    TYPED_UTC,
+    ReadOptions,
+    read_options,
+)
 from headwater.pipeline.source import FORMAT, register
+from headwater.pipeline.spelling import json_of
 from headwater.pipeline.typed import typer_for
+from headwater.pipeline.zones import SETTING, is_utc
 
 # Where Spark puts a payload that it could not type; no payload has a field of this name.
 _UNFIT = "headwater_unfit"
-UTC_NAMES = ("UTC", "Z", "Etc/UTC", "GMT", "+00:00")
 _OF_SEGMENT = ("queue", "partition", "first_offset", "lsn", "written_at")
 _ENVELOPE = "transactionId STRING, traceId STRING, type STRING, headers MAP<STRING, STRING>, timestamp BIGINT"
 
@@ -64,7 +76,7 @@ def payload(*columns: "Column | str") -> Column:
 
     >>> totals.select(payload()).write.format("headwater").option("store", …).option("queue", "totals")
     """
-    return F.to_json(F.struct(*(columns or ("*",)))).alias("value")
+    return json_of(F.struct(*(columns or ("*",)))).alias("value")
 
 
 def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: bool) -> DataFrame:
@@ -83,11 +95,17 @@ def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: 
         return _segments(reader, given)
     typing = Typing(checked.schema, checked.mode, checked.corrupt_column)
     # Spark's own typing of a time without a zone is fixed here, too: by the zone that the session has now.
-    utc = spark.conf.get("spark.sql.session.timeZone") in UTC_NAMES
+    utc = is_utc(spark.conf.get(SETTING) or "")
     # Spark counts rows where they come in, and who watches a stream counts messages.
-    if stream or typer_for(to_arrow_type(_struct(checked.schema), timezone="UTC")) is None:
+    if stream or not _is_plain(checked):
         return finish(_segments(reader, {**given, "shape": TYPED_UTC if utc else TYPED}), typing)
     return join(_segments(reader, {**given, "shape": SEGMENTS_UTC if utc else SEGMENTS}), typing)
+
+
+def _is_plain(options: ReadOptions) -> bool:
+    """Whether payloads of the schema are typed where they are read, so that segments are worth shipping."""
+    kind = to_arrow_type(_struct(options.schema), timezone="UTC")
+    return typer_for(kind, corrupt=options.corrupt_column) is not None
 
 
 def _segments(reader: Any, options: dict[str, str]) -> DataFrame:
@@ -114,11 +132,17 @@ def parse(text: Column, offset: Column, typing: Typing) -> Column:
     wrapped = F.concat(F.lit('{"value":'), text, F.lit("}"))
     options = {"mode": PERMISSIVE, "columnNameOfCorruptRecord": _UNFIT}
     found = F.from_json(wrapped, f"value STRUCT<{typing.schema}>, {_UNFIT} STRING", options)
+    kind = _struct(typing.schema)
     value = found["value"]
-    fits = reduce(and_, _required(value, _struct(typing.schema)), found[_UNFIT].isNull())
+    has_corrupt = typing.corrupt_column in kind.fieldNames() and kind[typing.corrupt_column].dataType == StringType()
+    if has_corrupt:
+        # What the payload itself has under this name says nothing about it.
+        value = value.withField(f"`{typing.corrupt_column}`", F.lit(None).cast("string"))
+    # A payload that is null is a bad record, as a line of a file is that Spark reads.
+    fits = reduce(and_, _required(value, kind), found[_UNFIT].isNull() & value.isNotNull())
     if typing.mode == FAILFAST:
         return F.when(fits, value).otherwise(_unfit(text, offset))
-    if typing.corrupt_column not in _struct(typing.schema).fieldNames():
+    if not has_corrupt:
         return value
     nothing = F.from_json(F.lit("{}"), f"STRUCT<{typing.schema}>")
     return F.when(fits, value).otherwise(F.coalesce(value, nothing).withField(f"`{typing.corrupt_column}`", text))
@@ -134,7 +158,11 @@ def _required(value: Column, kind: StructType) -> Iterator[Column]:
 
 
 def _struct(schema: str) -> StructType:
-    kind = StructType.fromDDL(schema)
+    try:
+        kind = StructType.fromDDL(schema)
+    except PySparkException as error:
+        line = str(error).strip().splitlines()[0]
+        raise InvalidOption(f"option schema cannot be used: {line}; {ONE}") from error
     assert isinstance(kind, StructType)
     return kind
 

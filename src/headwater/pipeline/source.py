@@ -33,7 +33,7 @@ from headwater.log.operations import Seek, Transaction
 from headwater.model.names import Lsn
 from headwater.pipeline.admission import Admission
 from headwater.pipeline.columns import Rows, check_schema, columns, comment_of
-from headwater.pipeline.looking import Look
+from headwater.pipeline.looking import Look, check_begin
 from headwater.pipeline.options import (
     LATEST,
     ReadOptions,
@@ -46,6 +46,7 @@ from headwater.pipeline.planning import Offset, Share, Snapshot, lag_of, offset_
 from headwater.pipeline.sink import BatchSink, StreamSink
 from headwater.pipeline.times import Times
 from headwater.pipeline.writing import run_once
+from headwater.pipeline.zones import session_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ class HeadwaterDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._snapshot: Snapshot | QueueMissing | None = None
+        self._snapshot: Snapshot | QueueMissing | InvalidOption | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -84,9 +85,10 @@ class HeadwaterDataSource(DataSource):
         options = read_options(self.options)
         try:
             self._snapshot = take_snapshot(options)
-        except QueueMissing as missing:
-            # A stream may name a queue that is yet to be made, and only `reader` knows that this is a table.
-            self._snapshot = missing
+        except (QueueMissing, InvalidOption) as error:
+            # A stream may name what is yet to be made or goes on from its checkpoint, and only `reader` knows that this
+            # is a table.
+            self._snapshot = error
         return columns(options, keep_options(self.options))
 
     def _given(self, schema: StructType) -> dict[str, str]:
@@ -97,7 +99,7 @@ class HeadwaterDataSource(DataSource):
         """Reads a snapshot. Where Spark did not ask for the columns, because it knows them, it is taken now."""
         options = _batch_options(self._given(schema))
         check_schema(options, schema)
-        if isinstance(self._snapshot, QueueMissing):
+        if isinstance(self._snapshot, QueueMissing | InvalidOption):
             raise self._snapshot
         return BatchReader(options, schema, self._snapshot or take_snapshot(options))
 
@@ -127,9 +129,13 @@ def take_snapshot(options: ReadOptions) -> Snapshot:
 
 def _batch_options(given: Mapping[str, str]) -> ReadOptions:
     options = read_options(given)
-    for name, value in {"group": options.group, "maxOffsetsPerTrigger": options.offsets_per_trigger_max}.items():
+    for name, value in {
+        "group": options.group,
+        "maxOffsetsPerTrigger": options.offsets_per_trigger_max,
+        "eventTime": options.event_time,
+    }.items():
         if value:
-            raise InvalidOption(f"option {name} is for streams: a table that is read once has no position to keep")
+            raise InvalidOption(f"option {name} is for streams: a table is read once and whole")
     return options
 
 
@@ -142,7 +148,7 @@ def _stream_options(given: Mapping[str, str]) -> ReadOptions:
 
 def _read(options: ReadOptions, schema: StructType, task: Task) -> Iterator[pa.RecordBatch]:
     """The rows of a task; before and after them, whether any of what it was planned for is gone."""
-    rows = Rows(options, schema)
+    rows = Rows(options, schema, session_zone())
     with Look(options) as look:
         if not task.share.spans or not look.is_there(task.known):
             return
@@ -214,11 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first(self, look: Look) -> Offset:
         here = look.here()
         begin = look.begin(here)
-        if begin.lsn > here.last:
-            raise InvalidOption(
-                f"option startingOffsets is LSN {begin.lsn + 1}, but the log of {here.address} ends at {here.last}: "
-                "nothing up to there would be read; latest stands for the end"
-            )
+        check_begin(begin, here)
         return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -7,7 +7,7 @@ that does not fit is not taken at all: it goes the long way, where it is told wh
 Times and days have many spellings. Those that are written in full are taken here; a segment with any other is Spark's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import reduce
 from itertools import accumulate, chain
@@ -30,10 +30,11 @@ ENVELOPE = {
     "headers": dict[str, str] | None,
 }
 
-_PLAIN: dict[pa.DataType, Any] = {pa.string(): str, pa.float64(): float, pa.bool_(): bool}
-for _kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64()):
-    _most = 2 ** (_kind.bit_width - 1)
-    _PLAIN[_kind] = Annotated[int, msgspec.Meta(ge=-_most, le=_most - 1)]
+INTEGERS: dict[pa.DataType, Any] = {
+    kind: Annotated[int, msgspec.Meta(ge=-(2 ** (kind.bit_width - 1)), le=2 ** (kind.bit_width - 1) - 1)]
+    for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+}
+_PLAIN: dict[pa.DataType, Any] = {**INTEGERS, pa.string(): str, pa.float64(): float, pa.bool_(): bool}
 
 TIME, DAY = pa.timestamp("us", "UTC"), pa.date32()
 # Spark knows a time without a zone as one of the session's, and offsets up to 18 hours.
@@ -68,11 +69,16 @@ class Fitting(NamedTuple):
 
 
 class Typer:
-    """Decodes segments whose payloads are of one Arrow type. `utc` says that times without a zone are those of UTC."""
+    """Decodes segments whose payloads are of one Arrow type. `utc` says that times without a zone are those of UTC.
 
-    def __init__(self, kind: pa.DataType, *, utc: bool = False) -> None:
-        payload = _shape(kind)
-        self._kind = kind
+    The field `corrupt` is for who reads: it is null in what fits, whatever a payload has under this name.
+    """
+
+    def __init__(self, kind: pa.DataType, *, utc: bool = False, corrupt: str = "") -> None:
+        self._wanted = kind
+        self._kind = _without(kind, corrupt)
+        # A payload that is null is none of a struct.
+        payload = without_none(_shape(self._kind))
         self._spellings = {TIME: (_TIME_IN_ZONE, _LOCAL_TIME)[: 1 + utc], DAY: (_ONE_DAY,)}
         # A record that says something of itself is no bare one, and is told from it by its second field.
         bare = msgspec.defstruct(
@@ -103,7 +109,16 @@ class Typer:
 
     def column(self, records: Sequence[Any]) -> pa.Array:
         """The payloads of decoded records as a column; raises Unspelled when Spark must read a time among them."""
-        return self._column([record.data for record in records], self._kind)
+        found = self._column([record.data for record in records], self._kind)
+        if self._kind.num_fields == self._wanted.num_fields:
+            return found
+        return pa.StructArray.from_arrays(
+            [
+                found.field(place) if (place := self._kind.get_field_index(field.name)) >= 0 else _nothing(found, field)
+                for field in self._wanted
+            ],
+            fields=list(self._wanted),
+        )
 
     def _column(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         if pa.types.is_struct(kind):
@@ -115,9 +130,19 @@ class Typer:
         return _integers(values, kind) if pa.types.is_integer(kind) else pa.array(values, kind)
 
 
-def typer_for(kind: pa.DataType, *, utc: bool = False) -> Typer | None:
+def typer_for(kind: pa.DataType, *, utc: bool = False, corrupt: str = "") -> Typer | None:
     """A typer for payloads of this type; None when only Spark knows the ways in which JSON has it."""
-    return Typer(kind, utc=utc) if pa.types.is_struct(kind) and _known(kind) else None
+    known = pa.types.is_struct(kind) and _known(_without(kind, corrupt))
+    return Typer(kind, utc=utc, corrupt=corrupt) if known else None
+
+
+def _without(kind: pa.DataType, corrupt: str) -> pa.DataType:
+    """A struct less the field that is for the text of what does not fit."""
+    return pa.struct([field for field in kind if field.name != corrupt or field.type != pa.string()])
+
+
+def _nothing(like: pa.Array, field: pa.Field) -> pa.Array:
+    return pa.nulls(len(like), field.type)
 
 
 def _known(kind: pa.DataType) -> bool:
@@ -132,25 +157,29 @@ def _shape(kind: pa.DataType) -> Any:
     """The Python type of the values of an Arrow type."""
     if pa.types.is_struct(kind):
         # Fields may have any name in a payload; here they have numbers.
-        fields = [_field(_attribute(number), field) for number, field in enumerate(kind)]
-        names = {_attribute(number): field.name for number, field in enumerate(kind)}
+        fields = [field_shape(attribute(number), field, _shape) for number, field in enumerate(kind)]
+        names = {attribute(number): field.name for number, field in enumerate(kind)}
         return msgspec.defstruct("Payload", fields, rename=names, gc=False, eq=False, kw_only=True) | None
     if pa.types.is_list(kind):
         return list[_shape(kind.value_type)] | None  # type: ignore[misc]
     return _PLAIN.get(kind, str) | None
 
 
-def _field(name: str, field: pa.Field) -> "tuple[str, Any] | tuple[str, Any, None]":
+def field_shape(
+    name: str, field: pa.Field, shape_of: "Callable[[pa.DataType], Any]"
+) -> "tuple[str, Any] | tuple[str, Any, None]":
     """A field that may be absent, or one that must be there and be something."""
-    shape = _shape(field.type)
-    return (name, shape, None) if field.nullable else (name, _without_none(shape))
+    shape = shape_of(field.type)
+    return (name, shape, None) if field.nullable else (name, without_none(shape))
 
 
-def _without_none(shape: Any) -> Any:
+def without_none(shape: Any) -> Any:
+    """What is left of a type that may also be None."""
     return reduce(or_, (each for each in get_args(shape) if each is not NoneType))
 
 
-def _attribute(number: int) -> str:
+def attribute(number: int) -> str:
+    """The name of a field in Python: in a payload it may have any."""
     return f"field_{number}"
 
 

@@ -70,6 +70,15 @@ def test_a_schema_gives_columns_and_sets_aside_what_has_others(spark: SparkSessi
     assert all(row["reason"] for row in aside)
 
 
+def test_a_value_that_its_column_cannot_hold_is_set_aside_and_never_a_null(spark: SparkSession, tmp_path: Path) -> None:
+    values = [{"sum": 1.25}, {"sum": 123456.5}, {"sum": "NaN"}, {"sum": None}]
+    apply(tmp_path / "hw.db", Push(queue="orders", records=[record(value) for value in values]))
+    summary = export_from(spark, tmp_path, format="ndjson", schema="sum DECIMAL(5, 2)")
+    assert (summary.facts["rows out"], summary.quarantined) == (2, 2)
+    assert lines(tmp_path) == [{"sum": 1.25}, {"sum": None}]
+    assert [json.loads(row["value"]) for row in lines(tmp_path, "out/_quarantine")] == values[1:3]
+
+
 def test_parquet_holds_messages_or_typed_fields(spark: SparkSession, tmp_path: Path) -> None:
     fill(tmp_path / "hw.db", 30)
     export_from(spark, tmp_path, format="parquet")

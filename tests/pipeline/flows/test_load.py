@@ -51,7 +51,7 @@ def payloads(folder: Path) -> dict[str, list[Any]]:
 
 def set_aside(folder: Path) -> list[dict[str, Any]]:
     files = sorted((folder / "quarantine").glob("*"))
-    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return [json.loads(line) for path in files for line in path.read_text().split("\n") if line]
 
 
 def test_lines_are_loaded_in_order_and_as_they_are(spark: SparkSession, folder: Path) -> None:
@@ -160,6 +160,63 @@ def test_csv_rows_become_objects_of_the_schema(spark: SparkSession, folder: Path
         "the row does not have 3 columns",
         "the row does not have 3 columns",
     ]
+    assert [row["value"] for row in set_aside(folder)] == ["x,b,1", '3,,"2,5"', "5,short", "6,too,1.0,long"]
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["cut at lines", "read as a whole"])
+def test_an_empty_text_in_quotes_is_one_and_nothing_at_all_is_null(
+    spark: SparkSession, folder: Path, lines: bool
+) -> None:
+    """As PostgreSQL's COPY has it; a number cannot be an empty text, unless it is said to mean null."""
+    more = '9,"two\nlines",1\n' if lines else ""
+    (folder / "a.csv").write_text('id,name,amount\n1,"",1\n2,,2\n3," ",3\n4,x,""\n"",y,5\n6,null,\n' + more)
+    assert load_into(spark, folder, folder / "a.csv", schema=SCHEMA).quarantined == 2
+    found = [(row["id"], row["name"], row["amount"]) for row in payloads(folder)["Default"]]
+    assert found[:4] == [(1, "", 1), (2, None, 2), (3, " ", 3), (6, "null", None)]
+    assert [(row["reason"], row["value"]) for row in set_aside(folder)] == [
+        ("amount:  is no double", '4,x,""'),
+        ("id:  is no bigint", '"",y,5'),
+    ]
+    (folder / "hw.db").unlink()
+    load_into(spark, folder, folder / "a.csv", schema=SCHEMA, csv=CsvStyle(nulls=("",)))
+    assert [row["name"] for row in payloads(folder)["Default"]][:4] == [None, None, " ", "x"]
+
+
+@pytest.mark.parametrize(
+    ("style", "line"),
+    [
+        (CsvStyle(), '"oops",  "say ""hi"", twice",\t1'),
+        (CsvStyle(), 'oops,"over\ntwo lines",1'),
+        (CsvStyle(delimiter=";", quote="'"), "oops;'a;b''c';1"),
+        (CsvStyle(header=False), "oops,name,1"),
+        (CsvStyle(nulls=("NA",)), "oops,NA,1"),
+        (CsvStyle(), "1,too,1,many"),
+        (CsvStyle(), "1,few"),
+        (CsvStyle(), "1,too,1,many,of,them"),
+        (CsvStyle(), "oops,\U0001f600\u2028,"),
+    ],
+)
+def test_a_row_that_is_set_aside_keeps_the_text_it_has_in_the_file(
+    spark: SparkSession, folder: Path, style: CsvStyle, line: str
+) -> None:
+    """So that it can be mended: also in a dry run."""
+    head = f"id{style.delimiter}name{style.delimiter}amount\n" if style.header else ""
+    good = style.delimiter.join(("7", "good", "1")) + "\n"
+    (folder / "a.csv").write_text(f"{head}{good}{line}\n{good}")
+    shown = load.run(
+        spark,
+        LoadFiles(
+            store=str(folder / "hw.db"),
+            queue="orders",
+            files=(str(folder / "a.csv"),),
+            schema=SCHEMA,
+            csv=style,
+            dry_run=True,
+        ),
+    )
+    assert [row["value"] for row in shown.facts["first set aside"]] == [line]
+    assert load_into(spark, folder, folder / "a.csv", schema=SCHEMA, csv=style).facts["rows out"] == 2
+    assert [row["value"] for row in set_aside(folder)] == [line]
 
 
 def test_parquet_rows_become_objects(spark: SparkSession, folder: Path) -> None:
@@ -224,7 +281,7 @@ def test_a_file_as_packages_ship_them_is_loaded_unedited(spark: SparkSession, fo
         "carrier": "UA",
         "dep_time": 517,
         "tail": "N14228",
-        "time_hour": "2013-01-01T05:00:00.000Z",
+        "time_hour": "2013-01-01T05:00:00.000000Z",
         "note": None,
         "_c6": None,
     }
@@ -273,7 +330,7 @@ def test_days_and_times_are_read_as_they_are_written(spark: SparkSession, folder
     style = CsvStyle(date_format="dd.MM.yyyy", time_format="dd/MM/yy HH:mm")
     load_into(spark, folder, folder / "a.csv", schema=schema, csv=style)
     assert payloads(folder)["Default"] == [
-        {"day": "2013-12-31", "at": "2013-12-31T23:59:00.000Z", "local": "2014-01-01T00:00:00.000"}
+        {"day": "2013-12-31", "at": "2013-12-31T23:59:00.000000Z", "local": "2014-01-01T00:00:00.000000"}
     ]
     assert [row["reason"] for row in set_aside(folder)] == ["day: 2013-12-31 is no date"]
 

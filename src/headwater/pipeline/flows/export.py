@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from headwater.client.access import Access
 from headwater.errors import FlowError, SourceUnfit
 from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, check_plain, choose_queues, plan, read_step
-from headwater.pipeline.files import CSV_OPTIONS, JSON_OPTIONS, check_format, plain_times
+from headwater.pipeline.files import CSV_OPTIONS, check_format, plain_times
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.manifest import (
     STAGING,
@@ -44,6 +44,7 @@ from headwater.pipeline.manifest import (
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.served import Log, open_log
+from headwater.pipeline.spelling import TIME_OPTIONS, json_of
 from headwater.pipeline.summary import Summary
 
 KIND = "export"
@@ -51,6 +52,7 @@ KIND = "export"
 QUARANTINE = "_quarantine"
 OLD_QUARANTINE = "quarantine"
 FILES = ("lsn-*", f"{QUARANTINE}/lsn-*", f"{OLD_QUARANTINE}/lsn-*")
+UNREAD = "headwater_unread"
 # What is in the log was small enough when it was pushed.
 BYTES_MAX = 2**62
 NESTED = (spark_types.StructType, spark_types.ArrayType, spark_types.MapType, spark_types.VariantType)
@@ -75,12 +77,21 @@ def shape(messages: DataFrame, kind: str, schema: spark_types.StructType | None)
     """Messages as the rows of a file."""
     if schema is not None:
         fields = messages.select(f.from_json("value", schema).alias("payload")).select("payload.*")
-        return fields if kind != "ndjson" else fields.select(f.to_json(f.struct("*"), JSON_OPTIONS).alias("value"))
+        if kind == "csv":
+            return fields.select(*(_csv_text(field) for field in schema.fields))
+        return fields if kind != "ndjson" else fields.select(json_of(f.struct("*"), nulls=True).alias("value"))
     if kind == "ndjson":
         return messages.select("value")
     headers = f.to_json("headers").alias("headers") if kind == "csv" else f.col("headers")
     time = f.timestamp_micros("timestamp").alias("timestamp")
     return messages.select("partition", "offset", "lsn", time, "transaction_id", "type", headers, "value")
+
+
+def _csv_text(field: spark_types.StructField) -> Column:
+    """A column as a CSV file has it: bytes as base64, as in payloads."""
+    escaped = field.name.replace("`", "``")
+    column = f.col(f"`{escaped}`")
+    return f.base64(column).alias(field.name) if isinstance(field.dataType, spark_types.BinaryType) else column
 
 
 def run(spark: SparkSession, job: Export, tell: Tell = keep_quiet) -> Summary:
@@ -165,7 +176,7 @@ def _export_step(
     if step.records:
         messages = read_step(spark, Place(anywhere(job.store), job.database, job.access), marks, step)
         rules = Rules(schema, BYTES_MAX, job.strict)
-        judged = judge_rows(messages.withColumn("reason", f.lit(None).cast("string")), rules)
+        judged = _read_by_spark(judge_rows(messages.withColumn("reason", f.lit(None).cast("string")), rules), schema)
         judged.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             read, bad = _write(judged, job, staged, schema)
@@ -192,6 +203,16 @@ def _export_step(
     return after
 
 
+def _read_by_spark(judged: DataFrame, schema: spark_types.StructType | None) -> DataFrame:
+    """Judged messages, less what Spark would make nulls of: a number with more digits than its column has, say."""
+    if schema is None:
+        return judged
+    told = spark_types.StructType([*schema.fields, spark_types.StructField(UNREAD, spark_types.StringType())])
+    read = f.from_json("value", told, {"columnNameOfCorruptRecord": UNREAD})
+    reason = f.when(read[UNREAD].isNotNull(), f.lit("a value does not fit the type of its column"))
+    return judged.withColumn("reason", f.coalesce("reason", reason))
+
+
 def _write(judged: DataFrame, job: Export, staged: Path, schema: spark_types.StructType | None) -> tuple[int, int]:
     """Write rows and quarantine to where nobody looks; how many messages there were, and how many may not pass."""
     found = judged.agg(f.count("*"), f.count("reason")).first()
@@ -210,7 +231,7 @@ def _save(writer: DataFrameWriter, kind: str, place: Path) -> None:
     if kind == "parquet":
         writer.mode("overwrite").option("compression", "zstd").parquet(address)
     elif kind == "csv":
-        writer.mode("overwrite").options(**CSV_OPTIONS).csv(address)
+        writer.mode("overwrite").options(**CSV_OPTIONS, **TIME_OPTIONS).csv(address)
     else:
         writer.mode("overwrite").text(address)
 

@@ -21,7 +21,16 @@ from headwater.client.access import Access
 from headwater.config import load_config
 from headwater.errors import FlowError, SourceUnfit
 from headwater.model.names import PARTITION_DEFAULT, check_name
-from headwater.pipeline.files import PLAIN_CSV, CsvStyle, check_style, cut_alike, find_files, format_of, read_file
+from headwater.pipeline.files import (
+    PLAIN_CSV,
+    CsvStyle,
+    check_style,
+    csv_lines,
+    cut_alike,
+    find_files,
+    format_of,
+    read_file,
+)
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.loading import Target, load_rows
 from headwater.pipeline.manifest import digest, replace_file
@@ -153,7 +162,7 @@ def _load_file(spark: SparkSession, job: LoadFiles, path: Path, kind: str, bytes
     try:
         checksum = digest(path)
         read, bad = _count(rows)
-        gaps = _set_aside(rows, job, path, checksum, bad)
+        gaps = _set_aside(_bad_rows(spark, rows, job, path, kind, job.quarantine_max + 1), job, path, checksum, bad)
         source = source_of(job, checksum)
         tally = load_rows(
             _to_load(rows, source, job.type), Target(anywhere(job.store), job.database, job.queue, job.access), gaps
@@ -182,7 +191,7 @@ def preview(spark: SparkSession, job: LoadFiles, files: Sequence[tuple[Path, str
             try:
                 counted = _count(rows)
                 pushed += _first_good(rows, job.sample - len(pushed))
-                aside += _first_bad(rows, path, job.sample - len(aside))
+                aside += _bad_rows(spark, rows, job, path, kind, job.sample - len(aside))
             finally:
                 rows.unpersist()
             read, bad = read + counted[0], bad + counted[1]
@@ -207,16 +216,6 @@ def _first_good(rows: DataFrame, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def _first_bad(rows: DataFrame, path: Path, count: int) -> list[dict[str, Any]]:
-    bad = rows.where(f.col("reason").isNotNull()).orderBy("position").limit(max(count, 0))
-    return [_told(path, row) for row in bad.select("position", "reason", "value").collect()]
-
-
-def _told(path: Path, row: Sequence[Any]) -> dict[str, Any]:
-    """A row that may not pass, as it is told."""
-    return {"file": str(path), "position": row[0], "reason": row[1], "value": row[2]}
-
-
 # ── both ends ──
 
 
@@ -224,6 +223,21 @@ def _count(rows: DataFrame) -> tuple[int, int]:
     """Rows, and those of them that may not pass."""
     found = rows.agg(f.count("*"), f.count("reason")).first()
     return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+
+def _bad_rows(
+    spark: SparkSession, rows: DataFrame, job: LoadFiles, path: Path, kind: str, count: int
+) -> list[dict[str, Any]]:
+    """The first rows that may not pass, as they are told: with their own text where the file has one."""
+    unfit = rows.where(f.col("reason").isNotNull()).select("position", "reason", "value").orderBy("position")
+    bad = unfit.limit(max(count, 0)).collect()
+    lines = {}
+    if bad and kind == "csv":
+        lines = csv_lines(spark, path, _schema(job), job.csv, [row[0] for row in bad])
+    return [
+        {"file": str(path), "position": place, "reason": reason, "value": lines.get(place, value)}
+        for place, reason, value in bad
+    ]
 
 
 def _to_load(rows: DataFrame, source: str, kind: str) -> DataFrame:
@@ -242,13 +256,11 @@ def _to_load(rows: DataFrame, source: str, kind: str) -> DataFrame:
     )
 
 
-def _set_aside(rows: DataFrame, job: LoadFiles, path: Path, checksum: str, bad: int) -> list[int]:
+def _set_aside(kept: list[dict[str, Any]], job: LoadFiles, path: Path, checksum: str, bad: int) -> list[int]:
     """Write the rows that may not pass to a file of their own; their positions."""
     if not bad:
         return []
-    unfit = rows.where(f.col("reason").isNotNull()).select("position", "reason", "value").orderBy("position")
-    kept = unfit.limit(job.quarantine_max + 1).collect()
-    lines = [msgspec.json.encode(_told(path, row)) for row in kept]
+    lines = [msgspec.json.encode(row) for row in kept]
     folder = Path(job.quarantine)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -259,9 +271,9 @@ def _set_aside(rows: DataFrame, job: LoadFiles, path: Path, checksum: str, bad: 
     if bad > job.quarantine_max:
         raise SourceUnfit(
             f"{path}: {bad:,} rows may not pass, and at most {job.quarantine_max:,} are set aside: nothing of it was "
-            f"loaded; {aside} has the first of them: {kept[0][1]}"
+            f"loaded; {aside} has the first of them: {kept[0]['reason']}"
         )
-    return [int(row[0]) for row in kept]
+    return [int(row["position"]) for row in kept]
 
 
 def _summary(job: LoadFiles, files: int, counts: Counts, speed: int) -> Summary:
