@@ -3,16 +3,24 @@
 import json
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from headwater.pipeline import payload
+from headwater.client.access import Access
+from headwater.errors import KeyReused
+from headwater.log.operations import Operation, Push, Transaction
+from headwater.model.record import Record
+from headwater.pipeline import keys, payload
 from headwater.pipeline.encoding import Encoder
-from headwater.pipeline.options import WriteOptions
+from headwater.pipeline.keys import NOTE_LENGTH_MAX, Kept, add_to_note, parse_note, push_once
+from headwater.pipeline.options import WriteOptions, write_options
+from headwater.pipeline.writing import close_all, run_once
 from tests.pipeline.store import QUERY_ERRORS, Store
 
 
@@ -128,11 +136,103 @@ def test_a_stream_into_the_queue_it_reads_is_refused_unless_it_says_so(
     assert len(store.records("orders")) == 2
 
 
+def write_with_key(rows: DataFrame, store: Store, queue: str = "once", key: str = "load-7", **options: str) -> None:
+    writer = rows.write.format("headwater").mode("append")
+    writer.options(store=store.address, queue=queue, idempotencyKey=key, **options).save()
+
+
 def test_a_table_with_an_idempotency_key_is_pushed_once(spark: SparkSession, store: Store) -> None:
     for _ in range(2):
-        writer = spark.range(3).selectExpr("string(id) AS value").coalesce(1).write.format("headwater").mode("append")
-        writer.options(store=store.address, queue="once", idempotencyKey="load-7").save()
+        write_with_key(spark.range(3).selectExpr("string(id) AS value").coalesce(1), store)
     assert [value for _, _, value in store.records("once")] == [0, 1, 2]
+
+
+def test_a_task_that_is_tried_again_pushes_nothing_however_its_rows_are_ordered(
+    spark: SparkSession, store: Store
+) -> None:
+    """Another order, other tasks: what a shuffle makes of the same query on another day."""
+    rows = spark.range(60).selectExpr("string(id % 20) AS value", "concat('p', id % 3) AS partition")
+    write_with_key(rows.coalesce(1), store)
+    before = store.records("once")
+    assert len(before) == 60
+    for again in (rows.orderBy("value"), rows.repartition(5), rows.orderBy(F.desc("value")).coalesce(1)):
+        write_with_key(again, store)
+    assert store.records("once") == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["value = '1'", "partition = 'p1'", "value = '1' OR value IS NULL"],
+    ids=["a row less", "other rows", "one of two equal rows less"],
+)
+def test_other_rows_under_a_key_that_was_used_are_refused(spark: SparkSession, store: Store, change: str) -> None:
+    rows = spark.range(4).selectExpr("string(id % 2) AS value", "concat('p', id % 2) AS partition")
+    write_with_key(rows, store)
+    before = store.records("once")
+    with pytest.raises(QUERY_ERRORS, match=r"idempotencyKey of this write was used for a write of other rows"):
+        write_with_key(rows.where(change), store)
+    with pytest.raises(QUERY_ERRORS, match=r"must make the same rows, in any order"):
+        write_with_key(rows.union(rows), store)
+    assert store.records("once") == before
+    write_with_key(rows.where(change), store, key="load-8")
+    assert len(store.records("once")) > len(before)
+
+
+def test_a_key_belongs_to_its_queue_and_goes_with_it(spark: SparkSession, store: Store) -> None:
+    rows = spark.range(2).selectExpr("string(id) AS value")
+    for queue in ("once", "other"):
+        write_with_key(rows, store, queue)
+        write_with_key(rows, store, queue)
+        assert len(store.records(queue)) == 2
+    store.opened.queue("once").delete()
+    write_with_key(rows, store, "once")
+    assert len(store.records("once")) == 2
+    # A queue that was there before the first write, deleted and made again: what the key stood for is gone with it.
+    store.push(0, queue="there")
+    write_with_key(rows, store, "there")
+    store.opened.queue("there").delete()
+    store.push(0, queue="there")
+    write_with_key(rows, store, "there")
+    assert len(store.records("there")) == 3
+
+
+def test_what_a_queue_remembers_of_keys_is_bounded_and_the_newest_stay() -> None:
+    note = ""
+    for number in range(200):
+        note = add_to_note(note, Kept(f"key{number:08}", "r" * 22, number))
+        assert len(note) <= NOTE_LENGTH_MAX
+    kept = parse_note(note)
+    assert len(kept) >= 20
+    assert [one.queue_number for one in kept] == list(range(200 - len(kept), 200))
+    assert parse_note(add_to_note(note, kept[3]))[-1] == kept[3]
+    assert len(parse_note(add_to_note(note, kept[3]))) == len(kept)
+
+
+@pytest.mark.parametrize("rival", [b"1", b"2"], ids=["the same rows", "other rows"])
+def test_of_two_writes_with_one_key_at_once_one_pushes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, rival: bytes
+) -> None:
+    """The other one finds its step taken, and looks again."""
+    options = write_options({"store": store.address, "queue": "once", "idempotencykey": "k"})
+    waiting = [[Push(queue="once", records=[Record(msgspec.Raw(rival))])]]
+
+    def overtaken(address: str, operation: Operation, access: Access) -> Any:
+        if isinstance(operation, Transaction) and waiting:
+            push_once(options, waiting.pop())
+        return run_once(address, operation, access)
+
+    monkeypatch.setattr(keys, "run_once", overtaken)
+    mine = [Push(queue="once", records=[Record(msgspec.Raw(b"1"))])]
+    try:
+        if rival == b"1":
+            push_once(options, mine)
+        else:
+            with pytest.raises(KeyReused):
+                push_once(options, mine)
+    finally:
+        close_all()
+    assert not waiting
+    assert store.records("once") == [("Default", 0, int(rival))]
 
 
 def test_a_table_that_fails_pushes_nothing(spark: SparkSession, store: Store) -> None:
@@ -179,7 +279,7 @@ def test_the_same_batch_of_another_query_is_another_one(spark: SparkSession, sto
     [
         ("string(id) AS value", {}, "a write needs a queue"),
         ("string(id) AS value, string(NULL) AS queue", {}, "a row has no queue: name one by the option queue"),
-        ("id AS number", {"queue": "q"}, "a write takes the columns value, .*to_json"),
+        ("id AS number", {"queue": "q"}, "a write takes the columns value, .*payload"),
         ("id AS value", {"queue": "q"}, "column value must be string; got bigint"),
         ("string(id) AS value, id AS type", {"queue": "q"}, "column type must be string"),
         (
@@ -198,6 +298,29 @@ def test_rows_that_cannot_be_records_are_told(
     writer = spark.range(1).selectExpr(*split_columns(rows)).write.format("headwater").mode("append")
     with pytest.raises(QUERY_ERRORS, match=told):
         writer.options(store=store.address, **options).save()
+    assert store.opened.queues() == []
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("if(id = 57, 'no json', string(id)) AS value", "column value: .*JSON.*'no json'"),
+        ("if(id = 57, 'a b', 'eu') AS partition", "column partition: partition name must be.*'a b'"),
+        ("if(id = 57, 'a b', 'q') AS queue", "for a b/Default, column queue: queue name must be"),
+        ("if(id = 57, repeat('x', 300), 't') AS transaction_id", "column transaction_id: .*'xxx"),
+        ("if(id = 57, map('h', repeat('x', 70000)), map('a', 'b')) AS headers", "column headers: "),
+        ("if(id = 57, timestamp'1800-01-01', timestamp'2026-01-01') AS timestamp", "column timestamp: .*1800"),
+    ],
+)
+def test_a_row_that_cannot_be_a_record_is_named_with_its_column(
+    spark: SparkSession, store: Store, column: str, told: str
+) -> None:
+    value = [] if column.endswith(" AS value") else ["string(id) AS value"]
+    queue = {} if column.endswith(" AS queue") else {"queue": "orders"}
+    rows = spark.range(0, 100, numPartitions=2).selectExpr(*value, column)
+    writer = rows.write.format("headwater").mode("append").options(store=store.address, **queue)
+    with pytest.raises(QUERY_ERRORS, match=rf"row 8 of task 1, for [^,]*, {told}|row 8 of task 1, {told}"):
+        writer.save()
     assert store.opened.queues() == []
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType, VariantVal
 
 from headwater.config import load_config
-from headwater.errors import InvalidInput
+from headwater.errors import HeadwaterError, InvalidInput
 from headwater.model.names import PARTITION_DEFAULT, SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, check_texts, encode_bare, encode_records
 from headwater.pipeline.options import WriteOptions
@@ -18,6 +18,8 @@ from headwater.services.checks import check_headers, check_text, check_timestamp
 
 # What a record says of itself; most say nothing, and then a batch of them is encoded as a whole.
 ENVELOPE = ("transaction_id", "trace_id", "type", "headers", "timestamp")
+
+SHOWN_LENGTH = 80
 
 Lane = tuple[str, str]
 
@@ -34,16 +36,56 @@ class Chunk:
 class Encoder:
     """Rows of one task as chunks of records, in their order."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType, task: int = 0) -> None:
         self._options = options
+        self._schema = schema
+        self._task = task
+        self._taken = 0
         self._variant = not isinstance(schema["value"].dataType, StringType)
         self._bytes_max = load_config().record_bytes_max
         self._lanes: dict[Lane, list[bytes]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of a batch."""
+        """Take the rows of a batch; a row that cannot be a record is named."""
         if not batch.num_rows:
             return
+        try:
+            self._add(batch)
+        except HeadwaterError as error:
+            raise self._find(batch) or error from error
+        self._taken += batch.num_rows
+
+    def _find(self, batch: pa.RecordBatch) -> HeadwaterError | None:
+        """The first row of a batch that cannot be a record, and which of its columns is wrong, as an error."""
+        names = sorted(batch.schema.names, key=lambda name: (name != "queue", name != "partition"))
+        for row in range(batch.num_rows):
+            for name in names:
+                wrong = self._complaint(batch.slice(row, 1), name)
+                if wrong is not None:
+                    return self._told(batch.slice(row, 1), row, name, wrong)
+        return None
+
+    def _complaint(self, row: pa.RecordBatch, name: str) -> HeadwaterError | None:
+        """What is wrong with one column of a row, if anything is."""
+        wanted = dict.fromkeys(("value", "queue", name))
+        columns = {each: row.column(each) for each in wanted if each in row.schema.names}
+        if name != "value":
+            columns["value"] = pa.nulls(1, row.column("value").type)
+        try:
+            Encoder(self._options, self._schema)._add(pa.RecordBatch.from_pydict(columns))
+        except HeadwaterError as error:
+            return error
+        return None
+
+    def _told(self, row: pa.RecordBatch, index: int, name: str, wrong: HeadwaterError) -> HeadwaterError:
+        _, (queue, *_) = _codes(row, "queue", self._options.queue, "")
+        _, (partition, *_) = _codes(row, "partition", self._options.partition, PARTITION_DEFAULT)
+        where = f"row {self._taken + index + 1} of task {self._task}, for {queue or 'no queue'}/{partition}"
+        value = row.column(name)[0].as_py()
+        shown = "" if isinstance(value, dict) else f"; it is {value!r:.{SHOWN_LENGTH}}"
+        return type(wrong)(f"{where}, column {name}: {wrong}{shown}. Nothing was pushed")
+
+    def _add(self, batch: pa.RecordBatch) -> None:
         payloads = self._payloads(batch.column("value"))
         said = {name: column for name in ENVELOPE if (column := _column(batch, name)) is not None}
         if said:

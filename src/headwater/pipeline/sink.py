@@ -23,6 +23,7 @@ from headwater.model.record import Record, split_records
 from headwater.pipeline.checkpoint import Checkpoint
 from headwater.pipeline.destination import check_no_circle, has_moved, look_at, name_step
 from headwater.pipeline.encoding import Chunk, Encoder
+from headwater.pipeline.keys import push_once
 from headwater.pipeline.options import WriteOptions
 from headwater.pipeline.writing import run_once
 
@@ -61,7 +62,7 @@ def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) ->
         raise InvalidOption(
             f"a write takes the columns {', '.join(SINK_COLUMNS)}, of which value must be there; "
             f"got {', '.join(schema.fieldNames())}. A row as a JSON payload: "
-            "select(to_json(struct('*')).alias('value'))"
+            "select(payload()), with payload from headwater.pipeline"
         )
     for field in schema.fields:
         kind = "variant" if isinstance(field.dataType, VariantType) else field.dataType.simpleString()
@@ -86,10 +87,10 @@ def pushes(database: str, messages: "list[Written | None]") -> list[Push]:
 
 def encode_task(options: WriteOptions, schema: StructType, batches: Iterator[pa.RecordBatch]) -> Written:
     """What one task made of its rows; Spark tells a task for which query it runs."""
-    encoder = Encoder(options, schema)
+    context = TaskContext.get()
+    encoder = Encoder(options, schema, context.partitionId() if context is not None else 0)
     for batch in batches:
         encoder.add(batch)
-    context = TaskContext.get()
     query = context.getLocalProperty(QUERY_ID) if context is not None else None
     return Written(query or "", encoder.chunks())
 
@@ -134,9 +135,10 @@ class BatchSink(DataSourceArrowWriter):
     def commit(self, messages: "list[Any]") -> None:
         """On the driver, when all tasks are done."""
         operations = pushes(self._options.database, messages)
-        if operations:
-            key = self._options.idempotency_key
-            whole = Transaction(database=self._options.database, key=key, operations=operations)
+        if operations and self._options.idempotency_key:
+            push_once(self._options, operations)
+        elif operations:
+            whole = Transaction(database=self._options.database, operations=operations)
             run_once(self._options.store, whole, self._options.access)
 
 
