@@ -204,6 +204,69 @@ def test_a_micro_batch_that_was_planned_for_what_is_gone_is_never_read_from_some
     lenient.stop()
 
 
+def put_back_a_backup(place: Place) -> None:
+    """A backup as the program makes it, in the place of the store."""
+    Path(f"{place.path}.taken").unlink(missing_ok=True)
+    with headwater.sync.open(place.path, housekeeping=False) as opened:
+        opened._bridge.run(opened._inner.store.backup(f"{place.path}.taken"))
+    place.remove()
+    shutil.copy(f"{place.path}.taken", place.path)
+
+
+def test_what_is_read_of_a_backup_before_its_first_writer_stays_good_after_it(place: Place) -> None:
+    """It gets its identity from whoever first opens it for writing; until then nobody may hold it to another one."""
+    put_back_a_backup(place)
+    chosen = read_options(options(place, True))
+    table = BatchReader(chosen, SCHEMA, take_snapshot(chosen))
+    tasks = table.partitions()
+    before = stream(place, True)
+    found, end = read_on(before, before.initialOffset())
+    assert found == [1, 2, 3]
+    place.push(4)
+    # The same reader goes on, and so does a new one from the checkpoint; a table and its tasks are what they were.
+    assert read_on(before, end)[0] == [4]
+    after = stream(place, True)
+    found, settled = read_on(after, end)
+    assert found == [4]
+    assert rows(table, tasks) == rows(table, table.partitions()) == [1, 2, 3]
+    # From then on it is known by its identity.
+    put_back_a_backup(place)
+    for reader in (before, after):
+        with pytest.raises(StoreReplaced, match="failOnDataLoss"):
+            reader.latestOffset(settled, ReadAllAvailable())
+        reader.stop()
+
+
+@pytest.mark.parametrize("written_to", [False, True])
+def test_a_checkpoint_of_the_original_is_never_taken_for_one_of_the_backup(place: Place, written_to: bool) -> None:
+    reader = stream(place, True)
+    _, end = read_on(reader, reader.initialOffset())
+    put_back_a_backup(place)
+    if written_to:
+        place.push(4)
+    with pytest.raises(StoreReplaced, match="failOnDataLoss"):
+        reader.latestOffset(end, ReadAllAvailable())
+    reader.stop()
+
+
+def test_a_backup_that_went_on_otherwise_is_found_out_though_it_had_no_identity(place: Place) -> None:
+    """Put back twice: what was read of the first copy, beyond the backup, is not in the second."""
+    put_back_a_backup(place)
+    reader = stream(place, True)
+    _, end = read_on(reader, reader.initialOffset())
+    place.push(4)
+    _, beyond = read_on(reader, end)
+    place.remove()
+    shutil.copy(f"{place.path}.taken", place.path)
+    with pytest.raises(StoreReplaced, match="failOnDataLoss"):
+        reader.latestOffset(beyond, ReadAllAvailable())
+    # What was read of the backup itself is in both.
+    assert read_on(reader, end)[0] == []
+    place.push(5)
+    assert read_on(reader, end)[0] == [5]
+    reader.stop()
+
+
 def test_a_source_keeps_what_load_has_found(place: Place) -> None:
     """Spark asks for the columns once, keeps the source as it is then, and has it make a reader for every plan."""
     source = HeadwaterDataSource({"store": place.path, "queue": "orders"})

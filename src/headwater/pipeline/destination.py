@@ -66,7 +66,7 @@ def find_move(before: Destination, now: Destination, remembered: bool | None) ->
     if before.store != now.store:
         return StoreReplaced(
             f"this is not the store that the checkpoint pushed to: that one has the identity {before.store}, this one "
-            f"{now.store}"
+            f"{now.store or 'is a backup that was put back'}"
         )
     if remembered is False:
         return StoreReplaced(

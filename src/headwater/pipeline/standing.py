@@ -38,8 +38,9 @@ def _find_replaced(store: str, here: Here) -> StoreReplaced | None:
     """Another store is there than the one with this identity."""
     if store in ("", here.store):
         return None
+    mine = here.store or "is a backup that was put back"
     return StoreReplaced(
-        f"{here.address} is not the store that was read: that one has the identity {store}, this one {here.store}"
+        f"{here.address} is not the store that was read: that one has the identity {store}, this one {mine}"
     )
 
 

@@ -72,7 +72,8 @@ class LogReader(Protocol):
         ...
 
     async def identity(self) -> str:
-        """Which store this is: a UUID that is made once with it and changes when it is restored."""
+        """Which store this is: a UUID that is made once with it and changes when it is restored. Empty for a backup
+        until it is first opened for writing, which gives it one."""
         ...
 
     async def fingerprint(self, through: Lsn) -> Fingerprint | None:

@@ -1,7 +1,8 @@
 """A copy of the whole store in one file, taken while others go on writing; and what makes it a store of its own.
 
-The copy is another store than the one it was taken of: the log goes on differently from there. It gets an identity when
-it is made, for readers, and another one when it is first opened for writing, because one backup may be put back twice.
+The copy is another store than the one it was taken of: the log goes on differently from there. It gets an identity of
+its own when it is first opened for writing, because one backup may be put back twice. Until then it has none for
+readers: what they read of it is in every store that it becomes.
 """
 
 import os
@@ -56,9 +57,14 @@ def _copy(source: apsw.Connection, path: str) -> None:
         os.close(descriptor)
 
 
+def is_backup(connection: apsw.Connection) -> bool:
+    """Whether this is a backup that nobody has opened for writing yet."""
+    return connection.execute(sql.get_meta, (BACKUP_KEY,)).fetchone() is not None
+
+
 def become_a_store(connection: apsw.Connection) -> None:
     """When this is a backup that is opened for the first time, give it an identity of its own."""
-    if connection.execute(sql.get_meta, (BACKUP_KEY,)).fetchone() is None:
+    if not is_backup(connection):
         return
     with connection:
         connection.execute(sql.set_meta, (IDENTITY_KEY, str(uuid4())))

@@ -19,6 +19,7 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
 from headwater.stores.contract import PartitionStatus, Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
+from headwater.stores.sqlite.backup import is_backup
 from headwater.stores.sqlite.connection import connect_to_read, note_open, translated
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.place import check_contents, check_place
@@ -87,9 +88,9 @@ class SqliteLogReader:
         self._file.close()
 
     async def identity(self) -> str:
-        """The UUID of the store."""
+        """The UUID of the store; none of a backup that is yet to become one."""
         with self._looking():
-            return read_identity(self._connection)
+            return "" if is_backup(self._file) else read_identity(self._connection)
 
     async def fingerprint(self, through: Lsn) -> Fingerprint | None:
         """The newest segment at or before `through` that is kept."""
