@@ -163,20 +163,22 @@ def archive(
 def restore(
     ctx: typer.Context,
     source: Annotated[Path, typer.Option("--from", metavar="FOLDER", help="The archive's folder.", show_default=False)],
-    queue: Annotated[str, typer.Option(help="The queue in the archive.", show_default="the only one")] = "",
+    queue: Annotated[str, typer.Option(help="The queue in the archive.", show_default="all of them")] = "",
     target: Annotated[
         str, typer.Option("--as", metavar="QUEUE", help="Restore under this name.", show_default="its own")
     ] = "",
     since: Annotated[str, typer.Option(metavar="DAY", help="The first day, such as 2026-11-01.")] = "",
     until: Annotated[str, typer.Option(metavar="DAY", help="The last day.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; show what would go where.")] = False,
     master: Master = LOCAL,
     log: Log = None,
 ) -> None:
-    """Read an archive back into a queue: order, ids and times are kept, running it twice adds nothing.
+    """Read an archive back into its queues: order, ids and times are kept, running it twice adds nothing.
 
     Every file is checked before anything is written; one that is damaged or missing is named.
 
     Examples:
+      headwater pipeline run restore --from archive --dry-run
       headwater pipeline run restore --from archive --queue orders --as orders.2026
       headwater pipeline run restore --from archive --since 2026-11-01 --until 2026-11-15
     """
@@ -196,6 +198,7 @@ def restore(
             target=target,
             since=since,
             until=until,
+            dry_run=dry_run,
         )
 
     run_flow(settings, "restoring", master, log, job, files=[str(source)], creates=True)

@@ -40,8 +40,8 @@ def job(store: Path, folder: Path, *queues: str, **more: int) -> Archive:
     return Archive(store=str(store), folder=str(folder), queues=queues, **more)  # type: ignore[arg-type]
 
 
-def back(store: Path, folder: Path, **more: str) -> Restore:
-    return Restore(store=str(store), folder=str(folder), **more)  # type: ignore[arg-type]
+def back(store: Path, folder: Path, **more: Any) -> Restore:
+    return Restore(store=str(store), folder=str(folder), **more)
 
 
 def test_what_was_archived_comes_back_as_it_was(spark: SparkSession, store: Path, folder: Path) -> None:
@@ -276,12 +276,37 @@ def test_a_missing_queue_is_told_with_those_there_are(spark: SparkSession, store
         restore.run(spark, back(store, folder, queue="order"))
 
 
-def test_several_queues_need_a_name(spark: SparkSession, store: Path, folder: Path) -> None:
+def test_all_queues_of_an_archive_are_restored_unless_one_is_named(
+    spark: SparkSession, store: Path, folder: Path, tmp_path: Path
+) -> None:
     fill(store, 30)
-    fill(store, 30, queue="mails")
+    fill(store, 20, queue="mails")
     archive.run(spark, job(store, folder))
-    with pytest.raises(SourceUnfit, match="mails, orders"):
-        restore.run(spark, back(store, folder))
+    other = tmp_path / "other.db"
+    shown = restore.run(spark, back(other, folder, dry_run=True)).facts
+    assert [(row["queue"], row["as"], row["messages"]) for row in shown["would be restored"]] == [
+        ("mails", "mails", 20),
+        ("orders", "orders", 30),
+    ]
+    assert not other.exists()
+    facts = restore.run(spark, back(other, folder)).facts
+    assert (facts["queue"], facts["in the archive"], facts["restored"]) == ("mails, orders", 50, 50)
+    assert [(row["queue"], row["restored"]) for row in facts["queues"]] == [("mails", 20), ("orders", 30)]
+    for queue in ("mails", "orders"):
+        assert oracle(other, queue) == oracle(store, queue)
+    again = restore.run(spark, back(other, folder)).facts
+    assert (again["restored"], again["restored before"]) == (0, 50)
+    one = tmp_path / "one.db"
+    assert restore.run(spark, back(one, folder, queue="mails", target="letters")).facts["restored"] == 20
+    assert oracle(one, "letters") == oracle(store, "mails")
+
+
+def test_only_one_of_several_queues_can_have_another_name(spark: SparkSession, store: Path, folder: Path) -> None:
+    fill(store, 3)
+    fill(store, 3, queue="mails")
+    archive.run(spark, job(store, folder))
+    with pytest.raises(SourceUnfit, match=r"only one can go to copies: say which with --queue.*mails, orders"):
+        restore.run(spark, back(store, folder, target="copies"))
 
 
 def test_a_missing_store_is_not_made(spark: SparkSession, store: Path, folder: Path) -> None:

@@ -1,13 +1,14 @@
-"""restore: an archive back into a queue, under the same name or another, order, ids and times kept.
+"""restore: an archive back into its queues, or one under another name, order, ids and times kept.
 
-    manifest ─► every file checked ─► files in LSN order ─ load_file, or load_rows where they overlap ─► queue
+    manifest ─► every file checked ─► queue by queue, in LSN order ─ load_file, or load_rows where files overlap ─► log
 
 A record is known by where it came from: its first partition and its offset there. A partition remembers which of these
 it has, so running a restore twice, or from two archives of the same log, adds nothing. What the queue itself still
 holds is left alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ NOWHERE = 2**62
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
-    """Which queue of which archive goes where. Days (`2026-11-15`) are those the records were written on."""
+    """Which queue of which archive goes where: no name stands for all of them, each under its own.
+
+    Days (`2026-11-15`) are those the records were written on. A `dry_run` says what would be restored where, and
+    checks every file; nothing is written.
+    """
 
     store: str
     access: Access = Access()
@@ -41,6 +46,7 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     since: str = ""
     until: str = ""
+    dry_run: bool = False
     records_per_step: int = RECORDS_PER_STEP
 
 
@@ -68,20 +74,30 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
     """Restore what is missing; nothing is written before every file was found whole."""
     folder = Path(job.folder)
     manifest = need_manifest(folder, KIND)
-    queue = choose_queue(manifest, job.queue, folder)
-    entries = [entry for entry in manifest.entries if entry.queue == queue and _is_wanted(entry, job)]
-    for entry in entries:
+    queues = choose_queues(manifest, job, folder)
+    wanted = {
+        queue: [entry for entry in manifest.entries if entry.queue == queue and _is_wanted(entry, job)]
+        for queue in queues
+    }
+    for entry in chain.from_iterable(wanted.values()):
         verify(folder, entry)
-    target = Target(anywhere(job.store), job.database, job.target or queue, job.access)
+    if job.dry_run:
+        return _preview(job, wanted)
     with open_log(job.store, job.access, create=True) as log:
         began_at = log.now()
-        origins = origin_rows(log, manifest, target)
-        counts = Tally(0, 0)
-        progress = Progress(tell, sum(entry.records for entry in entries))
-        for step in in_order(entries, job.records_per_step):
-            for tally in _restore_step(spark, folder, step, origins, log, target, progress):
-                counts = Tally(counts.appended + tally.appended, counts.before + tally.before)
-        return _summary(entries, counts, target, rate(counts.appended, began_at, log.now()))
+        counts = {}
+        progress = Progress(tell, sum(entry.records for entries in wanted.values() for entry in entries))
+        for queue, entries in wanted.items():
+            target = Target(anywhere(job.store), job.database, job.target or queue, job.access)
+            origins = origin_rows(log, manifest, target)
+            tallies = [
+                tally
+                for step in in_order(entries, job.records_per_step)
+                for tally in _restore_step(spark, folder, step, origins, log, target, progress)
+            ]
+            counts[queue] = Tally(sum(tally.appended for tally in tallies), sum(tally.before for tally in tallies))
+        speed = rate(sum(tally.appended for tally in counts.values()), began_at, log.now())
+        return _summary(job, wanted, counts, speed)
 
 
 def _restore_step(
@@ -106,16 +122,17 @@ def _restore_step(
         yield load_rows(place_rows(read_entries(spark, folder, step), lookup), target, gaps=None)
 
 
-def choose_queue(manifest: Manifest, wanted: str, folder: Path) -> str:
-    """The queue of the archive that is meant: the only one needs no name."""
+def choose_queues(manifest: Manifest, job: Restore, folder: Path) -> list[str]:
+    """The queues of the archive that are meant: the one that is named, or all. Only one can have another name."""
     there = sorted({*manifest.queues, *(entry.queue for entry in manifest.entries)})
-    if not wanted and len(there) == 1:
-        return there[0]
-    if not wanted:
-        raise SourceUnfit(f"{folder} has several queues: say which with --queue; there are {', '.join(there)}")
-    if wanted not in there:
-        raise QueueMissing(f"{folder} has no queue {wanted!r}; there are {', '.join(there) or 'none'}")
-    return wanted
+    if job.queue and job.queue not in there:
+        raise QueueMissing(f"{folder} has no queue {job.queue!r}; there are {', '.join(there) or 'none'}")
+    if job.target and not job.queue and len(there) > 1:
+        raise SourceUnfit(
+            f"{folder} has several queues, and only one can go to {job.target}: say which with --queue; there are "
+            f"{', '.join(there)}"
+        )
+    return [job.queue] if job.queue else there
 
 
 def origin_rows(log: Log, manifest: Manifest, target: Target) -> list[tuple[int, str, int]]:
@@ -148,17 +165,45 @@ def _is_wanted(entry: Entry, job: Restore) -> bool:
     return (not job.since or entry.day >= job.since) and (not job.until or entry.day <= job.until)
 
 
-def _summary(entries: Sequence[Entry], counts: Tally, target: Target, speed: int) -> Summary:
-    archived = sum(entry.records for entry in entries)
-    held = archived - counts.appended - counts.before
-    if held < 0:
-        raise FlowError(f"{-held:,} records more than the manifest names came from the archive")
+def _archived(entries: Sequence[Entry]) -> int:
+    return sum(entry.records for entry in entries)
+
+
+def _preview(job: Restore, wanted: Mapping[str, Sequence[Entry]]) -> Summary:
+    """What a restore would read, and where it would go."""
+    shown = [
+        {
+            "queue": queue,
+            "as": job.target or queue,
+            "messages": _archived(entries),
+            "files": len(entries),
+            **({"first day": min(days), "last day": max(days)} if (days := [entry.day for entry in entries]) else {}),
+        }
+        for queue, entries in wanted.items()
+    ]
+    total = sum(map(_archived, wanted.values()))
+    return Summary(flow="restore (dry run)", facts={"in the archive": total, "would be restored": shown})
+
+
+def _summary(job: Restore, wanted: Mapping[str, Sequence[Entry]], counts: Mapping[str, Tally], speed: int) -> Summary:
+    for queue, entries in wanted.items():
+        more = counts[queue].appended + counts[queue].before - _archived(entries)
+        if more > 0:
+            raise FlowError(f"{more:,} records of {queue} more than the manifest names came from the archive")
+    archived = sum(map(_archived, wanted.values()))
+    appended = sum(tally.appended for tally in counts.values())
+    before = sum(tally.before for tally in counts.values())
     facts: dict[str, Any] = {
-        "queue": target.queue,
+        "queue": ", ".join(job.target or queue for queue in wanted),
         "in the archive": archived,
-        "restored": counts.appended,
-        "restored before": counts.before,
-        "still in the queue": held,
+        "restored": appended,
+        "restored before": before,
+        "still in the queue": archived - appended - before,
         "messages a second": speed,
     }
+    if len(wanted) > 1:
+        facts["queues"] = [
+            {"queue": queue, "in the archive": _archived(entries), "restored": counts[queue].appended}
+            for queue, entries in wanted.items()
+        ]
     return Summary(flow="restore", facts=facts)
