@@ -29,6 +29,7 @@ from tests.pipeline.test_read import (
     test_compressed_and_encrypted_queues_are_read,
     test_every_record_is_a_row_with_all_its_columns,
     test_many_segments_are_read_by_many_tasks_each_record_once,
+    test_partitions_that_are_named_are_read_and_no_others,
     test_several_queues_are_read_by_name_or_pattern,
 )
 from tests.pipeline.test_stream import (
@@ -37,10 +38,12 @@ from tests.pipeline.test_stream import (
     test_a_query_reads_what_there_is_and_goes_on_where_it_was,
 )
 from tests.pipeline.test_write import (
+    test_a_key_belongs_to_its_queue_and_goes_with_it,
     test_a_micro_batch_that_spark_forgot_to_note_is_not_pushed_again,
     test_a_stream_is_pushed_micro_batch_by_micro_batch,
     test_a_table_is_pushed_with_all_that_its_columns_say,
     test_a_table_with_an_idempotency_key_is_pushed_once,
+    test_a_task_that_is_tried_again_pushes_nothing_however_its_rows_are_ordered,
 )
 
 

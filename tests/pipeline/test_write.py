@@ -18,7 +18,7 @@ from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.record import Record
 from headwater.pipeline import keys, payload
 from headwater.pipeline.encoding import Encoder
-from headwater.pipeline.keys import NOTE_LENGTH_MAX, Kept, add_to_note, parse_note, push_once
+from headwater.pipeline.keys import NOTE_LENGTH_MAX, Kept, add_to_note, parse_note, push_once, rows_of
 from headwater.pipeline.options import WriteOptions, write_options
 from headwater.pipeline.writing import close_all, run_once
 from tests.pipeline.store import QUERY_ERRORS, Store
@@ -194,6 +194,23 @@ def test_a_key_belongs_to_its_queue_and_goes_with_it(spark: SparkSession, store:
     store.push(0, queue="there")
     write_with_key(rows, store, "there")
     assert len(store.records("there")) == 3
+
+
+def test_rows_are_known_in_any_order_and_told_from_all_others() -> None:
+    def push(*texts: bytes, partition: str = "p", kind: str = "") -> Push:
+        return Push(queue="q", partition=partition, records=[Record(msgspec.Raw(text), type=kind) for text in texts])
+
+    same = rows_of([push(b"1", b"2", b"1"), push(b"3", partition="r")])
+    assert rows_of([push(b"3", partition="r"), push(b"1", b"1", b"2")]) == same
+    assert rows_of([push(b"2"), push(b"1"), push(b"3", partition="r"), push(b"1")]) == same
+    others = (
+        [push(b"1", b"2"), push(b"3", partition="r")],
+        [push(b"1", b"2", b"2"), push(b"3", partition="r")],
+        [push(b"1", b"2", b"1", b"3")],
+        [push(b"1", b"2", b"1", kind="k"), push(b"3", partition="r")],
+        [push(b"12", b"1"), push(b"3", partition="r")],
+    )
+    assert len({same, *map(rows_of, others)}) == 1 + len(others)
 
 
 def test_what_a_queue_remembers_of_keys_is_bounded_and_the_newest_stay() -> None:

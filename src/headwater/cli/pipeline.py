@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OWN = "MODULE:FUNCTION"
 FLOWS = {
     "archive": "queues into Parquet files by queue and day, with a manifest",
-    "restore": "an archive back into a queue",
+    "restore": "an archive back into its queues",
     "rollup": "throughput, latency, lag, retries and dead letters into tables, and a chart",
     "load": "Parquet, CSV or NDJSON files into a queue",
     "export": "a queue into Parquet, CSV or NDJSON files",

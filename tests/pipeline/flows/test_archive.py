@@ -307,6 +307,8 @@ def test_only_one_of_several_queues_can_have_another_name(spark: SparkSession, s
     archive.run(spark, job(store, folder))
     with pytest.raises(SourceUnfit, match=r"only one can go to copies: say which with --queue.*mails, orders"):
         restore.run(spark, back(store, folder, target="copies"))
+    with pytest.raises(SourceUnfit, match="lies behind the last one"):
+        restore.run(spark, back(store, folder, since="2026-11-16", until="2026-11-15"))
 
 
 def test_a_missing_store_is_not_made(spark: SparkSession, store: Path, folder: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_dry_run_of_a_load_takes_every_option_of_csv_files_and_leaves_no_trace
     command += ["--schema", "id BIGINT, name STRING, amount DOUBLE, day DATE, at TIMESTAMP"]
     code, out, err = terminal.type(*command, "--json")
     assert (code, err) == (6, "")
-    row = {"id": 1, "name": "x;y", "amount": None, "day": "2013-12-31", "at": "2013-12-31T23:59:00.000Z"}
+    row = {"id": 1, "name": "x;y", "amount": None, "day": "2013-12-31", "at": "2013-12-31T23:59:00.000000Z"}
     found = json.loads(out)
     assert (found["rows_in"], found["would_be_pushed"], found["would_be_set_aside"]) == (3, 2, 1)
     assert found["first_rows"] == [{"partition": "Default", "payload": row}]

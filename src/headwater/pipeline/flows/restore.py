@@ -72,6 +72,10 @@ def place_rows(rows: DataFrame, origins: DataFrame) -> DataFrame:
 
 def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
     """Restore what is missing; nothing is written before every file was found whole."""
+    if job.since and job.until and job.since > job.until:
+        raise SourceUnfit(
+            f"the first day, {job.since}, lies behind the last one, {job.until}: nothing would be restored"
+        )
     folder = Path(job.folder)
     manifest = need_manifest(folder, KIND)
     queues = choose_queues(manifest, job, folder)
