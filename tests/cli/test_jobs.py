@@ -58,8 +58,7 @@ def test_lines_from_a_file_or_a_pipe_go_in_together_or_not_at_all(queuectl: Queu
 )
 def test_a_job_that_is_none_is_refused_with_the_reason(queuectl: Queuectl, job: str, reason: str) -> None:
     ended = queuectl.run("enqueue", job)
-    misused = ended.err.startswith(("error[invalid_option]: ", "error[invalid_name]: "))
-    assert ended.code == (2 if misused else 1), ended
+    assert ended.code == (1 if ended.err.startswith("error[not_found]: ") else 2), ended
     assert reason in ended.err
     assert queuectl.run("status", "--json").code in (0, 3)
 

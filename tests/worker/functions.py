@@ -278,3 +278,8 @@ async def empty_the_loop(folder: str) -> None:
 async def block_until(path: str) -> None:
     while not os.path.exists(path):
         time.sleep(0.005)  # noqa: ASYNC251
+
+
+@app.job(retries=3)
+def divide_by_nothing(number: str) -> list[float]:
+    return [1.0, float(number)]

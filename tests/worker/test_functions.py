@@ -288,3 +288,40 @@ async def test_calls_that_wait_behind_one_that_kills_the_process_are_sent_to_the
     runner.close()
     await runner.closed()
     starts.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("one",), {}),
+        ((1,), {"right": "two"}),
+        ((1, 2, 3), {}),
+        ((), {"left": None}),
+        ((), {"lefft": 1}),
+        ((1.5,), {}),
+    ],
+)
+async def test_a_call_that_its_function_does_not_take_is_refused_where_it_is_enqueued(
+    bench: Bench, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    for function in (functions.add, functions.add_later):
+        with pytest.raises(InvalidOption, match=f"{function.name} cannot be called like this"):
+            function.job(*arguments, **named)
+    assert await bench.hw.jobs.list() == []
+
+
+def test_a_call_of_a_function_whose_types_are_elsewhere_is_left_to_the_worker() -> None:
+    app = JobApp("nowhere.db")
+
+    def work(order: "NoSuchType") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    assert bytes(app.job(name="work")(work).job({"id": 1}).arguments) == b'[[{"id":1}],{}]'
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+async def test_a_result_that_json_has_not_makes_the_job_dead_and_says_so(bench: Bench, number: float) -> None:
+    job = await bench.hw.jobs.add(functions.divide_by_nothing.job(str(number)))
+    await bench.drain()
+    shown = await job.show()
+    assert (shown.state, shown.attempts) == (JobState.DEAD, 1)
+    assert "NaN and Infinity are no numbers in JSON" in (shown.error or "")

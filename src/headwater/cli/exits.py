@@ -6,6 +6,7 @@ from typing import ClassVar
 from headwater.errors import (
     ConfigError,
     HeadwaterError,
+    InvalidInput,
     InvalidName,
     InvalidOption,
     QueueMissing,
@@ -39,6 +40,14 @@ class Misuse(ConfigError):
     code: ClassVar[str] = "usage"
 
 
+class InvalidJob(InvalidInput):
+    """A job that is to be enqueued is wrong, in whichever way: wrong usage, one exit code for scripts."""
+
+    def __init__(self, error: InvalidInput) -> None:
+        super().__init__(str(error))
+        self.code = error.code  # type: ignore[misc]
+
+
 class LetterMissing(QueueMissing):
     """There is no dead letter of this id."""
 
@@ -58,6 +67,7 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
     ConfigError: ExitCode.USAGE,
     InvalidName: ExitCode.USAGE,
     InvalidOption: ExitCode.USAGE,
+    InvalidJob: ExitCode.USAGE,
     LetterMissing: ExitCode.NOTHING,
 }
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.exits import Misuse
+from headwater.cli.exits import InvalidJob, Misuse
 from headwater.cli.job_views import duration_of
 from headwater.cli.output import plural, print_json, print_line
 from headwater.cli.pushing import open_input
@@ -77,7 +77,12 @@ def enqueue(
     """
     said = {name.rstrip("_"): value for name, value in locals().items() if value is not None and value != []}
     settings = settings_of(said.pop("ctx"))
-    _tell(settings, run_async(_enqueue(settings, _found(said.pop("jobs", []), said.pop("file", None), said))))
+    try:
+        found = _found(said.pop("jobs", []), said.pop("file", None), said)
+        handles = run_async(_enqueue(settings, found))
+    except InvalidInput as error:
+        raise InvalidJob(error) from error
+    _tell(settings, handles)
 
 
 def _found(jobs: list[str], file: Path | None, options: dict[str, Any]) -> "list[NewJob]":

@@ -18,7 +18,7 @@ from headwater.cli.output import (
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
-from headwater.model.job import first_line
+from headwater.model.job import JobState, first_line
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
@@ -29,6 +29,8 @@ JobIds = Annotated[list[str], typer.Argument(help="Jobs by id.", metavar="ID..."
 Queue = Annotated[str, typer.Option("--queue", help="Only this queue.", show_default=False)]
 Watch = Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")]
 TEXT_LENGTH_SHOWN = 60
+# Of these, a start that is known is that of an earlier attempt.
+NOT_BEGUN = (JobState.PENDING, JobState.SCHEDULED, JobState.WAITING)
 STATES = ("pending", "processing", "scheduled", "waiting", "failed", "completed", "dead", "cancelled")
 
 
@@ -118,7 +120,7 @@ def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
             f"{job.attempts}/{job.attempts_max}",
             job.priority,
             show_time(job.created_at),
-            show_time(job.started_at),
+            None if job.state in NOT_BEGUN else show_time(job.started_at),
             job.worker,
             show_waiting(job, now),
             _cut(first_line(job.error or "")),
@@ -206,7 +208,7 @@ def _facts(job: "JobStatus", attempts: "Any", needs: Any) -> list[tuple[str, obj
     times = (
         ("created", job.created_at),
         ("runs at", job.run_at),
-        ("started", job.started_at),
+        ("last started" if job.state in NOT_BEGUN else "started", job.started_at),
         ("ended", job.finished_at),
     )
     facts: list[tuple[str, object]] = [

@@ -13,7 +13,7 @@ import typer
 
 from headwater.cli.job_choice import Choice, Deed, InState, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
 from headwater.cli.job_views import Queue, check_state, duration_of
-from headwater.cli.output import plural, print_json, print_line
+from headwater.cli.output import note, plural, print_json, print_line
 from headwater.cli.session import reached, run_async
 from headwater.cli.settings import settings_of
 
@@ -120,11 +120,17 @@ def resume(
 def _pause(ctx: typer.Context, queue: str, *, paused: bool) -> None:
     settings = settings_of(ctx)
 
-    async def change() -> None:
+    async def change() -> list[str]:
         async with reached(settings, create=True) as hw:
+            known = sorted(one.queue for one in await hw.jobs.queues())
             await (hw.jobs.pause(queue) if paused else hw.jobs.resume(queue))
+            return known
 
-    run_async(change())
+    known = run_async(change())
+    if queue not in known:
+        # It is no error: whoever pauses a queue before its first job comes means it.
+        there = ", ".join(known[:10]) or "none yet"
+        note(f"there is no job queue {queue} so far: this holds for jobs that are added to it; there is {there}")
     if settings.json:
         print_json({"queue": queue, "paused": paused})
     else:

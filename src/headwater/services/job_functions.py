@@ -190,9 +190,10 @@ class JobFunction(Generic[P, R]):
         """The call as a job, to be handed in anywhere: with others, in a transaction, in an outbox, on a schedule."""
         try:
             self._signature.bind(*arguments, **options)
-        except TypeError as error:
+            kept = encode_call(arguments, options, self.name)
+            self._check_types(bytes(kept))
+        except (TypeError, msgspec.ValidationError) as error:
             raise InvalidOption(f"{self.name} cannot be called like this: {error}") from None
-        kept = encode_call(arguments, options, self.name)
         return msgspec.structs.replace(self._template, arguments=kept)
 
     @property
@@ -227,6 +228,14 @@ class JobFunction(Generic[P, R]):
             if name in types and kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
                 bound.arguments[name] = msgspec.convert(value, types[name])
         return list(bound.args), dict(bound.kwargs)
+
+    def _check_types(self, kept: bytes) -> None:
+        """Bind a call as a worker will: what would fail there, again and again, fails here at once."""
+        try:
+            self._annotations()
+        except Exception:
+            return  # Types that this program does not have; the worker's may.
+        self.bind(kept)
 
     def _plain_places(self) -> list[Any]:
         """The types of the parameters, in order, where all can be given by their place: binding such a call is easy."""
