@@ -1,9 +1,12 @@
 """The client at a server that asks who it is: the token says which queues, which database, and what may be done."""
 
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 import headwater
@@ -11,6 +14,7 @@ from headwater.app import open_door
 from headwater.doors.access.settings import load_access
 from headwater.doors.edge.server import Edge
 from headwater.errors import LeaseLost, NotAllowed, QueueMissing, Unauthenticated
+from headwater.model.principal import Principal
 
 Verb = Callable[[], Awaitable[object]]
 
@@ -90,3 +94,35 @@ async def test_the_database_is_that_of_the_token(hw: headwater.Headwater, url: s
         with pytest.raises((QueueMissing, LeaseLost)):
             await client.queue("orders").ack(ours)
     await hw.queue("orders").ack(ours)
+
+
+@pytest.mark.parametrize("said", ["", "ada", "ops (host:1)", "ada (host:1)", ") ops (", " ", "ops"])
+@pytest.mark.parametrize("path", ["/v1/pop", "/api/v1/pop/queue/orders"])
+async def test_who_holds_a_lease_is_who_the_token_says_whatever_the_client_says(
+    hw: headwater.Headwater, url: str, path: str, said: str
+) -> None:
+    """No text that a client sends can stand where the name of a token stands."""
+    await hw.queue("orders").push(1, partition="p")
+    headers = {"authorization": f"Bearer {await token(hw, 'consume')}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers) as wire:
+        if path == "/v1/pop":
+            answer = await wire.post(path, json={"queue": "orders", "holder": said})
+        else:
+            answer = await wire.get(path, params={"holder": said})
+        assert answer.status_code == 200, answer.text
+    (lease,) = await hw.leases()
+    assert lease.holder == ("ada" if not said or path != "/v1/pop" else f"ada ({said})")
+
+
+async def test_our_client_is_shown_by_its_token_and_its_process(hw: headwater.Headwater, url: str) -> None:
+    await hw.queue("orders").push(1, partition="p")
+    async with headwater.connect(url, token=await token(hw, "consume")) as client:
+        await client.queue("orders").pop()
+        (lease,) = await hw.leases()
+        assert lease.holder == f"ada ({socket.gethostname()[:100]}:{os.getpid()})"
+
+
+def test_who_has_no_name_cannot_take_one() -> None:
+    """A signed token may come without a subject."""
+    assert Principal().as_holder("ops (host:1)") == "(ops (host:1))"
+    assert Principal().as_holder() == ""

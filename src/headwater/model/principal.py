@@ -62,6 +62,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         """Whether every queue of their database is theirs: for requests that name none."""
         return ALL_QUEUES in self.queues
 
+    def as_holder(self, said: str = "") -> str:
+        """Who holds what they lease, for whoever looks at the leases: who they are known to be comes first. What they
+        say of themselves is said by them, and stands in brackets."""
+        return f"{self.subject} ({said})".lstrip() if said else self.subject
+
     def own_name(self, name: str) -> str:
         """A name that is one for the whole database, as that of a job, as they choose it: whoever may use some queues
         alone chooses among names of their own, which those of other queues cannot meet. Nobody learns of others by it.

@@ -106,7 +106,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         auto_ack=body.auto_ack,
         subscribe=body.subscribe,
         since=None if body.since is None else check_timestamp(body.since),
-        holder=check_text("holder", body.holder) or request.principal.subject,
+        holder=request.principal.as_holder(check_text("holder", body.holder)),
     )
     reports = [await report_of(site, request, report) for report in body.reports]
     seconds = min(body.wait_seconds, site.config.wait_seconds_max)

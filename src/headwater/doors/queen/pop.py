@@ -87,7 +87,7 @@ def operation_of(site: Site, request: Request, query: PopQuery, queue: str, part
         subscribe=subscribe,
         since=since,
         lanes=LANES,
-        holder=request.principal.subject,
+        holder=request.principal.as_holder(),
     )
 
 
