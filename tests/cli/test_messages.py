@@ -278,6 +278,21 @@ def test_a_tail_shows_what_was_there_and_then_what_other_processes_push(program:
     assert err == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--from", "999999"), "there is nothing of orders from LSN 999,999 on"),
+        (("--from", "end"), "there is nothing of orders from end on"),
+        (("--from", "beginning", "--partition", "b"), "there is nothing of orders, partition b from beginning on"),
+    ],
+)
+def test_a_tail_that_shows_nothing_says_why(program: Program, arguments: tuple[str, ...], said: str) -> None:
+    program.expect(0, "push", "orders", "1", "--partition", "a")
+    ended = program.expect(4, "tail", "orders", *arguments, "--no-follow")
+    assert (ended.out, said in ended.err) == ("", True)
+    assert ("the log ends at LSN 1: nothing before 999,999 will be shown" in ended.err) == ("999999" in arguments)
+
+
 def test_a_tail_takes_nothing_and_leaves_no_group(program: Program) -> None:
     program.expect(0, "push", "orders", "1")
     assert shown_payloads(program) == [1]

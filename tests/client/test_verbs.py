@@ -541,3 +541,52 @@ async def test_what_is_not_there_is_told(orders: headwater.Queue) -> None:
         await orders.dead_letters()
     with pytest.raises(QueueMissing):
         await orders.seek("beginning", group="g")
+
+
+async def test_a_transaction_gives_messages_back(face: Face, orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2], partition="p")
+    messages = await orders.pop(batch=2)
+    async with face.transaction() as together:
+        together.ack(messages[:1])
+        together.release(messages[1])
+        together.push("done", "one")
+    [again] = await orders.pop()
+    assert (again.payload, again.attempts) == (2, 1)
+    assert [message.payload for message in await face.queue("done").pop()] == ["one"]
+
+
+async def test_a_release_of_a_transaction_that_does_not_hold_is_none(face: Face, orders: headwater.Queue) -> None:
+    await orders.push(1, partition="p")
+    await orders.push(2, partition="q")
+    held = await orders.pop(partition="p")
+    lost = await orders.pop(partition="q")
+    await orders.release(lost)
+    together = face.transaction()
+    together.release(held)
+    together.ack(lost)
+    with pytest.raises(LeaseLost):
+        await together.commit()
+    assert [message.payload for message in await orders.pop(batch=2)] == [2]
+
+
+@pytest.mark.parametrize("partition", ["", "p"])
+async def test_a_duplicate_of_a_message_for_later_says_when_that_is_due(
+    orders: headwater.Queue, partition: str
+) -> None:
+    first = await orders.push(1, partition=partition, transaction_id="t", delay=3_600)
+    assert first.due_at is not None
+    for delay in (0, 60, 7_200):
+        again = await orders.push(1, partition=partition, transaction_id="t", delay=delay)
+        assert (again.duplicate, again.offset, again.due_at) == (True, None, first.due_at)
+    # Beside others, in one push and in pushes that share a commit.
+    ids = ["t", "u", "t", "v"]
+    several = [headwater.Outgoing(payload=n, transaction_id=id, partition=partition) for n, id in enumerate(ids)]
+    receipts = await orders.push_many(several)
+    assert [receipt.due_at for receipt in receipts] == [first.due_at, None, first.due_at, None]
+    assert [receipt.duplicate for receipt in receipts] == [True, False, True, False]
+    later = [headwater.Outgoing(payload=n, transaction_id=id, partition=partition) for n, id in enumerate("twwu")]
+    receipts = await orders.push_many(later, delay=7_200)
+    assert [receipt.duplicate for receipt in receipts] == [True, False, True, True]
+    assert receipts[0].due_at == first.due_at
+    assert receipts[1].due_at == receipts[2].due_at is not None
+    assert (receipts[3].due_at, receipts[3].offset is None) == (None, False)

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from headwater.errors import InvalidOption, QueueFull, QueueMissing
-from headwater.log.operations import DeleteGroup, Purge, Requeue, Retain
+from headwater.log.operations import DeleteGroup, Purge, Push, Requeue, Retain
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT
+from headwater.model.record import Record
+from headwater.model.spreading import priority_of, requeued_name
 from tests.contracts.clock import FakeClock
-from tests.contracts.log import Log, report
+from tests.contracts.log import Log, payloads, report
 
 
 async def bury(log: Log, count: int, partition: str = "Default") -> None:
@@ -201,3 +204,72 @@ async def test_a_dead_letter_outlives_its_record(log: Log, clock: FakeClock) -> 
     assert len(await log.dead_letters()) == 1
     await log.run(Requeue(queue="orders"))
     assert await log.drain() == [0]
+
+
+TOLD = Record(
+    data=msgspec.Raw(b'{"id": 7}'),
+    transaction_id="t",
+    trace_id="trace",
+    type="made",
+    headers={"a": "b"},
+    producer_sub="ada",
+)
+
+
+@pytest.mark.parametrize("way", [{}, {"all_groups": True}, {"to": "by-hand"}], ids=["group", "all groups", "to"])
+@pytest.mark.parametrize("kept_at", [0, 1_000_000])
+async def test_a_requeued_record_keeps_all_that_was_said_of_it(
+    log: Log, clock: FakeClock, way: dict[str, Any], kept_at: int
+) -> None:
+    """And the time of its push; only what it is delivered by, its offset and when it is dropped, begins anew."""
+    pushed_at = clock.now()
+    said = msgspec.structs.replace(TOLD, timestamp=kept_at)
+    await log.run(Push(queue="orders", partition="customer-42", records=[said]))
+    await log.settle(await log.take(), Outcome.DEAD)
+    clock.advance(60)
+    await log.run(Requeue(queue="orders", **way))
+    batch = await log.take(queue=way.get("to", "orders"))
+    assert batch.records == [msgspec.structs.replace(said, timestamp=kept_at or pushed_at)]
+    assert batch.partition == ("customer-42" if way else requeued_name(GROUP_DEFAULT, 0))
+    # A second failure does not make it younger, either.
+    await log.settle(batch, Outcome.DEAD)
+    clock.advance(60)
+    await log.run(Requeue(queue=way.get("to", "orders")))
+    again = await log.take(queue=way.get("to", "orders"))
+    assert again.records == batch.records
+
+
+@pytest.mark.parametrize("way", [{}, {"all_groups": True}, {"to": "by-hand"}], ids=["group", "all groups", "to"])
+@pytest.mark.parametrize("twice", [False, True])
+async def test_a_requeued_record_keeps_its_priority(log: Log, way: dict[str, Any], twice: bool) -> None:
+    await log.push("urgent", partition="", priority=9)
+    await log.settle(await log.take(), Outcome.DEAD)
+    if twice:
+        await log.run(Requeue(queue="orders"))
+        await log.settle(await log.take(), Outcome.DEAD)
+    queue = way.get("to", "orders")
+    await log.push("plain", queue=queue, partition="")
+    await log.push("high", queue=queue, partition="", priority=5)
+    await log.run(Requeue(queue="orders", **way))
+    found = []
+    while batches := await log.pop(queue=queue):
+        found += [(payloads(batch)[0], priority_of(batch.partition)) for batch in batches]
+        await log.ack(batches[0])
+    assert found == [("urgent", 9), ("high", 5), ("plain", 0)]
+
+
+async def test_a_requeue_to_a_queue_that_has_no_room_for_a_partition_changes_nothing(log: Log) -> None:
+    await bury(log, 1, partition="a")
+    await bury(log, 1, partition="b")
+    await log.configure(queue="by-hand", lanes=1, partitions_max=1)
+    with pytest.raises(QueueFull, match="partitions_max"):
+        await log.run(Requeue(queue="orders", to="by-hand"))
+    assert len(await log.dead_letters()) == 2
+    assert await log.drain(queue="by-hand") == []
+
+
+async def test_a_requeued_id_is_known_in_the_other_queue(log: Log) -> None:
+    await log.push(1, ids=["t"], partition="")
+    await log.settle(await log.take(), Outcome.DEAD)
+    await log.run(Requeue(queue="orders", to="by-hand"))
+    assert (await log.push(1, ids=["t"], queue="by-hand", partition="")).count == 0

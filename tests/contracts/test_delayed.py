@@ -145,3 +145,14 @@ async def test_a_message_for_later_makes_no_partition_more_than_a_queue_may_have
     await log.push(3, partition="p", delay_seconds=5)
     clock.advance(5)
     assert await log.drain() == [1, 3]
+
+
+@pytest.mark.parametrize("ids", ["tut", "tuu", "utu", "tuvtvu", "uutvv"])
+async def test_offsets_beside_duplicates_of_what_is_still_to_come_are_true(log: Log, ids: str) -> None:
+    """A duplicate of a message for later takes no place in the log, and so shifts none."""
+    later = await log.push("later", ids=["t"], delay_seconds=60.0)
+    pushed = await log.push(*ids, ids=list(ids))
+    kept = {payload: offset for offset, payload in enumerate(dict.fromkeys(ids.replace("t", "")))}
+    assert pushed.offsets() == [kept.get(identity, -1) for identity in ids]
+    assert pushed.due == {place: later.due_at for place, identity in enumerate(ids) if identity == "t"}
+    assert await log.drain() == list(kept)

@@ -581,3 +581,43 @@ async def test_what_lies_behind_a_message_that_comes_again_is_not_done_before_it
     assert [payload for payload, _ in in_order] == [0, 1, 1, 2, 3]
     assert in_order[2] == (1, again)
     assert ("other", 1) in seen
+
+
+async def test_a_loop_that_has_ended_stays_ended(hw: headwater.Headwater, orders: headwater.Queue) -> None:
+    """As any iterator. What comes later is for another loop."""
+    await orders.push(1)
+    async with orders.consume(idle_seconds=0) as messages:
+        assert [message.payload async for message in messages] == [1]
+        await orders.push(2)
+        assert [message.payload async for message in messages] == []
+        with pytest.raises(StopAsyncIteration):
+            await anext(messages)
+    bare = aiter(orders.consume(idle_seconds=0))
+    assert (await anext(bare)).payload == 2
+    with pytest.raises(StopAsyncIteration):
+        await anext(bare)
+    await orders.push(3)
+    assert [message.payload async for message in bare] == []
+    assert await payloads(orders) == [(3, 1)]
+
+
+async def test_what_consume_gave_begins_anew_with_each_bare_loop(orders: headwater.Queue) -> None:
+    consumption = orders.consume(idle_seconds=0)
+    for number in range(3):
+        await orders.push(number)
+        assert [message.payload async for message in consumption] == [number]
+
+
+async def test_a_block_that_was_left_is_over(orders: headwater.Queue) -> None:
+    """A loop after it would ack by other rules than the one inside it."""
+    await orders.push_many([1, 2])
+    consumption = orders.consume(idle_seconds=0)
+    async with consumption as messages:
+        assert (await anext(messages)).payload == 1
+    with pytest.raises(InvalidInput, match="call consume"):
+        aiter(messages)
+    with pytest.raises(InvalidInput, match="call consume"):
+        await anext(messages)
+    with pytest.raises(InvalidInput, match="call consume"):
+        await consumption.__aenter__()
+    assert await payloads(orders) == [(2, 1)]

@@ -269,7 +269,14 @@ def tail(
     settings = settings_of(ctx)
     shown = run_async(_tail(settings, queue, parse_start(start), Watch(settings, partition, limit, follow)))
     if not shown:
+        _say_why_nothing(settings, queue, start, partition)
         raise typer.Exit(ExitCode.NOTHING)
+
+
+def _say_why_nothing(settings: Settings, queue: str, start: str, partition: str) -> None:
+    if not settings.json:
+        where = f"{queue}, partition {partition}" if partition else queue
+        note(f"there is nothing of {where} from {start if not start.isdecimal() else f'LSN {int(start):,}'} on")
 
 
 class Watch:
@@ -325,7 +332,10 @@ async def _tail(settings: Settings, name: str, start: Lsn | None, watch: Watch) 
     from headwater.errors import QueueMissing
 
     async with reached(settings) as hw:
-        after = await last_lsn(hw) if start is None else start
+        end = await last_lsn(hw)
+        after = end if start is None else start
+        if after > end:
+            note(f"the log ends at LSN {end:,}: nothing before {after + 1:,} will be shown")
         if await hw.queue(name).status() is None:
             if not watch.follow:
                 raise QueueMissing(f"there is no queue {name!r}")

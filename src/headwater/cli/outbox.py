@@ -34,7 +34,7 @@ ERROR_LENGTH_SHOWN = 80
 
 def drain(
     ctx: typer.Context,
-    database: File,
+    file: File,
     every: Annotated[
         float | None, typer.Option("--every", help="Go on for ever, and look this often (seconds).", min=0.01)
     ] = None,
@@ -49,8 +49,8 @@ def drain(
       headwater outbox drain shop.db --every 0.5 --store headwater.db
     """
     settings = settings_of(ctx)
-    _check_file(database)
-    drained = run_async(_drain(settings, database, every))
+    _check_file(file)
+    drained = run_async(_drain(settings, file, every))
     if drained is None:
         return
     _show(settings, drained)
@@ -107,7 +107,7 @@ def _show(settings: Settings, drained: "Drained") -> None:
         note(f"left {plural(left.count, 'row')} for {left.queue}: {left.reason}")
 
 
-def list_rows(ctx: typer.Context, database: File) -> None:
+def list_rows(ctx: typer.Context, file: File) -> None:
     """List the rows that a drain has set aside because they can never be taken, with the reason.
 
     Examples:
@@ -117,8 +117,8 @@ def list_rows(ctx: typer.Context, database: File) -> None:
     from headwater import outbox
 
     settings = settings_of(ctx)
-    _check_file(database)
-    with closing(_connect(database)) as connection:
+    _check_file(file)
+    with closing(_connect(file)) as connection:
         rows = outbox.list_set_aside(connection)
     if settings.json:
         for row in rows:
@@ -127,12 +127,12 @@ def list_rows(ctx: typer.Context, database: File) -> None:
         columns = ("NUMBER", "KIND", "QUEUE", "ERROR")
         print_table(columns, [(row.number, row.kind, row.queue, _short(row.error)) for row in rows])
     else:
-        note(f"nothing is set aside in {database}")
+        note(f"nothing is set aside in {file}")
 
 
 def requeue_rows(
     ctx: typer.Context,
-    database: File,
+    file: File,
     numbers: Annotated[
         list[int] | None, typer.Argument(help="Rows by number.", metavar="NUMBER...", show_default="all of them")
     ] = None,
@@ -146,15 +146,15 @@ def requeue_rows(
     from headwater import outbox
 
     settings = settings_of(ctx)
-    _check_file(database)
-    with closing(_connect(database)) as connection, connection:
+    _check_file(file)
+    with closing(_connect(file)) as connection, connection:
         count = outbox.requeue(connection, *(numbers or ()))
     if settings.json:
         print_json({"requeued": count})
     elif count:
         print_line((f"requeued {plural(count, 'row')}", ""))
     else:
-        note(f"nothing of that is set aside in {database}")
+        note(f"nothing of that is set aside in {file}")
     if not count:
         raise typer.Exit(ExitCode.NOTHING)
 

@@ -105,10 +105,33 @@ def server_options() -> list[TyperOption]:
     ]
 
 
+# An empty text means something here: of `pipeline run load`, what stands for nothing and that nothing quotes.
+MAY_BE_EMPTY = frozenset({"--null", "--quote"})
+
+
+def _refuse_empty(command: Any, ctx: Any, arguments: list[str]) -> None:
+    """Raises when an option is given and says nothing: a variable that a script forgot to set must not mean "all"."""
+    if ctx.resilient_parsing:
+        return
+    given, _, _ = command.make_parser(ctx).parse_args(args=arguments)
+    for parameter in command.params:
+        said = given.get(parameter.name)
+        is_empty = said == "" or (isinstance(said, list | tuple) and "" in said)
+        if is_empty and isinstance(parameter, TyperOption) and MAY_BE_EMPTY.isdisjoint(parameter.opts):
+            raise Misuse(f"{parameter.opts[0]} is empty; leave it out, or say which is meant")
+
+
 class Command(TyperCommand):
     """A command with the options that every command takes."""
 
     takes_server: ClassVar[bool] = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        _refuse_empty(self, ctx, given)
+        return rest
 
     def __init__(self, *arguments: Any, params: list[Any] | None = None, **about: Any) -> None:
         super().__init__(*arguments, params=[*(params or []), *shared_options()], **about)
@@ -124,6 +147,13 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A group of commands with the options that every command takes."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line up to the name of a command."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        _refuse_empty(self, ctx, given)
+        return rest
 
     def __init__(self, *arguments: Any, params: list[Any] | None = None, **about: Any) -> None:
         super().__init__(*arguments, params=[*(params or []), *shared_options()], **about)

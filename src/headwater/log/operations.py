@@ -93,7 +93,8 @@ class Push(Operation, frozen=True, kw_only=True):
 
 
 class Pushed(msgspec.Struct, frozen=True, gc=False):
-    """Where the records are. `duplicates` maps the index of a record that was there before to its first offset.
+    """Where the records are. `duplicates` maps the index of a record that was there before to its first offset, `due`
+    that of one which is still to come to its time.
 
     Records that are delivered later have no offset before `due_at`. A push that was spread over several lanes has
     `parts`, one for each lane, with the indexes of its records in the push as `members`; what is said outside is then
@@ -110,6 +111,7 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
     due_at: Timestamp | None = None
     members: list[int] = []
     parts: list["Pushed"] = []
+    due: dict[int, Timestamp] = {}
 
     def offsets(self) -> list[Offset]:
         """The offset of every record of the push, in its order, each in its own partition."""

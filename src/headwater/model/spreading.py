@@ -14,6 +14,9 @@ from headwater.model.names import PARTITION_DEFAULT, SYSTEM_PREFIX
 # Each priority that is in use has lanes of its own; ten of them are as many as anybody can tell apart.
 PRIORITY_MAX = 9
 _PRIORITY_PREFIX = f"{PARTITION_DEFAULT}/priority-"
+REQUEUED_PREFIX = f"{SYSTEM_PREFIX}requeued/"
+_plain_lane = re.compile(rf"{PARTITION_DEFAULT}(?:/[1-9][0-9]{{0,2}})?")
+_urgent_requeued = re.compile(rf"{REQUEUED_PREFIX}[0-9]{{1,3}}-([1-{PRIORITY_MAX}])/")
 _priority_lane = re.compile(rf"{_PRIORITY_PREFIX}([1-{PRIORITY_MAX}])(?:/[1-9][0-9]{{0,2}})?")
 
 
@@ -26,10 +29,18 @@ def lane_name(lane: int, priority: int = 0) -> str:
 
 def priority_of(partition: str) -> int:
     """The priority of the messages in a partition: that of the lane it is, 0 for any other."""
-    if not partition.startswith(_PRIORITY_PREFIX):
+    if partition.startswith(_PRIORITY_PREFIX):
+        found = _priority_lane.fullmatch(partition)
+    elif partition.startswith(REQUEUED_PREFIX):
+        found = _urgent_requeued.match(partition)
+    else:
         return 0
-    found = _priority_lane.fullmatch(partition)
     return int(found[1]) if found else 0
+
+
+def is_lane(partition: str) -> bool:
+    """Whether a partition is one that nobody has named."""
+    return bool(_plain_lane.fullmatch(partition)) or bool(priority_of(partition)) or bool(reader_of(partition))
 
 
 def check_priority(priority: object, partition: str) -> int:
@@ -51,12 +62,9 @@ def lane_of_id(transaction_id: str, lanes: int) -> int:
     return crc32(transaction_id.encode("utf-8", "surrogatepass")) % lanes
 
 
-REQUEUED_PREFIX = f"{SYSTEM_PREFIX}requeued/"
-
-
-def requeued_name(group: str, lane: int) -> str:
+def requeued_name(group: str, lane: int, priority: int = 0) -> str:
     """The partition for what only this group is to get once more."""
-    return f"{REQUEUED_PREFIX}{lane}/{group}"
+    return f"{REQUEUED_PREFIX}{lane}-{priority}/{group}" if priority else f"{REQUEUED_PREFIX}{lane}/{group}"
 
 
 def reader_of(partition: str) -> str:

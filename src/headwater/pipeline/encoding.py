@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType, VariantVal
 
 from headwater.config import load_config
-from headwater.errors import HeadwaterError, InvalidInput
+from headwater.errors import HeadwaterError, InvalidInput, InvalidName
 from headwater.model.names import PARTITION_DEFAULT, SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, check_texts, encode_bare, encode_records
 from headwater.pipeline.options import WriteOptions
@@ -130,7 +130,7 @@ class Encoder:
             check_name("queue", lane[0])
             check_name("partition", lane[1])
             if lane[0].startswith(SYSTEM_PREFIX):
-                raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+                raise InvalidName(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
             self._lanes[lane] = []
         return self._lanes[lane]
 

@@ -44,6 +44,7 @@ Taker = asyncio.Task[Any] | threading.Thread
 
 # A pop that came back with nothing before its time was sent away by somebody who is closing: no reason to hurry.
 PAUSE_SECONDS = 0.1
+BLOCK_LEFT = "the block of this consume() was left; call consume() again for another"
 
 
 class Consumption:
@@ -54,7 +55,7 @@ class Consumption:
         self._operation = operation
         self._idle_seconds = idle_seconds
         self._session = self._begin()
-        self._in_block = False
+        self._in_block = self._was_left = False
         self._loops: weakref.WeakSet[Session] = weakref.WeakSet()
 
     def _begin(self) -> "Session":
@@ -63,6 +64,7 @@ class Consumption:
     def __aiter__(self) -> "AsyncIterator[Message]":
         if self._in_block:
             return self
+        self._check_unused()
         # The loop alone holds its iterator: when it is left that is dropped, even if somebody keeps this object.
         session, self._session = self._session, self._begin()
         self._loops.add(session)
@@ -80,14 +82,20 @@ class Consumption:
     async def __aenter__(self) -> Self:
         if self._in_block:
             raise InvalidInput("this consume() is used by a block already; call consume() again for another")
+        self._check_unused()
         self._in_block = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._in_block = False
+        self._in_block, self._was_left = False, True
         await self._session.leave(error)
+
+    def _check_unused(self) -> None:
+        """A block that was left must not become a bare loop, which acks by other rules."""
+        if self._was_left:
+            raise InvalidInput(BLOCK_LEFT)
 
     async def aclose(self) -> None:
         """Leave it without a word on the current message: it is released, as are those of loops over this."""
@@ -158,6 +166,9 @@ class Session:
         self._is_working = False
         self._is_asking = False
         self._is_ended = False
+        # It came to its end by itself: as any iterator it stays there.
+        self._is_over = False
+        self._was_left = False
         self._taker: Taker | None = None
         # Whether what is done was reported with a pop that then failed: a second report may find it settled.
         self._was_reported = False
@@ -189,6 +200,10 @@ class Session:
         return self._messages[place]
 
     def _refuse(self) -> NoReturn:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._was_left:
+            raise InvalidInput(BLOCK_LEFT)
         if self._is_ended:
             raise Closed("Headwater was closed while this loop ran; what it held was given back")
         raise InvalidInput("two tasks ask one consume() for messages at once; give each a consume() of its own")
@@ -235,6 +250,7 @@ class Session:
                 return
             if deadline is not None and loop.time() >= deadline:
                 self._queues.holdings.discard(self)
+                self._is_ended = self._is_over = True
                 raise StopAsyncIteration
 
     async def _next_batch(self, reports: list[Ack], deadline: float | None) -> list[Message]:
@@ -270,6 +286,7 @@ class Session:
 
     async def leave(self, error: BaseException | None) -> None:
         """The block was left: normally, or by this exception."""
+        self._is_ended = self._was_left = True
         outcome, text = _verdict(error)
         await self._report(self._reports(outcome, text), error)
 

@@ -43,8 +43,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Where a pushed message is and how safe it is.
 
-    A duplicate has the offset of the first push. A message that is only in memory has no place yet, nor has one that is
-    delivered later, at `due_at`.
+    A duplicate has the offset of the first push, or its `due_at`. A message that is only in memory has no place yet,
+    nor has one that is delivered later, at `due_at`.
     """
 
     queue: str
@@ -355,7 +355,7 @@ class Receipts(Sequence[Receipt]):
         """A message for later has no place yet, unless it is the duplicate of one that has."""
         offset = pushed.duplicates.get(place)
         known = None if offset is None or offset < 0 else offset
-        due_at = part.due_at if offset is None else None
+        due_at = part.due_at if offset is None else pushed.due.get(place)
         where = (part.partition_id, None, part.written_at, due_at)
         return Receipt(self._push.queue, part.partition, known, self._durability, offset is not None, *where)
 

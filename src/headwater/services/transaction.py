@@ -90,6 +90,10 @@ class Together:
         """Report messages as failed when the block ends."""
         self._report(messages, Outcome.FAILED, error)
 
+    def release(self, messages: Message | Iterable[Message]) -> None:
+        """Give messages back when the block ends: no attempt is counted, and others get them at once."""
+        self._report(messages, Outcome.RELEASED, "")
+
     def require(self, messages: Message | Iterable[Message]) -> None:
         """Everything holds only if the leases of these messages are alive then."""
         for message in check_messages(messages):

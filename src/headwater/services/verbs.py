@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
-from headwater.errors import InvalidInput, InvalidOption, QueueError, TooLarge
+from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
 from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push
 from headwater.model.cursor import Outcome
@@ -63,14 +63,14 @@ def check_target(queue: str, partition: str) -> None:
     check_name("queue", queue)
     check_optional_name("partition", partition)
     if queue.startswith(SYSTEM_PREFIX):
-        raise InvalidInput(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+        raise InvalidName(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
 
 
 def check_push(push: Push, config: Config) -> None:
     """Raises when a push cannot be taken whatever the state of its queue is."""
     check_target(push.queue, push.partition)
     if push.partition.startswith(SYSTEM_PREFIX):
-        raise InvalidInput(f"partitions under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+        raise InvalidName(f"partitions under {SYSTEM_PREFIX} are Headwater's own; push to another name")
     count = len(push.records)
     if not 1 <= count <= config.batch_max:
         raise TooLarge(f"a push takes 1 to {config.batch_max:,} messages; got {count:,}")

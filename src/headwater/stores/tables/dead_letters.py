@@ -11,7 +11,7 @@ from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.operations import Deleted, Purge, Requeue, Requeued
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
-from headwater.model.spreading import reader_of, requeued_name
+from headwater.model.spreading import is_lane, priority_of, reader_of, requeued_name
 from headwater.stores.codec import Codec
 from headwater.stores.contract import DeadLetter
 from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
@@ -70,9 +70,12 @@ class DeadLetters:
             self._pushes.need_room(target, len(letters))
         elif not operation.all_groups:
             self._need_groups(queue, {letter.group for letter in letters})
-        for place, letter in enumerate(letters):
-            partition = self._target(operation, target, letter, place, now)
-            self._segments.append(partition, [letter.record], now)
+        # All of them have a place before the first is moved: a requeue that is refused changes nothing.
+        places = [self._target(operation, target, letter, place, now) for place, letter in enumerate(letters)]
+        for partition, letter in zip(places, letters, strict=True):
+            records = [_with_its_time(letter)]
+            self._segments.append(partition, records, now)
+            self._segments.remember(partition, records)
             self._connection.execute(self._sql.drop_dead_letter, (queue.id, letter.id))
         return Requeued(len(letters))
 
@@ -85,14 +88,16 @@ class DeadLetters:
             )
 
     def _target(self, operation: Requeue, queue: Queue, letter: DeadLetter, place: int, now: Timestamp) -> Partition:
-        """The partition for a dead letter: one that only its group reads, its own, or a lane of another queue."""
+        """The partition for a dead letter: one that only its group reads, or one of the name that it came from. Where
+        nobody has named that, a lane for its priority."""
+        priority = priority_of(letter.partition)
         if not operation.to and not operation.all_groups:
-            name = requeued_name(letter.group, place % queue.options.lanes)
-        elif operation.to or not letter.partition or reader_of(letter.partition):
-            return self._pushes.choose_lane(queue, "", now)
-        else:
-            name = letter.partition
-        return self._catalog.make_partition(queue, name, now)
+            name = requeued_name(letter.group, place % queue.options.lanes, priority)
+            return self._catalog.make_partition(queue, name, now)
+        is_nowhere = not letter.partition or reader_of(letter.partition)
+        if is_nowhere or (operation.to and is_lane(letter.partition)):
+            return self._pushes.choose_lane(queue, letter.record.transaction_id, now, priority)
+        return self._pushes.named(queue, letter.partition, now)
 
     def purge(self, operation: Purge) -> Deleted:
         """Drop dead letters."""
@@ -112,6 +117,11 @@ class DeadLetters:
             if row is None:
                 raise QueueMissing(f"queue {queue.name!r} has no dead letter {number}")
             yield dead_letter_of(row, queue.name, self._codec)
+
+
+def _with_its_time(letter: DeadLetter) -> Record:
+    """The record of a dead letter, which keeps the time of its push."""
+    return msgspec.structs.replace(letter.record, timestamp=letter.record.timestamp or letter.written_at)
 
 
 def dead_letter_of(row: tuple[Any, ...], queue: str, codec: Codec) -> DeadLetter:

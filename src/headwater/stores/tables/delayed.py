@@ -69,17 +69,19 @@ class Delayed:
                 self._connection.execute(self._sql.add_delayed_id, (partition.id, record.transaction_id, number))
         self.forget()
 
-    def duplicates(self, partition: Partition, records: Sequence[Record]) -> set[int]:
-        """Which of the records (by index) are among those that are still to come."""
+    def duplicates(self, partition: Partition, records: Sequence[Record]) -> dict[int, Timestamp]:
+        """Which of the records (by index) are among those that are still to come, and when these are due."""
         self.next_due()
         if not self._any_ids:
-            return set()
-        return {
-            index
-            for index, record in enumerate(records)
-            if record.transaction_id
-            and self._connection.execute(self._sql.find_delayed_id, (partition.id, record.transaction_id)).fetchone()
-        }
+            return {}
+        found = {}
+        for index, record in enumerate(records):
+            if record.transaction_id:
+                place = (partition.id, record.transaction_id)
+                row = self._connection.execute(self._sql.find_delayed_id, place).fetchone()
+                if row is not None:
+                    found[index] = Timestamp(row[0])
+        return found
 
     def promote(self, now: Timestamp) -> int:
         """Append what is due, at most some at a time; how many messages there were."""

@@ -36,6 +36,23 @@ class Share(msgspec.Struct, frozen=True, gc=False):
     members: list[int] = []
 
 
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """Duplicates among some records, by index: their offsets, and when those are due that are still to come."""
+
+    offsets: dict[int, Offset]
+    due: dict[int, Timestamp]
+
+    def between(self, begin: int, end: int) -> "Found":
+        """Those of the records from `begin` to before `end`, counted from there."""
+        return Found(
+            {place - begin: offset for place, offset in self.offsets.items() if begin <= place < end},
+            {place - begin: due for place, due in self.due.items() if begin <= place < end},
+        )
+
+
+NOTHING_FOUND = Found({}, {})
+
+
 class Stack(msgspec.Struct, frozen=True):
     """What becomes one segment."""
 
@@ -92,7 +109,7 @@ class Pushes:
                     else:
                         together[1].append(index)
                     continue
-                partition = self._named(queue, push.partition, now)
+                partition = self.named(queue, push.partition, now)
             except HeadwaterError as error:
                 results[index] = error
                 continue
@@ -110,13 +127,13 @@ class Pushes:
         """The one push of a commit, to a partition that it names: there is nobody to share a segment with."""
         self._placed.clear()
         try:
-            partition = self._named(self._queue(push, now), push.partition, now)
+            partition = self.named(self._queue(push, now), push.partition, now)
             offset, found = self._add(partition, push.records, push.ttl_seconds, now)
         except HeadwaterError as error:
             return error
         self._segments.write()
-        count = len(push.records) - len(found)
-        return Pushed(partition.id, offset, count, self._segments.last_lsn, now, found, partition.name)
+        count, lsn = len(push.records) - len(found.offsets), self._segments.last_lsn
+        return Pushed(partition.id, offset, count, lsn, now, found.offsets, partition.name, due=found.due)
 
     def _queue(self, push: Push, now: Timestamp) -> Queue:
         """The queue of a push, once there is room in it."""
@@ -132,9 +149,9 @@ class Pushes:
         self._placed.clear()
         queue = self._catalog.make_queue(load.database, load.queue, now)
         self.need_room(queue, len(load.records))
-        return self._named(queue, load.partition, now)
+        return self.named(queue, load.partition, now)
 
-    def _named(self, queue: Queue, name: str, now: Timestamp) -> Partition:
+    def named(self, queue: Queue, name: str, now: Timestamp) -> Partition:
         """The partition of this name; a new one if the queue may have one more."""
         partition = self._catalog.find_partition(queue, name)
         if partition is not None:
@@ -253,7 +270,7 @@ class Pushes:
         stacks: Stacks = {}
         if push.partition:
             try:
-                partition = self._named(queue, push.partition, now)
+                partition = self.named(queue, push.partition, now)
             except HeadwaterError as error:
                 results[index] = error
                 return
@@ -266,7 +283,7 @@ class Pushes:
             for share in stack.shares:
                 try:
                     found = self._duplicates(partition, share.records, now)
-                    fresh = [record for place, record in enumerate(share.records) if place not in found]
+                    fresh = [record for place, record in enumerate(share.records) if place not in found.offsets]
                     if fresh:
                         self._delayed.add(partition, fresh, due_at, now, stack.ttl_seconds)
                 except HeadwaterError as error:
@@ -274,30 +291,31 @@ class Pushes:
                     return
                 # A message that is to come, also one of this very push, has no offset yet.
                 end = self._segments.end(partition.id)
-                own = {place: offset if offset < end else NO_OFFSET for place, offset in found.items()}
+                own = {place: offset if offset < end else NO_OFFSET for place, offset in found.offsets.items()}
+                due = {place: found.due.get(place, due_at) for place, offset in own.items() if offset == NO_OFFSET}
                 lsn = self._segments.last_lsn
                 place = (partition.id, NO_OFFSET, len(fresh), lsn, now, own, partition.name, due_at)
-                _answer(results, index, Pushed(*place, share.members))
+                _answer(results, index, Pushed(*place, share.members, due=due))
 
-    def _duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> dict[int, Offset]:
+    def _duplicates(self, partition: Partition, records: Sequence[Record], now: Timestamp) -> "Found":
         """Which of the records (by index) are in the log, or are still to come. Only what has an id can be."""
         # What this commit adds to the same partition, to be kept for another time, is looked through as well.
         self._segments.write()
-        found = self._segments.duplicates(partition, records, now)
-        for place in self._delayed.duplicates(partition, records):
-            found.setdefault(place, NO_OFFSET)
-        return found
+        due = self._delayed.duplicates(partition, records)
+        found = self._segments.duplicates(partition, records, now, known=dict.fromkeys(due, NO_OFFSET))
+        return Found(found, {place: at for place, at in due.items() if found[place] == NO_OFFSET})
 
     # ── one segment for each partition ──
 
     def _add(
         self, partition: Partition, records: Sequence[Record], ttl_seconds: float | None, now: Timestamp
-    ) -> tuple[Offset, dict[int, Offset]]:
+    ) -> tuple[Offset, "Found"]:
         """Stage those records that are no duplicates: the offset of the first, and the duplicates by index."""
         if not any(map(_transaction_id, records)):
-            return self._segments.stage(partition, records, now, ttl_seconds), {}
+            return self._segments.stage(partition, records, now, ttl_seconds), NOTHING_FOUND
         found = self._duplicates(partition, records, now)
-        fresh = [record for place, record in enumerate(records) if place not in found] if found else records
+        known = found.offsets
+        fresh = [record for place, record in enumerate(records) if place not in known] if known else records
         if not fresh:
             return self._segments.end(partition.id), found
         return self._segments.stage(partition, fresh, now, ttl_seconds), found
@@ -316,9 +334,10 @@ class Pushes:
         number, name, lsn = partition.id, partition.name, self._segments.last_lsn
         for share in shares:
             size = len(share.records)
-            own = {place - begin: found[place] for place in found if begin <= place < begin + size} if found else {}
-            count = size - len(own)
-            _answer(results, share.push, Pushed(number, offset, count, lsn, now, own, name, None, share.members))
+            own = found.between(begin, begin + size) if found.offsets else NOTHING_FOUND
+            count = size - len(own.offsets)
+            place = (number, offset, count, lsn, now, own.offsets, name, None, share.members)
+            _answer(results, share.push, Pushed(*place, due=own.due))
             offset = Offset(offset + count)
             begin += size
 
@@ -378,4 +397,5 @@ def _joined(parts: list[Pushed]) -> Pushed:
         partition=first.partition,
         due_at=first.due_at,
         parts=parts,
+        due={part.members[place]: due for part in parts for place, due in part.due.items()},
     )

@@ -5,7 +5,7 @@ they are brought up to date from the segments it added; both happen under the wr
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 from zlib import crc32
@@ -184,12 +184,20 @@ class Segments:
     # ── duplicates ──
 
     def duplicates(
-        self, partition: Partition, records: Sequence[Record], now: Timestamp, *, remember: bool = True
+        self,
+        partition: Partition,
+        records: Sequence[Record],
+        now: Timestamp,
+        *,
+        known: Mapping[int, Offset] | None = None,
+        remember: bool = True,
     ) -> dict[int, Offset]:
         """Which of the records (by index) are in the log already, and where; ids of the others are remembered.
 
-        An id that comes twice in the same push is a duplicate of its first place: its offset counts from the end.
+        An id that comes twice in the same push is a duplicate of its first place: its offset counts from the end. Those
+        that are `known` to be elsewhere are none of the first, and get no place.
         """
+        known = known or {}
         ids = [record.transaction_id for record in records]
         if not any(ids):
             return {}
@@ -199,7 +207,7 @@ class Segments:
             # The queue may get a window later, and the log is not read a second time for it.
             if remember:
                 self._recent.add(key for identity, key in zip(ids, keys, strict=True) if identity)
-            return {}
+            return dict(known)
         since = now - window
         self._load_recent(since)
         found: dict[int, Offset] = {}
@@ -207,6 +215,7 @@ class Segments:
             wanted = {identity for identity, key in zip(ids, keys, strict=True) if identity and key in self._recent}
             places = self._find_ids(partition.id, wanted, since)
             found = {index: places[identity] for index, identity in enumerate(ids) if identity in places}
+        found = {**known, **found}
         if len(set(ids)) < len(ids):
             self._mark_repeats(ids, found, self.end(partition.id))
         if remember:

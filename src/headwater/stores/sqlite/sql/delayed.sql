@@ -12,8 +12,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 INSERT OR IGNORE INTO hw_delayed_ids (partition_id, transaction_id, delayed_id) VALUES (?, ?, ?);
 
 -- name: find_delayed_id
--- Whether a message with this transaction id is still to come.
-SELECT 1 FROM hw_delayed_ids WHERE partition_id = ? AND transaction_id = ?;
+-- When a message with this transaction id is due that is still to come.
+SELECT d.due_at FROM hw_delayed_ids i JOIN hw_delayed d ON d.id = i.delayed_id
+WHERE i.partition_id = ? AND i.transaction_id = ?;
 
 -- name: due_delayed
 -- What is due, in the order of its times.
