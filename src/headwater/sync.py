@@ -269,6 +269,8 @@ class Messages:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._in_block = False
+        # Another block begins anew.
+        self._received = 0
         # Closing has said all there was to say; and a process that was forked has nothing to say.
         if self._bridge.is_open:
             self._bridge.run(cast(Consumption, self._inner).__aexit__(kind, error, trace))

@@ -8,7 +8,7 @@ import pytest
 
 import headwater
 import headwater.sync
-from headwater.errors import Closed, StoreMissing
+from headwater.errors import Closed, InvalidInput, StoreMissing
 
 
 @pytest.fixture
@@ -101,3 +101,21 @@ def test_a_headwater_that_answers_from_memory_still_delivers(path: str) -> None:
         queue.extend([])
         queue.ack(message)
         assert queue.pop(group="g") == []
+
+
+def test_a_loop_that_has_ended_stays_ended_and_a_block_that_was_left_is_over(path: str) -> None:
+    with headwater.sync.open(path) as hw:
+        queue = hw.queue("orders")
+        queue.push(1)
+        with queue.consume(idle_seconds=0) as messages:
+            assert [message.payload for message in messages] == [1]
+            queue.push(2)
+            assert [message.payload for message in messages] == []
+        with pytest.raises(InvalidInput, match="block"):
+            iter(messages)
+        bare = iter(queue.consume(idle_seconds=0))
+        assert [message.payload for message in bare] == [2]
+        queue.push(3)
+        assert [message.payload for message in bare] == []
+        with messages:
+            assert [message.payload for message in messages] == [3]

@@ -618,6 +618,8 @@ async def test_a_block_that_was_left_is_over(orders: headwater.Queue) -> None:
         aiter(messages)
     with pytest.raises(InvalidInput, match="call consume"):
         await anext(messages)
-    with pytest.raises(InvalidInput, match="call consume"):
-        await consumption.__aenter__()
-    assert await payloads(orders) == [(2, 1)]
+    async with consumption as messages:
+        assert [message.payload async for message in messages] == [2]
+    async with consumption as messages:
+        await orders.push(3)
+        assert [message.payload async for message in messages] == [3]

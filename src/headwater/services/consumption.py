@@ -44,7 +44,7 @@ Taker = asyncio.Task[Any] | threading.Thread
 
 # A pop that came back with nothing before its time was sent away by somebody who is closing: no reason to hurry.
 PAUSE_SECONDS = 0.1
-BLOCK_LEFT = "the block of this consume() was left; call consume() again for another"
+BLOCK_LEFT = "the block of this consume() was left; begin another with `async with`, or call consume() again"
 
 
 class Consumption:
@@ -64,7 +64,9 @@ class Consumption:
     def __aiter__(self) -> "AsyncIterator[Message]":
         if self._in_block:
             return self
-        self._check_unused()
+        if self._was_left:
+            # It would be a bare loop now, which acks by other rules.
+            raise InvalidInput(BLOCK_LEFT)
         # The loop alone holds its iterator: when it is left that is dropped, even if somebody keeps this object.
         session, self._session = self._session, self._begin()
         self._loops.add(session)
@@ -82,7 +84,8 @@ class Consumption:
     async def __aenter__(self) -> Self:
         if self._in_block:
             raise InvalidInput("this consume() is used by a block already; call consume() again for another")
-        self._check_unused()
+        if self._was_left:
+            self._session, self._was_left = self._begin(), False
         self._in_block = True
         return self
 
@@ -91,11 +94,6 @@ class Consumption:
     ) -> None:
         self._in_block, self._was_left = False, True
         await self._session.leave(error)
-
-    def _check_unused(self) -> None:
-        """A block that was left must not become a bare loop, which acks by other rules."""
-        if self._was_left:
-            raise InvalidInput(BLOCK_LEFT)
 
     async def aclose(self) -> None:
         """Leave it without a word on the current message: it is released, as are those of loops over this."""
