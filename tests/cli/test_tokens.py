@@ -87,7 +87,7 @@ def test_a_token_on_the_command_line_is_not_taken_and_not_shown_again(program: P
         (["ci", "--scope", "root"], 2, "there is no scope 'root'; there are publish, consume"),
         (["c i", "--scope", "publish"], 2, "token name must be"),
         (["ci", "--scope", "publish", "--queue", "a[b]"], 2, "a queue pattern has"),
-        (["ci", "--scope", "publish", "--queue", ""], 2, "a queue pattern has"),
+        (["ci", "--scope", "publish", "--queue", ""], 2, "--queue is empty"),
         (["ci", "--scope", "publish", "--expires", "soon"], 2, "a time is written like"),
         (["ci", "--scope", "publish", "--expires", "0d"], 2, "lifetime"),
         (["ci", "--scope", "publish", "--expires", "999999999d"], 2, "lifetime"),
