@@ -781,18 +781,16 @@ BUGS = [
     Bug(
         "ids-tell-of-others",
         "an id that is taken in a queue that is not theirs is refused",
-        (Edit(JOB_HANDLERS, "        id=own(job.id),\n", "        id=job.id,\n"),),
+        (Edit(JOB_HANDLERS, '        id=own("job", job.id),\n', "        id=job.id,\n"),),
         ("tests/doors/test_job_scopes.py",),
     ),
     Bug(
         "neighbours-blamed",
         "a process that dies takes the attempts of jobs that it had not begun",
         (
-            Edit(
-                WORKER_FUNCTION,
-                "            if (call.job.number, call.job.token) in started:\n",
-                "            if started or not started:\n",
-            ),
+            Edit(WORKER_FUNCTION, " if (call.job.number, call.job.token) in started]", " if call.job]"),
+            Edit(WORKER_FUNCTION, " if (call.job.number, call.job.token) not in started]", " if not call.job]"),
+            Edit(WORKER_FUNCTION, "alone = len(ran) == 1 and", "alone = len(ran) > 0 and"),
         ),
         (FUNCTIONS,),
     ),
@@ -801,13 +799,56 @@ BUGS = [
         "what was done is told late, and a process that dies takes it along: it is done again, as the same attempt",
         (
             Edit(WORKER_FUNCTION, "FrameReader(), process.slate.kept())", "FrameReader(), b'')"),
+            Edit(WORKER_FUNCTION, " if (call.job.number, call.job.token) in started]", " if call.job.number in begun]"),
             Edit(
                 WORKER_FUNCTION,
-                "            if (call.job.number, call.job.token) in started:\n",
-                "            if call.job.number in begun:\n",
+                " if (call.job.number, call.job.token) not in started]",
+                " if call.job.number not in begun]",
             ),
         ),
         ("tests/worker/test_counts.py",),
+    ),
+    Bug(
+        "cancelled-unheard",
+        "an async call that is cancelled before its first step is never told of, and its worker waits for it for ever",
+        (Edit("headwater/worker/async_calls.py", "        if error is not None:\n", "        if False:\n"),),
+        ("tests/worker/test_loops.py",),
+    ),
+    Bug(
+        "neighbours-charged",
+        "whoever shares an event loop with a function that ends its process loses an attempt",
+        (
+            Edit(
+                "headwater/worker/call_reports.py",
+                "    if call.stopped or call.job.attempts_max == 1:\n",
+                "    if True:\n",
+            ),
+        ),
+        ("tests/worker/test_loops.py",),
+    ),
+    Bug(
+        "nonsense-swallows",
+        "nonsense on a runner's pipe takes the good messages behind it along",
+        (
+            Edit(
+                "headwater/worker/frames.py",
+                "        found = self._rest.find(MARK, start)\n",
+                "        found = -1\n",
+            ),
+        ),
+        ("tests/worker/test_calls.py",),
+    ),
+    Bug(
+        "limit-of-a-queue",
+        "each queue and type keeps the limit that its own first job of a concurrency key came with",
+        (
+            Edit(
+                "headwater/stores/tables/job_lanes.py",
+                "(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None:",
+                "(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None and not row:",
+            ),
+        ),
+        ("tests/stores/test_job_lanes.py",),
     ),
     Bug(
         "fetched-is-charged",

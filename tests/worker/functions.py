@@ -283,3 +283,11 @@ async def block_until(path: str) -> None:
 @app.job(retries=3)
 def divide_by_nothing(number: str) -> list[float]:
     return [1.0, float(number)]
+
+
+@app.job(retries=0)
+async def cancel_the_others() -> int:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    return len(others)

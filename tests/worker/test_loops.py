@@ -129,6 +129,19 @@ async def test_a_worker_ends_although_its_loop_is_dead(bench: Bench, count: int)
     assert (await dead.show()).state is JobState.DEAD
 
 
+async def test_those_that_are_cancelled_before_their_first_step_run_later_and_are_not_charged(bench: Bench) -> None:
+    """All four are in the line before there is a process to take them: it begins them in one turn of its loop."""
+    jobs = [
+        functions.cancel_the_others.job(),
+        *(functions.add_later.using(retries=3).job(number) for number in range(3)),
+    ]
+    canceller, *others = await bench.hw.jobs.add_many(jobs)
+    await bench.drain(concurrency=4)
+    assert await canceller.wait(LONG) is JobState.COMPLETED
+    assert [await job.result(LONG) for job in others] == [1, 2, 3]
+    assert [(await job.show()).attempts for job in others] == [1, 1, 1]
+
+
 async def test_async_jobs_are_left_to_other_workers_while_one_holds_the_loop(bench: Bench) -> None:
     gate = bench.folder / "gate"
     async with bench.running(concurrency=4) as worker:
