@@ -21,8 +21,6 @@ from headwater.services.queues import Queues
 from headwater.stores.contract import Store
 from headwater.stores.open import open_reader, open_store
 from headwater.wakeups.contract import Wakeup
-from headwater.wakeups.data_version import DataVersionWakeup
-from headwater.wakeups.inotify import InotifyWakeup, is_available
 
 if TYPE_CHECKING:
     import ssl
@@ -82,7 +80,7 @@ class Headwater(Database):
         await self.store.open()
         self.committer.start()
         try:
-            self.wakeup = make_wakeup(self.store, self.config)
+            self.wakeup = self.store.wakeup()
             self.tail.start(self.wakeup)
         except BaseException:
             await self.store.close()
@@ -197,19 +195,6 @@ def connect(
 def _settings_among(given: dict[str, Any]) -> dict[str, Any]:
     """Those of a call's arguments that are settings: its signature names each, and so does `Config`."""
     return {name: given[name] for name in Config.__struct_fields__ if name in given}
-
-
-def make_wakeup(store: Store, config: Config) -> Wakeup:
-    """The best way to learn of others' commits that this system and store have."""
-    wal = store.traits.wal_path
-    if wal is not None and config.wakeup == "inotify":
-        return InotifyWakeup(wal)
-    if wal is not None and config.wakeup == "auto" and is_available():
-        try:
-            return InotifyWakeup(wal)
-        except OSError as error:
-            log.warning("waking by asking instead: %s", error)
-    return DataVersionWakeup()
 
 
 def asgi(

@@ -18,6 +18,7 @@ from headwater.errors import LeaseLost
 from headwater.log.operations import Retain
 from tests.faults.bent_clock import START, BentClock
 from tests.faults.tables import Rows, comparable, dump_file
+from tests.stores.chores import run_chore
 
 TRIES_MAX = 30
 SETTINGS: dict[str, Any] = {"housekeeping": False, "wakeup": "data_version", "wal_bytes_max": 65_536}
@@ -111,7 +112,7 @@ async def retain(scene: Scene) -> None:
 
 async def checkpoint(scene: Scene) -> None:
     """Move the log into the file."""
-    await scene.hw.store.checkpoint()
+    await run_chore(scene.hw.store, "checkpointer")
 
 
 _stocked: tuple[Step, ...] = (push_many(0),)

@@ -20,6 +20,7 @@ import pytest
 import headwater
 from headwater.errors import StoreDamaged, StoreError, StoreFailed, StoreForeign, StoreMissing, StoreNewer
 from headwater.stores.sqlite.migrate import migrations
+from tests.stores.chores import run_chore
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65_534
@@ -390,7 +391,7 @@ async def use_everything(path: Path) -> None:
         lambda: orders.configure(retry_limit=2),
         lambda: orders.seek("beginning", group="billing"),
         hw.store.examine,
-        hw.store.checkpoint,
+        lambda: run_chore(hw.store, "checkpointer"),
         lambda: orders.delete(),
     ):
         await attempt(act)
@@ -417,6 +418,7 @@ def test_flipped_bits_anywhere_yield_our_errors_and_no_others(seed: int, folder:
 
 OPEN_AS_SOMEBODY = """
 import asyncio, os, sys, headwater
+from tests.stores.chores import run_chore
 if os.getuid() == 0:
     os.setgroups([]); os.setgid({nobody}); os.setuid({nobody})
 async def main():

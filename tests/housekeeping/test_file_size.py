@@ -10,9 +10,9 @@ import pytest
 import headwater
 from headwater.config import MIB, Config
 from headwater.housekeeping.retainer import Retainer
-from headwater.housekeeping.vacuum import Vacuum
 from headwater.model.names import Lsn
 from tests.contracts.clock import FakeClock
+from tests.stores.chores import run_chore
 from tests.waiting import expect_soon_async
 
 CAP = 8 * MIB
@@ -92,7 +92,7 @@ async def test_a_reader_that_pins_a_snapshot_is_told_and_the_log_shrinks_after_i
 
     async def is_short_again() -> bool:
         await writer.write(1)
-        await hw.store.checkpoint()
+        await run_chore(hw.store, "checkpointer")
         return writer.size() <= CAP and not await is_told()
 
     await expect_soon_async(is_short_again)
@@ -107,15 +107,16 @@ async def test_pages_of_dropped_records_are_given_back(path: Path) -> None:
         orders = hw.queue("orders")
         await orders.configure(retention_seconds=60)
         await Writer(hw, path).write(40)
-        await hw.store.checkpoint()
+        await run_chore(hw.store, "checkpointer")
         full = path.stat().st_size
         clock.advance(60)
         await orders.push("kept")
         assert await Retainer(hw.committer, Config()).run() == 40 * BATCH
         given_back = 0
-        while pages := await Vacuum(hw.store, Config()).run():
+        checkpointer, vacuum = hw.store.chores()
+        while pages := await vacuum.run():
             given_back += pages
-        await hw.store.checkpoint()
+        await checkpointer.run()
         assert given_back > 0
         assert path.stat().st_size < full // 4
         assert (await hw.store.examine())["free_pages"] == 0
@@ -131,7 +132,7 @@ async def test_pages_are_given_back_while_others_write(path: Path) -> None:
             await hw.queue("doomed").configure(compress_bytes_min=0)
             await hw.queue("doomed").push_many([PAYLOAD] * BATCH)
             await hw.queue("doomed").delete()
-            await asyncio.gather(hw.store.compact(5), hw.store.checkpoint())
+            await asyncio.gather(run_chore(hw.store, "vacuum"), run_chore(hw.store, "checkpointer"))
         await writing
         status = await orders.status()
         assert status is not None

@@ -39,13 +39,15 @@ LAYERS = {
         ("foundation", "model", "filters"),
     ),
     "stores.contract": Layer(
-        ("stores.contract", "stores.job_contract", "stores.job_starts", "stores.log_reader"), VALUES
+        ("stores.contract", "stores.job_contract", "stores.job_starts", "stores.log_reader"),
+        (*VALUES, "wakeups.contract"),
     ),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),
     # The rules of every engine with tables learn of none: statements come with the connection.
     "stores.tables": Layer(("stores.tables", "stores.statements", "stores.codec"), (*VALUES, "stores.contract")),
-    "stores": Layer(("stores",), (*VALUES, "stores.contract", "stores.tables")),
     "wakeups": Layer(("wakeups",), (*VALUES, "wakeups.contract")),
+    # A store brings its own way of being woken.
+    "stores": Layer(("stores",), (*VALUES, "stores.contract", "stores.tables", "wakeups.contract", "wakeups")),
     "log": Layer(("log",), (*VALUES, "stores.contract", "wakeups.contract")),
     "services": Layer(("services",), (*VALUES, "stores.contract", "log")),
     "housekeeping": Layer(("housekeeping",), SERVED),
@@ -192,7 +194,7 @@ def test_every_layer_named_below_another_exists() -> None:
         ("model/lease.py", "from ..log import committer", "log"),
         ("model/__init__.py", "from .. import app", "top"),
         ("model/lease.py", "import headwater", "top"),
-        ("stores/sqlite/store.py", "from headwater.wakeups import contract", "wakeups.contract"),
+        ("stores/tables/pops.py", "from headwater.wakeups import contract", "wakeups.contract"),
         ("wakeups/inotify.py", "import headwater.stores.contract", "stores.contract"),
         ("stores/contract.py", "from headwater.stores.sqlite import store", "stores"),
         ("stores/tables/pops.py", "from headwater.stores.sqlite.connection import SqliteConnection", "stores"),

@@ -19,8 +19,7 @@ WAIT_SECONDS = 20.0
 
 
 def make_inotify(store: Store) -> Wakeup:
-    assert store.traits.wal_path is not None
-    return InotifyWakeup(store.traits.wal_path)
+    return InotifyWakeup(f"{store.traits.location}-wal")
 
 
 WAKEUPS: dict[str, Callable[[Store], Wakeup]] = {

@@ -105,7 +105,7 @@ async def test_inotify_is_quiet_while_nothing_happens(path: Path, other: Store) 
         calls += 1
         return Found.NOTHING
 
-    wakeup = InotifyWakeup(str(other.traits.wal_path))
+    wakeup = InotifyWakeup(f"{other.traits.location}-wal")
     wakeup.start(wake)
     for _ in range(50):
         await asyncio.sleep(0.001)

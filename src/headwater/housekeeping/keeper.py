@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-from typing import Protocol
 
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.errors import Closed, StoreFull, StoreReplaced
-from headwater.housekeeping.checkpointer import Checkpointer
 from headwater.housekeeping.forgetter import Forgetter
 from headwater.housekeeping.job_pruner import JobPruner
 from headwater.housekeeping.job_rescuer import JobRescuer
@@ -16,27 +14,12 @@ from headwater.housekeeping.lease_reaper import LeaseReaper
 from headwater.housekeeping.promoter import Promoter
 from headwater.housekeeping.reserver import Reserver
 from headwater.housekeeping.retainer import Retainer
-from headwater.housekeeping.vacuum import Vacuum
 from headwater.log.committer import Committer
-from headwater.stores.contract import Store
+from headwater.stores.contract import Chore, Store
 
 log = logging.getLogger(__name__)
 
 ERROR_PAUSE_SECONDS = 1.0
-
-
-class Chore(Protocol):
-    """Something to be done again and again."""
-
-    name: str
-
-    async def wait(self) -> None:
-        """Until it is time."""
-        ...
-
-    async def run(self) -> int:
-        """Do it; how many things were done."""
-        ...
 
 
 class Keeper:
@@ -51,9 +34,8 @@ class Keeper:
             JobRescuer(committer, config),
             JobPruner(committer, config),
             LaneSweeper(committer, config),
-            Checkpointer(store),
-            Vacuum(store, config),
             Reserver(store, committer, config),
+            *store.chores(),
         ]
         self._tasks: list[asyncio.Task[None]] = []
         # Those whose last run failed: that is told once, not with every run.

@@ -99,17 +99,19 @@ class Handle:
     async def _open(self) -> None:
         await self.store.open()
         self._committer.start()
-        self._grown = asyncio.ensure_future(self.store.grown())
+        self._chores = {chore: asyncio.ensure_future(chore.wait()) for chore in self.store.chores()}
 
     async def _close(self) -> None:
-        self._grown.cancel()
+        for waiting in self._chores.values():
+            waiting.cancel()
         await self._committer.close()
         await self.store.close()
 
     async def _commit(self, operations: Sequence[Operation]) -> list[Any]:
         answers = self._committer.submit_all(operations, Durability.SYNCED)
         results = [(await answer).result for answer in answers]
-        if self._grown.done():
-            await self.store.checkpoint()
-            self._grown = asyncio.ensure_future(self.store.grown())
+        for chore, waiting in self._chores.items():
+            if waiting.done():
+                await chore.run()
+                self._chores[chore] = asyncio.ensure_future(chore.wait())
         return results

@@ -22,6 +22,7 @@ from headwater.model.queue import QueueOptions
 from headwater.model.record import Record
 from headwater.model.rollup import Rollup, RollupQuery
 from headwater.stores.job_contract import JobQuestions
+from headwater.wakeups.contract import Wakeup
 
 
 class Traits(msgspec.Struct, frozen=True):
@@ -32,7 +33,6 @@ class Traits(msgspec.Struct, frozen=True):
     engine: str
     several_machines: bool
     durable_by: str
-    wal_path: str | None = None
 
 
 EVERY = (ALL_QUEUES,)
@@ -208,6 +208,20 @@ class Segment(msgspec.Struct, frozen=True):
     written_at: Timestamp
     origin: int
     records: list[Record]
+
+
+class Chore(Protocol):
+    """Something to be done again and again."""
+
+    name: str
+
+    async def wait(self) -> None:
+        """Until it is time."""
+        ...
+
+    async def run(self) -> int:
+        """Do it; how many things were done."""
+        ...
 
 
 class Store(JobQuestions, Protocol):
@@ -405,16 +419,12 @@ class Store(JobQuestions, Protocol):
         """The states of those of the jobs that exist."""
         ...
 
-    async def grown(self) -> None:
-        """Returns when enough was written for a checkpoint to be worth it; never, where there is none to make."""
+    def chores(self) -> Sequence[Chore]:
+        """What has to be done for this store again and again, beside what every store needs."""
         ...
 
-    async def checkpoint(self) -> None:
-        """Move what is logged into its final place, as far as readers allow, without making writers wait."""
-        ...
-
-    async def compact(self, pages: int) -> int:
-        """Give up to `pages` unused pages back to the file system; how many were."""
+    def wakeup(self) -> Wakeup:
+        """The best way to learn of others' commits that this store has here, as `wakeup` of the settings allows."""
         ...
 
     async def backup(self, path: str) -> None:

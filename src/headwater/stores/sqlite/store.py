@@ -8,6 +8,7 @@ it each time; so the commit runs on the loop itself, with few statements, and ne
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import time
@@ -26,14 +27,13 @@ from headwater.model.job import JobState
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, PartitionId
 from headwater.stores.codec import Codec
-from headwater.stores.contract import (
-    Traits,
-)
+from headwater.stores.contract import Chore, Traits
 from headwater.stores.job_starts import starts_path
 from headwater.stores.sqlite.answers import Answers
 from headwater.stores.sqlite.backup import become_a_store
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
+from headwater.stores.sqlite.chores import Checkpointer, Vacuum
 from headwater.stores.sqlite.connection import (
     SqliteConnection,
     allocate_log,
@@ -54,6 +54,11 @@ from headwater.stores.sqlite.turnstile import Turnstile
 from headwater.stores.tables.identity import read_identity
 from headwater.stores.tables.job_answers import JobAnswers
 from headwater.stores.tables.writer import Writer
+from headwater.wakeups.contract import Wakeup
+from headwater.wakeups.data_version import DataVersionWakeup
+from headwater.wakeups.inotify import InotifyWakeup, is_available
+
+log = logging.getLogger(__name__)
 
 BUSY_SLEEP_SECONDS = 0.001
 SIDE_CACHE_BYTES = 2 * 1_048_576
@@ -94,7 +99,6 @@ class SqliteStore(Questions):
             engine=f"SQLite {apsw.sqlite_lib_version()}",
             several_machines=False,
             durable_by="fdatasync of the write-ahead log",
-            wal_path=f"{self._path}-wal",
         )
 
     async def open(self) -> None:
@@ -320,6 +324,18 @@ class SqliteStore(Questions):
 
     # ── following ──
 
+    def wakeup(self) -> Wakeup:
+        """A watch on the write-ahead log, or looks at its version where there is none."""
+        wal = f"{self._path}-wal"
+        if self._config.wakeup == "inotify":
+            return InotifyWakeup(wal)
+        if self._config.wakeup == "auto" and is_available():
+            try:
+                return InotifyWakeup(wal)
+            except OSError as error:
+                log.warning("waking by asking instead: %s", error)
+        return DataVersionWakeup()
+
     def changed_elsewhere(self) -> bool:
         """Whether another connection has committed since this was last asked."""
         version = self._data_version()
@@ -379,6 +395,13 @@ class SqliteStore(Questions):
             return self._jobs_here.states(database, ids)
 
     # ── upkeep ──
+
+    def chores(self) -> list[Chore]:
+        """Checkpoints, and pages given back."""
+        return [
+            Checkpointer(self.grown, self.checkpoint),
+            Vacuum(self.compact, self._config.housekeeping_seconds),
+        ]
 
     async def grown(self) -> None:
         """Returns when enough was written for a checkpoint to be worth it."""
