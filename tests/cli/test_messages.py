@@ -15,7 +15,7 @@ from headwater.log.operations import Retain
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
-from headwater.stores.contract import Segment
+from headwater.stores.questions import Segment
 from tests.cli.program import COMMAND, Program, end, environment
 from tests.faults.bent_clock import BentClock
 

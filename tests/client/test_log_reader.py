@@ -39,6 +39,7 @@ from headwater.services.log_reading import LogReading, Part
 from headwater.services.log_requests import Segments, SegmentsDecoder, pack
 from headwater.stores.log_reader import Body, Fingerprint
 from headwater.stores.open import open_reader, open_store
+from headwater.stores.questions import FindIdentity
 from tests.certificates import make_certificate
 from tests.client.proxy import CutAnswers, Proxy, Weather
 from tests.client.server import Server
@@ -437,7 +438,7 @@ async def test_segments_come_as_bytes_of_their_own_kind(server: Server) -> None:
         assert answer.headers["content-type"] == "application/vnd.headwater.segments"
         segments = SegmentsDecoder().decode(answer.content)
         assert segments.reached == 10
-        assert segments.identity == await server.hw.store.identity()
+        assert segments.identity == await server.hw.store.ask(FindIdentity())
         assert (await client.post("/v1/log/segments", json={**asked, "after": -1})).status_code == 400
         assert (await client.post("/v1/log/segments", json={**asked, "queues": ["q"] * 10_001})).status_code == 400
 

@@ -32,6 +32,7 @@ from headwater.log.operations import Push, Reach, Seek, Transaction
 from headwater.model.names import SYSTEM_PREFIX, Lsn
 from headwater.model.record import Record, split_records
 from headwater.services.log_requests import CommitAnswer
+from headwater.stores.questions import FindLastLsn, ListQueues
 from tests.client.proxy import CutRequests, Fault, Proxy, Weather
 from tests.client.server import Server
 
@@ -206,7 +207,7 @@ async def test_a_commit_that_cannot_be_is_refused_and_changes_nothing(
 ) -> None:
     with pytest.raises((InvalidInput, ServerRefused)):
         await writer._post("/v1/log/commit", body, CommitAnswer)
-    assert await server.hw.store.last_lsn() == 0
+    assert await server.hw.store.ask(FindLastLsn()) == 0
 
 
 # ── who may commit what ──
@@ -242,7 +243,7 @@ async def test_pushes_need_publish_for_every_queue_they_name(
     some = await writer_for(guarded, "publish", queues=["orders.*"])
     with pytest.raises(QueueMissing):
         await some.commit(step(0, push(*range(count), queue="orders.eu"), push(*range(count), queue="plans")))
-    assert await hw.store.queues("main") == []
+    assert await hw.store.ask(ListQueues("main")) == []
     await some.commit(step(0, push(*range(count), queue="orders.eu")))
     segments = await hw.store.read(Lsn(0), Lsn(2**62), 10, ("main", "orders.eu"))
     assert {one.producer_sub for segment in segments for one in segment.records} == {"ada"}
@@ -355,7 +356,7 @@ async def test_a_load_that_cannot_be_is_refused_and_changes_nothing(
     body = {**sound, "records": [{"data": 1}, {"data": 2}], **change}
     with pytest.raises((InvalidInput, ServerRefused)):
         await writer._post("/v1/log/load", body, Loaded)
-    assert await server.hw.store.last_lsn() == 0
+    assert await server.hw.store.ask(FindLastLsn()) == 0
 
 
 async def test_a_load_needs_publish_for_its_queue(guarded: tuple[headwater.Headwater, str]) -> None:
@@ -366,7 +367,7 @@ async def test_a_load_needs_publish_for_its_queue(guarded: tuple[headwater.Headw
     some = await writer_for(guarded, "publish", queues=["orders.*"])
     with pytest.raises(QueueMissing):
         await some.load(load(0))
-    assert await hw.store.queues("main") == []
+    assert await hw.store.ask(ListQueues("main")) == []
     await some.load(load(0, queue="orders.eu"))
     assert await kept(hw, "orders.eu") == [0]
     for used in (reader, some):

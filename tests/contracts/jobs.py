@@ -16,7 +16,7 @@ from headwater.log.job_operations import (
     Settled,
 )
 from headwater.model.job import JobState, Outcome
-from headwater.stores.job_contract import JobStatus
+from headwater.stores.job_questions import FindJob, JobStatus, ListJobQueues
 from tests.contracts.log import Log
 
 WORKER = "worker-1"
@@ -83,7 +83,7 @@ class Board:
 
     async def job(self, id: str) -> JobStatus:
         """A job that must be there."""
-        job = await self.log.store.job(self.database, id)
+        job = await self.log.store.ask(FindJob(self.database, id))
         assert job is not None, id
         return job
 
@@ -94,7 +94,7 @@ class Board:
     async def counts(self) -> dict[str, int]:
         """How many jobs are in which state, over all queues."""
         found: dict[str, int] = {}
-        for queue in await self.log.store.job_queues(self.database):
+        for queue in await self.log.store.ask(ListJobQueues(self.database)):
             for state, count in queue.counts.items():
                 found[state.value] = found.get(state.value, 0) + count
         return found

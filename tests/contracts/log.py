@@ -23,7 +23,17 @@ from headwater.log.operations import (
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn
 from headwater.model.record import Record, decode_payload
-from headwater.stores.contract import DeadLetter, GroupStatus, QueueStatus, Segment, Store
+from headwater.stores.contract import Store
+from headwater.stores.questions import (
+    DeadLetter,
+    GroupStatus,
+    ListDeadLetters,
+    ListExpired,
+    ListGroups,
+    ListQueues,
+    QueueStatus,
+    Segment,
+)
 from tests.contracts.clock import FakeClock
 
 QUEUE = "orders"
@@ -98,23 +108,23 @@ class Log:
 
     async def reap(self, limit: int = 1_000) -> Reaped:
         """End leases that ran out."""
-        leases = await self.store.expired(self.clock.now(), limit)
+        leases = await self.store.ask(ListExpired(self.clock.now(), limit))
         reaped: Reaped = await self.run(Reap(leases=leases))
         return reaped
 
     async def queue(self, name: str = QUEUE, database: str = "main") -> QueueStatus:
         """The status of one queue that must be there."""
-        (status,) = [status for status in await self.store.queues(database) if status.queue == name]
+        (status,) = [status for status in await self.store.ask(ListQueues(database)) if status.queue == name]
         return status
 
     async def group(self, name: str = GROUP_DEFAULT, queue: str = QUEUE) -> GroupStatus:
         """The status of one group that must be there."""
-        (status,) = [status for status in await self.store.groups("main", queue) if status.group == name]
+        (status,) = [status for status in await self.store.ask(ListGroups("main", queue)) if status.group == name]
         return status
 
     async def dead_letters(self, queue: str = QUEUE, limit: int = 1_000, after: int = 0) -> list[DeadLetter]:
         """The dead letters of a queue."""
-        return await self.store.dead_letters("main", queue, limit, after)
+        return await self.store.ask(ListDeadLetters("main", queue, limit, after))
 
     async def read(self, after: int = 0) -> list[Segment]:
         """Everything that is kept."""

@@ -5,6 +5,7 @@ import pytest
 from headwater.errors import LeaseLost, QueueMissing, UnknownRecord
 from headwater.log.operations import Clear, PassOver, Trace
 from headwater.model.names import Offset
+from headwater.stores.questions import ListCursors, ListPartitions, ListTraceNames, ListTracesNamed, ReadPartition
 from tests.contracts.log import Log, ack, payloads
 
 
@@ -78,39 +79,39 @@ async def test_partitions_are_listed_with_their_bounds(log: Log) -> None:
     await log.push(1, 2, partition="a")
     await log.push(3, partition="b")
     await log.push(4, queue="other")
-    found = await log.store.partitions("main", "orders")
+    found = await log.store.ask(ListPartitions("main", "orders"))
     assert [(status.partition, status.start, status.end) for status in found] == [("a", 0, 2), ("b", 0, 1)]
-    assert len(await log.store.partitions("main")) == 3
-    assert [status.partition for status in await log.store.partitions("main", "orders", 1, found[0].partition_id)] == [
-        "b"
-    ]
-    assert await log.store.partitions("another") == []
+    assert len(await log.store.ask(ListPartitions("main"))) == 3
+    assert [
+        status.partition for status in await log.store.ask(ListPartitions("main", "orders", 1, found[0].partition_id))
+    ] == ["b"]
+    assert await log.store.ask(ListPartitions("another")) == []
 
 
 async def test_a_partition_is_read_from_an_offset_on(log: Log) -> None:
     pushed = await log.push(0, 1)
     await log.push(2)
     await log.push(9, partition="other")
-    segments = await log.store.read_partition(pushed.partition_id, Offset(1), 10)
+    segments = await log.store.ask(ReadPartition(pushed.partition_id, Offset(1), 10))
     assert [payloads(segment) for segment in segments] == [[0, 1], [2]]
-    assert [payloads(segment) for segment in await log.store.read_partition(pushed.partition_id, Offset(2), 10)] == [
-        [2]
-    ]
+    assert [
+        payloads(segment) for segment in await log.store.ask(ReadPartition(pushed.partition_id, Offset(2), 10))
+    ] == [[2]]
 
 
 async def test_a_group_shows_where_it_stands(log: Log) -> None:
     await log.push(1, 2, 3)
     await log.take(2, group="g")
-    (status,) = await log.store.cursors("main", "g", 10)
+    (status,) = await log.store.ask(ListCursors("main", "g", 10))
     assert (status.queue, status.position, status.lag, status.leased) == ("orders", 0, 3, True)
-    assert await log.store.cursors("other", "g", 10) == []
+    assert await log.store.ask(ListCursors("other", "g", 10)) == []
 
 
 async def test_events_are_found_by_their_names(log: Log) -> None:
     pushed = await log.push(1)
     for number, name in enumerate(("mail", "bill", "mail")):
         await log.run(Trace(partition_id=pushed.partition_id, transaction_id=str(number), names=(name,)))
-    assert [event.transaction_id for event in await log.store.traces_named("main", "mail", 10)] == ["2", "0"]
-    assert [event.transaction_id for event in await log.store.traces_named("main", "mail", 10, 1)] == ["0"]
-    assert {name.name: name.count for name in await log.store.trace_names("main", 10)} == {"mail": 2, "bill": 1}
-    assert await log.store.trace_names("other", 10) == []
+    assert [event.transaction_id for event in await log.store.ask(ListTracesNamed("main", "mail", 10))] == ["2", "0"]
+    assert [event.transaction_id for event in await log.store.ask(ListTracesNamed("main", "mail", 10, 1))] == ["0"]
+    assert {name.name: name.count for name in await log.store.ask(ListTraceNames("main", 10))} == {"mail": 2, "bill": 1}
+    assert await log.store.ask(ListTraceNames("other", 10)) == []

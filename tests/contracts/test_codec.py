@@ -7,6 +7,7 @@ import pytest
 from headwater.errors import EncryptionKeyMissing
 from headwater.log.operations import Pop, Requeue
 from headwater.model.cursor import Outcome
+from headwater.stores.questions import ListQueues
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, payloads, push
 
@@ -61,7 +62,7 @@ async def test_duplicates_are_found_among_encrypted_records(open_log: OpenLog) -
 async def test_a_queue_cannot_be_encrypted_without_a_key(log: Log) -> None:
     with pytest.raises(EncryptionKeyMissing):
         await log.configure(encrypted=True)
-    assert await log.store.queues("main") == []
+    assert await log.store.ask(ListQueues("main")) == []
 
 
 async def encrypted_log(open_log: OpenLog) -> Log:

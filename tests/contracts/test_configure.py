@@ -7,6 +7,7 @@ import pytest
 from headwater.errors import InvalidOption
 from headwater.log.operations import Configure
 from headwater.model.queue import QueueOptions
+from headwater.stores.questions import ListQueues
 from tests.contracts.log import Log, push
 
 
@@ -52,7 +53,7 @@ async def test_a_push_makes_a_queue_that_is_not_there(log: Log) -> None:
 async def test_a_wrong_option_is_refused_and_makes_no_queue(log: Log, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         await log.configure(**options)
-    assert await log.store.queues("main") == []
+    assert await log.store.ask(ListQueues("main")) == []
 
 
 async def test_a_refused_change_leaves_the_options_as_they_were(log: Log) -> None:

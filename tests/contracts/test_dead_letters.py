@@ -11,6 +11,7 @@ from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT
 from headwater.model.record import Record
 from headwater.model.spreading import priority_of, requeued_name
+from headwater.stores.questions import ListGroups
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, payloads, report
 
@@ -73,7 +74,7 @@ async def test_dead_letters_are_delivered_once_more_to_the_group_they_failed_for
     assert await log.drain(group="billing") == []
     assert await log.drain(group="audit") == []
     assert await log.drain(group="new-comer") == [0, 1, 2]
-    lags = {status.group: status.lag for status in await log.store.groups("main", "orders")}
+    lags = {status.group: status.lag for status in await log.store.ask(ListGroups("main", "orders"))}
     assert lags == {"billing": 0, "audit": 0, "mail": 1, "new-comer": 0}
     assert await log.drain(group="mail") == [1]
     assert await log.dead_letters() == []

@@ -7,6 +7,7 @@ from headwater.config import load_config
 from headwater.errors import QueueFull
 from headwater.log.operations import Clear, DeleteQueue, Promote, Promoted, Pushed, Transaction
 from headwater.stores.open import open_store
+from headwater.stores.questions import FindNextDue
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log, push
 
@@ -44,13 +45,13 @@ async def test_what_is_still_to_come_is_counted_and_is_not_in_the_log(log: Log, 
     status = await log.queue()
     assert (status.delayed, status.records) == (2, 0)
     assert await log.read() == []
-    assert await log.store.next_due() == clock.now() + 5 * SECOND
+    assert await log.store.ask(FindNextDue()) == clock.now() + 5 * SECOND
     clock.advance(5)
     promoted: Promoted = await log.run(Promote())
     assert promoted.count == 2
     status = await log.queue()
     assert (status.delayed, status.records) == (0, 2)
-    assert await log.store.next_due() is None
+    assert await log.store.ask(FindNextDue()) is None
 
 
 async def test_any_commit_delivers_what_is_due_and_tells_whom_to_wake(log: Log, clock: FakeClock) -> None:
@@ -114,7 +115,7 @@ async def test_clearing_and_deleting_drop_what_is_still_to_come(log: Log, clock:
     assert (await log.push(1, ids=["a"], partition="p")).count == 1
     await log.run(DeleteQueue(queue=QUEUE))
     clock.advance(5)
-    assert await log.store.next_due() is None
+    assert await log.store.ask(FindNextDue()) is None
     assert await log.pop() == []
 
 

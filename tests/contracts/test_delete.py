@@ -6,6 +6,7 @@ from headwater.errors import HeadwaterError, LeaseLost, QueueMissing
 from headwater.log.operations import DeleteGroup, DeleteQueue, Trace
 from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn
+from headwater.stores.questions import FindLane, FindLastLsn, ListGroups, ListQueues, ListTraces
 from tests.contracts.log import Log, ack, push
 
 
@@ -14,11 +15,11 @@ async def test_a_deleted_queue_is_gone_with_everything_in_it(log: Log) -> None:
     await log.settle(await log.take(), Outcome.DEAD)
     await log.run(Trace(partition_id=pushed.partition_id, transaction_id="t"))
     assert (await log.run(DeleteQueue(queue="orders"))).count == 1
-    assert await log.store.queues("main") == []
-    assert await log.store.groups("main") == []
+    assert await log.store.ask(ListQueues("main")) == []
+    assert await log.store.ask(ListGroups("main")) == []
     assert await log.read() == []
-    assert await log.store.traces("main", pushed.partition_id, "t") == []
-    assert await log.store.lane(pushed.partition_id) is None
+    assert await log.store.ask(ListTraces("main", pushed.partition_id, "t")) == []
+    assert await log.store.ask(FindLane(pushed.partition_id)) is None
     with pytest.raises(QueueMissing):
         await log.dead_letters()
 
@@ -33,7 +34,7 @@ async def test_other_queues_stay(log: Log) -> None:
     batch = await log.take(queue="bills")
     await log.run(DeleteQueue(queue="orders"))
     await log.ack(batch)
-    assert [status.queue for status in await log.store.queues("main")] == ["bills"]
+    assert [status.queue for status in await log.store.ask(ListQueues("main"))] == ["bills"]
 
 
 async def test_a_queue_of_the_same_name_begins_anew(log: Log) -> None:
@@ -60,7 +61,7 @@ async def test_the_lease_of_a_deleted_queue_is_lost(log: Log) -> None:
 async def test_lsns_never_come_back_after_a_delete(log: Log) -> None:
     last = (await log.push(1)).lsn
     await log.run(DeleteQueue(queue="orders"))
-    assert await log.store.last_lsn() == last
+    assert await log.store.ask(FindLastLsn()) == last
     assert (await log.push(2)).lsn == last + 1
 
 
@@ -104,7 +105,7 @@ async def test_a_group_is_deleted_in_one_queue_or_in_all(log: Log) -> None:
     assert (await log.run(DeleteGroup(group="g", queue="a"))).count == 1
     assert (await log.run(DeleteGroup(group="g"))).count == 2
     assert (await log.run(DeleteGroup(group="g"))).count == 0
-    assert {status.group for status in await log.store.groups("main")} == {"other"}
+    assert {status.group for status in await log.store.ask(ListGroups("main"))} == {"other"}
 
 
 async def test_a_delete_and_a_push_of_one_commit_leave_a_fresh_queue(log: Log) -> None:

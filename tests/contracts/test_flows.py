@@ -8,6 +8,7 @@ from headwater.log.operations import DeleteQueue, Retain
 from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn
 from headwater.model.rollup import Rollup, RollupQuery
+from headwater.stores.questions import FindArchived, FindRollupState, ListPositions, ListRollups
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log, payloads, record
 
@@ -65,7 +66,7 @@ async def test_a_queue_that_was_deleted_has_loaded_nothing(log: Log) -> None:
     await log.run(MarkArchived(queue=QUEUE, lsn=Lsn(1)))
     await log.run(DeleteQueue(queue=QUEUE))
     assert (await log.run(load(0, 2))).count == 2
-    assert await log.store.archived("main", QUEUE) == 0
+    assert await log.store.ask(FindArchived("main", QUEUE)) == 0
 
 
 async def test_a_full_queue_refuses_a_load_and_covers_nothing(log: Log) -> None:
@@ -117,14 +118,14 @@ async def test_the_mark_of_an_archive_never_falls(log: Log) -> None:
     await log.push(1)
     await log.run(MarkArchived(queue=QUEUE, lsn=Lsn(7)))
     assert (await log.run(MarkArchived(queue=QUEUE, lsn=Lsn(3)))).lsn == 7
-    assert await log.store.archived("main", QUEUE) == 7
+    assert await log.store.ask(FindArchived("main", QUEUE)) == 7
 
 
 async def test_a_queue_that_is_not_there_cannot_be_archived(log: Log) -> None:
     with pytest.raises(QueueMissing):
         await log.run(MarkArchived(queue="nowhere", lsn=Lsn(1)))
     with pytest.raises(QueueMissing):
-        await log.store.archived("main", "nowhere")
+        await log.store.ask(FindArchived("main", "nowhere"))
 
 
 # ── rollups ──
@@ -137,33 +138,32 @@ def rollup(bucket: int, pushed: int, **more: int | str) -> Rollup:
 async def test_rollups_of_the_same_bucket_are_added(log: Log) -> None:
     await log.run(AddRollups(number=0, state="one", rows=[rollup(60, 2), rollup(120, 1)]))
     await log.run(AddRollups(number=1, state="two", rows=[rollup(60, 3, lag_max=4), rollup(60, 1)]))
-    found = await log.store.rollups("main", RollupQuery())
+    found = await log.store.ask(ListRollups("main", RollupQuery()))
     assert [(row.bucket, row.pushed, row.lag_max) for row in found] == [(60, 6, 4), (120, 1, 0)]
-    assert await log.store.rollup_state("main") == (2, "two")
+    assert await log.store.ask(FindRollupState("main")) == (2, "two")
 
 
 async def test_a_rollup_that_was_overtaken_changes_nothing(log: Log, other: Log) -> None:
     await log.run(AddRollups(number=0, state="one", rows=[rollup(60, 2)]))
     with pytest.raises(FlowOvertaken):
         await other.run(AddRollups(number=0, state="late", rows=[rollup(60, 2)]))
-    assert [row.pushed for row in await other.store.rollups("main", RollupQuery())] == [2]
-    assert await other.store.rollup_state("main") == (1, "one")
+    assert [row.pushed for row in await other.store.ask(ListRollups("main", RollupQuery()))] == [2]
+    assert await other.store.ask(FindRollupState("main")) == (1, "one")
 
 
 async def test_rollups_are_asked_for_by_time_queue_and_resolution(log: Log) -> None:
     rows = [rollup(60, 1), rollup(120, 2), rollup(0, 3, resolution="hour"), Rollup(queue="mails", bucket=60)]
     await log.run(AddRollups(number=0, state="", rows=rows))
-    ask = log.store.rollups
-    assert [row.pushed for row in await ask("main", RollupQuery(resolution="hour"))] == [3]
-    assert [row.bucket for row in await ask("main", RollupQuery(since=61, until=121))] == [120]  # type: ignore[arg-type]
-    assert [row.queue for row in await ask("main", RollupQuery(queue="mails"))] == ["mails"]
-    assert await ask("elsewhere", RollupQuery()) == []
+    assert [row.pushed for row in await log.store.ask(ListRollups("main", RollupQuery(resolution="hour")))] == [3]
+    assert [row.bucket for row in await log.store.ask(ListRollups("main", RollupQuery(since=61, until=121)))] == [120]  # type: ignore[arg-type]
+    assert [row.queue for row in await log.store.ask(ListRollups("main", RollupQuery(queue="mails")))] == ["mails"]
+    assert await log.store.ask(ListRollups("elsewhere", RollupQuery())) == []
 
 
 async def test_positions_of_groups_are_told(log: Log) -> None:
     await log.push(1, 2, 3)
     await log.ack(await log.take(2, group="billing"))
-    (position,) = await log.store.positions("main")
+    (position,) = await log.store.ask(ListPositions("main"))
     assert (position.queue, position.group, position.position, position.since) == (QUEUE, "billing", 2, 0)
 
 

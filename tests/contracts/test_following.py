@@ -2,13 +2,14 @@
 
 from headwater.log.operations import Configure
 from headwater.model.names import Lsn, PartitionId
+from headwater.stores.questions import FindLane, FindLastLsn, ListReady
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import LSN_MAX, Log, payloads, push
 
 
 async def test_an_empty_log_ends_at_zero(log: Log) -> None:
-    assert await log.store.last_lsn() == 0
+    assert await log.store.ask(FindLastLsn()) == 0
     assert await log.store.touched(Lsn(0), 10) == []
     assert await log.read() == []
 
@@ -17,7 +18,7 @@ async def test_lsns_rise_by_one_with_every_segment(log: Log) -> None:
     commits = [await log.commit(push(number, partition=f"p{number % 3}")) for number in range(6)]
     lsns = [touch.lsn for commit in commits for touch in commit.touched]
     assert lsns == list(range(lsns[0], lsns[0] + 6))
-    assert await log.store.last_lsn() == lsns[-1]
+    assert await log.store.ask(FindLastLsn()) == lsns[-1]
 
 
 async def test_touched_segments_are_told_in_order_without_their_records(log: Log) -> None:
@@ -67,11 +68,11 @@ async def test_the_address_of_a_partition_follows_the_queue(log: Log, other: Log
     pushed = await log.push(1, partition="p")
     await other.run(Configure(queue="orders", namespace="shop", task="bill"))
     await log.store.touched(Lsn(0), 1)
-    lane = await log.store.lane(pushed.partition_id)
+    lane = await log.store.ask(FindLane(pushed.partition_id))
     assert lane is not None
     assert (lane.database, lane.queue, lane.partition) == ("main", "orders", "p")
     assert (lane.namespace, lane.task) == ("shop", "bill")
-    assert await log.store.lane(PartitionId(999)) is None
+    assert await log.store.ask(FindLane(PartitionId(999))) is None
 
 
 async def test_a_commit_elsewhere_is_noticed_once(log: Log, other: Log) -> None:
@@ -97,22 +98,22 @@ async def test_groups_that_a_pop_could_serve_are_told(log: Log, clock: FakeClock
     await log.push(1)
     assert await log.drain(group="idle") == [1]
     await log.take(group="leased", lease_seconds=10)
-    assert await log.store.ready(names, clock.now()) == []
+    assert await log.store.ask(ListReady(names, clock.now())) == []
     clock.advance(10)
-    assert await log.store.ready(names, clock.now()) == [names[1]]
+    assert await log.store.ask(ListReady(names, clock.now())) == [names[1]]
     await log.push(2)
-    assert await log.store.ready(names, clock.now()) == names[:2]
+    assert await log.store.ask(ListReady(names, clock.now())) == names[:2]
 
 
 async def test_a_partition_that_a_group_has_not_met_makes_it_ready(log: Log, clock: FakeClock) -> None:
     await log.push(1)
     await log.drain(group="g")
     await log.push(2, partition="new")
-    assert await log.store.ready([("main", "orders", "g")], clock.now()) == [("main", "orders", "g")]
+    assert await log.store.ask(ListReady([("main", "orders", "g")], clock.now())) == [("main", "orders", "g")]
 
 
 async def test_a_log_is_read_by_a_store_opened_later(log: Log, open_log: OpenLog) -> None:
     await log.push(1, 2)
     later = await open_log()
-    assert await later.store.last_lsn() == await log.store.last_lsn()
+    assert await later.store.ask(FindLastLsn()) == await log.store.ask(FindLastLsn())
     assert [payloads(segment) for segment in await later.read()] == [[1, 2]]

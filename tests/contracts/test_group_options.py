@@ -7,6 +7,7 @@ from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.group_operations import ConfigureGroup, GroupConfigured
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT
+from headwater.stores.questions import ListGroups
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log
 
@@ -98,7 +99,7 @@ async def test_a_group_that_is_not_there_is_not_made_by_a_mistyped_name(log: Log
     await log.pop(group="billing")
     with pytest.raises(QueueMissing, match="billing"):
         await configure_group(log, "biling", retry_limit=1)
-    assert [group.group for group in await log.store.groups("main", QUEUE)] == ["billing"]
+    assert [group.group for group in await log.store.ask(ListGroups("main", QUEUE))] == ["billing"]
 
 
 @pytest.mark.parametrize("options", [{"lanes": 2}, {"retry_limit": -1}, {"retry_jitter": 2}, {"size_max": 3}])

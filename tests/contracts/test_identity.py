@@ -16,6 +16,7 @@ from headwater.log.store_operations import Identified, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.log_reader import Fingerprint, LogReader
 from headwater.stores.open import open_reader, open_store
+from headwater.stores.questions import FindIdentity
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, push
@@ -35,7 +36,7 @@ async def reopened_identity(address: str) -> str:
     store = open_store(address, load_config({}), FakeClock())
     await store.open()
     try:
-        return await store.identity()
+        return await store.ask(FindIdentity())
     finally:
         await store.close()
 
@@ -47,10 +48,10 @@ async def fingerprint_of(reader: LogReader, lsn: int) -> Fingerprint:
 
 
 async def test_a_store_keeps_its_identity_for_every_handle_and_every_start(log: Log, other: Log, address: str) -> None:
-    identity = await log.store.identity()
+    identity = await log.store.ask(FindIdentity())
     assert UUID(identity).version == 4
     await log.push(1)
-    assert await other.store.identity() == identity
+    assert await other.store.ask(FindIdentity()) == identity
     assert await reopened_identity(address) == identity
     async with reading(address) as reader:
         assert await reader.identity() == identity
@@ -61,23 +62,23 @@ async def test_processes_that_make_a_store_together_agree_on_its_identity(addres
 
 
 async def test_two_stores_have_two_identities(log: Log, address: str) -> None:
-    assert await reopened_identity(f"{address}-two") != await log.store.identity()
+    assert await reopened_identity(f"{address}-two") != await log.store.ask(FindIdentity())
 
 
 async def test_a_new_identity_is_answered_and_kept(log: Log, address: str) -> None:
-    before = await log.store.identity()
+    before = await log.store.ask(FindIdentity())
     renewed: Identified = await log.run(RenewIdentity())
     assert renewed.before == before != renewed.identity
     await log.push("the handle that renewed it goes on")
-    assert await log.store.identity() == await reopened_identity(address) == renewed.identity
+    assert await log.store.ask(FindIdentity()) == await reopened_identity(address) == renewed.identity
 
 
 async def test_a_renewal_that_is_undone_leaves_the_identity(log: Log) -> None:
-    before = await log.store.identity()
+    before = await log.store.ask(FindIdentity())
     refused = Transaction(operations=[RenewIdentity(), DeleteQueue(queue="none"), Pop(queue=""), refusal()])
     with pytest.raises(Exception, match="another one"):
         await log.run(refused)
-    assert await log.store.identity() == before
+    assert await log.store.ask(FindIdentity()) == before
     await log.push(1)
 
 

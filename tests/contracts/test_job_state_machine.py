@@ -16,7 +16,7 @@ from headwater.config import load_config
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Cancel, ClaimedJob, Depart, DropJobs, Rearm, Rescue
 from headwater.model.job import JOBS_QUEUE, JobState, Outcome, may_follow
-from headwater.stores.job_contract import JobFilter
+from headwater.stores.job_questions import JobFilter, ListJobs
 from headwater.stores.open import open_store
 from tests.contracts.clock import FakeClock
 from tests.contracts.jobs import Board, shell
@@ -74,7 +74,7 @@ class Run:
         assert counts == {state.value: found.count(state) for state in set(found)}
 
     async def states(self) -> dict[str, JobState]:
-        return {job.id: job.state for job in await self.board.log.store.jobs("main", JobFilter())}
+        return {job.id: job.state for job in await self.board.log.store.ask(ListJobs("main", JobFilter()))}
 
     async def add(self, name: str, retries: int, delay: float, needs: set[str]) -> None:
         about = {"retries": retries, "delay": delay, "depends_on": tuple(sorted(needs))}

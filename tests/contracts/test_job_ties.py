@@ -18,6 +18,7 @@ from headwater.log.job_operations import (
     SetJobLimit,
 )
 from headwater.model.job import JobState, Outcome
+from headwater.stores.job_questions import ListJobLimits, ListSchedules
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import Log
 
@@ -229,7 +230,7 @@ async def test_a_schedule_enqueues_when_it_is_due_and_once_for_all_that_was_miss
     await board.settle(first)
     board.log.clock.advance(600)
     assert len(await board.claim(10)) == 1
-    (schedule,) = await board.log.store.schedules("main")
+    (schedule,) = await board.log.store.ask(ListSchedules("main"))
     assert schedule.last_id is not None
     assert schedule.next_at == board.log.clock.now() + 60 * SECOND
 
@@ -250,7 +251,7 @@ async def test_a_schedule_rests_goes_on_and_ends(board: Board) -> None:
     board.log.clock.advance((scheduled.next_at - board.log.clock.now()) / SECOND)
     assert len(await board.claim()) == 1
     await board.log.run(ChangeSchedule(name="often", remove=True))
-    assert await board.log.store.schedules("main") == []
+    assert await board.log.store.ask(ListSchedules("main")) == []
     with pytest.raises(JobMissing):
         await board.log.run(ChangeSchedule(name="often", remove=True))
 
@@ -312,19 +313,19 @@ async def test_a_limit_of_the_type_holds_over_all_its_keys_and_both_are_lifted_t
     await board.log.run(SetJobLimit(type="tasks:call", concurrency=1, each_key=True))
     await board.add(*(call(key, key) for key in ("ada", "bob", "eve")), call("ada2", "ada"))
     assert await board.names(10) == ["ada", "bob"]
-    limits = await board.log.store.job_limits("main")
+    limits = await board.log.store.ask(ListJobLimits("main"))
     assert [(one.each_key, one.concurrency) for one in limits] == [(False, 2), (True, 1)]
     lifted = await board.log.run(SetJobLimit(type="tasks:call", clear=True))
     assert lifted.was_limited
-    assert await board.log.store.job_limits("main") == []
+    assert await board.log.store.ask(ListJobLimits("main")) == []
     assert sorted(await board.names(10)) == ["ada2", "eve"]
 
 
 async def test_a_limit_that_is_set_leaves_the_others_as_they_are(board: Board) -> None:
     await board.log.run(SetJobLimit(type="shell", rate=5, seconds=60, burst=3))
     await board.log.run(SetJobLimit(type="shell", concurrency=4))
-    (limit,) = await board.log.store.job_limits("main")
+    (limit,) = await board.log.store.ask(ListJobLimits("main"))
     assert (limit.rate, limit.seconds, limit.burst, limit.concurrency) == (5, 60, 3, 4)
     await board.log.run(SetJobLimit(type="shell", rate=0))
-    (limit,) = await board.log.store.job_limits("main")
+    (limit,) = await board.log.store.ask(ListJobLimits("main"))
     assert (limit.rate, limit.concurrency) == (0, 4)

@@ -25,7 +25,7 @@ from headwater.log.job_operations import (
 )
 from headwater.log.operations import Transaction
 from headwater.model.job import JOBS_QUEUE, JobState, Outcome
-from headwater.stores.job_contract import JobFilter
+from headwater.stores.job_questions import FindJob, JobFilter, ListJobAttempts, ListJobMinutes, ListJobs, ListWorkers
 from tests.contracts.conftest import OpenLog
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import LSN_MAX, Log, payloads, push
@@ -139,7 +139,7 @@ async def test_a_failed_job_comes_again_after_its_back_off_and_dies_after_its_la
         board.log.clock.advance(wait)
     dead = await board.job("a")
     assert (dead.attempts, dead.error) == (3, "broken")
-    attempts = await board.log.store.job_attempts("main", "a")
+    attempts = await board.log.store.ask(ListJobAttempts("main", "a"))
     assert [(attempt.attempt, attempt.outcome) for attempt in attempts] == [(1, "failed"), (2, "failed"), (3, "failed")]
 
 
@@ -236,7 +236,7 @@ async def test_a_worker_that_departs_gives_back_what_it_held_at_once(board: Boar
     await board.take()
     assert await board.change(Depart(worker="worker-1", reason="killed")) == ["a"]
     assert (await board.job("a")).error == "killed"
-    assert await board.log.store.workers("main") == []
+    assert await board.log.store.ask(ListWorkers("main")) == []
 
 
 async def test_workers_are_asked_to_stop_and_get_no_more_jobs(board: Board) -> None:
@@ -258,10 +258,10 @@ async def test_progress_and_output_are_kept_only_from_whoever_holds_the_job(boar
     assert (await board.job("a")).progress is None
     await board.log.run(Heartbeat(worker="worker-1", notes=[note]))
     assert (await board.job("a")).progress == msgspec.Raw(b'{"done":1}')
-    (attempt,) = await board.log.store.job_attempts("main", "a")
+    (attempt,) = await board.log.store.ask(ListJobAttempts("main", "a"))
     assert (attempt.output, attempt.outcome, attempt.finished_at) == ("half", "running", None)
     await board.settle(job, output="whole", exit_code=0)
-    (attempt,) = await board.log.store.job_attempts("main", "a")
+    (attempt,) = await board.log.store.ask(ListJobAttempts("main", "a"))
     assert (attempt.output, attempt.outcome, attempt.exit_code) == ("whole", "completed", 0)
 
 
@@ -307,8 +307,8 @@ async def test_jobs_that_ended_are_dropped_by_age_and_others_are_not(board: Boar
     await board.settle(new)
     before = Timestamp(board.log.clock.now() - 60 * SECOND)
     assert await board.change(DropJobs(state=JobState.COMPLETED, before=before)) == ["old"]
-    assert await board.log.store.job("main", "old") is None
-    assert await board.log.store.job_attempts("main", "old") == []
+    assert await board.log.store.ask(FindJob("main", "old")) is None
+    assert await board.log.store.ask(ListJobAttempts("main", "old")) == []
     assert await board.counts() == {"completed": 1, "pending": 1}
     with pytest.raises(JobUnfit):
         await board.log.run(DropJobs(ids=("waits",)))
@@ -358,12 +358,12 @@ async def test_settings_of_a_queue_stand_over_those_of_the_database(board: Board
 async def test_jobs_are_listed_by_state_queue_and_type(board: Board) -> None:
     await board.add("a", shell("b", priority=1), shell("c", queue="mail"), shell("d", delay=5))
     store = board.log.store
-    assert [job.id for job in await store.jobs("main", JobFilter(state=JobState.PENDING))] == ["b", "a", "c"]
-    assert [job.id for job in await store.jobs("main", JobFilter(queue="mail"))] == ["c"]
-    assert [job.id for job in await store.jobs("main", JobFilter(limit=2))] == ["d", "c"]
+    assert [job.id for job in await store.ask(ListJobs("main", JobFilter(state=JobState.PENDING)))] == ["b", "a", "c"]
+    assert [job.id for job in await store.ask(ListJobs("main", JobFilter(queue="mail")))] == ["c"]
+    assert [job.id for job in await store.ask(ListJobs("main", JobFilter(limit=2)))] == ["d", "c"]
     for job in await board.claim(1):
         await board.settle(job)
-    assert [job.id for job in await store.jobs("main", JobFilter(state=JobState.COMPLETED))] == ["b"]
+    assert [job.id for job in await store.ask(ListJobs("main", JobFilter(state=JobState.COMPLETED)))] == ["b"]
 
 
 async def test_what_was_done_is_counted_by_the_minute(board: Board) -> None:
@@ -372,7 +372,7 @@ async def test_what_was_done_is_counted_by_the_minute(board: Board) -> None:
     board.log.clock.advance(2)
     await board.settle(first)
     await board.fail(second)
-    minutes = await board.log.store.job_minutes("main", board.log.clock.now())
+    minutes = await board.log.store.ask(ListJobMinutes("main", board.log.clock.now()))
     total = [
         sum(getattr(minute, name) for minute in minutes) for name in ("enqueued", "completed", "failed", "run_micros")
     ]
@@ -387,7 +387,7 @@ async def test_seconds_are_those_that_jobs_ran_and_not_those_that_they_waited_in
     await board.settle(printed, duration_seconds=0.25, output="hello")
     await board.fail(failed, duration_seconds=0.125)
     await board.settle(unbegun, outcome=Outcome.RELEASED)
-    minutes = await board.log.store.job_minutes("main", board.log.clock.now())
+    minutes = await board.log.store.ask(ListJobMinutes("main", board.log.clock.now()))
     assert sum(minute.run_micros for minute in minutes) == 0.875 * SECOND
 
 

@@ -7,6 +7,7 @@ from headwater.log.operations import Configure, Pop, Popped, Push, Pushed, Trans
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.queue import LANES_DEFAULT
 from headwater.model.spreading import lane_name, lane_of_id
+from headwater.stores.questions import ListPartitions, ListQueues
 from tests.contracts.log import QUEUE, Log, ack, payloads, push, record
 
 LOOSE = ""
@@ -14,7 +15,9 @@ LOOSE = ""
 
 async def partitions(log: Log) -> dict[str, int]:
     """The partitions of the queue with how many records each has."""
-    return {status.partition: status.end - status.start for status in await log.store.partitions("main", QUEUE)}
+    return {
+        status.partition: status.end - status.start for status in await log.store.ask(ListPartitions("main", QUEUE))
+    }
 
 
 async def test_messages_pushed_one_by_one_go_to_one_lane_after_the_other(log: Log) -> None:
@@ -133,7 +136,7 @@ async def test_whoever_makes_a_queue_says_how_many_lanes_it_has(log: Log) -> Non
     await log.run(Configure(queue="b", lanes=5, options={"retry_limit": 1}))
     await log.run(Pop(queue="c", subscribe="new", lanes=1))
     await log.run(Push(queue="d", records=[record(1)]))
-    lanes = {status.queue: status.options.lanes for status in await log.store.queues("main")}
+    lanes = {status.queue: status.options.lanes for status in await log.store.ask(ListQueues("main"))}
     assert lanes == {"a": 1, "b": 1, "c": 1, "d": LANES_DEFAULT}
     for number in range(3):
         pushed = await log.push(number, queue="a", partition=LOOSE)

@@ -6,6 +6,7 @@ from headwater.clock import SECOND
 from headwater.errors import InvalidOption, LeaseLost, QueueMissing
 from headwater.log.group_operations import LeasesReleased, ReleaseLeases
 from headwater.model.cursor import Outcome
+from headwater.stores.questions import ListCursors, ListLeases
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log, payloads
 
@@ -19,7 +20,7 @@ async def test_a_lease_says_what_is_held_by_whom_and_until_when(log: Log, clock:
     await log.push(*range(5), partition="p")
     batch = await log.take(4, group="g", holder="host:1", lease_seconds=30)
     await log.ack(batch, [1])
-    (lease,) = await log.store.leases("main", QUEUE)
+    (lease,) = await log.store.ask(ListLeases("main", QUEUE))
     assert (lease.queue, lease.partition, lease.partition_id, lease.group) == (QUEUE, "p", batch.partition_id, "g")
     assert (lease.holder, lease.token, lease.attempts) == ("host:1", batch.token, 1)
     assert lease.lease_until == clock.now() + 30 * SECOND
@@ -31,9 +32,9 @@ async def test_only_live_leases_are_shown(log: Log, clock: FakeClock) -> None:
     await log.push(2, partition="b")
     await log.ack(await log.take(partition="a"))
     await log.take(partition="b", lease_seconds=10)
-    assert [lease.partition for lease in await log.store.leases("main")] == ["b"]
+    assert [lease.partition for lease in await log.store.ask(ListLeases("main"))] == ["b"]
     clock.advance(10)
-    assert await log.store.leases("main") == []
+    assert await log.store.ask(ListLeases("main")) == []
 
 
 async def test_leases_are_shown_of_one_queue_or_group(log: Log) -> None:
@@ -41,11 +42,11 @@ async def test_leases_are_shown_of_one_queue_or_group(log: Log) -> None:
         await log.push(1, queue=queue)
         for group in ("a", "b"):
             await log.pop(queue=queue, group=group)
-    assert len(await log.store.leases("main")) == 4
-    assert {lease.queue for lease in await log.store.leases("main", "x")} == {"x"}
-    assert {lease.group for lease in await log.store.leases("main", group="a")} == {"a"}
-    assert len(await log.store.leases("main", limit=3)) == 3
-    assert await log.store.leases("other") == []
+    assert len(await log.store.ask(ListLeases("main"))) == 4
+    assert {lease.queue for lease in await log.store.ask(ListLeases("main", "x"))} == {"x"}
+    assert {lease.group for lease in await log.store.ask(ListLeases("main", group="a"))} == {"a"}
+    assert len(await log.store.ask(ListLeases("main", limit=3))) == 3
+    assert await log.store.ask(ListLeases("other")) == []
 
 
 async def test_a_released_lease_lets_others_in_at_once_and_counts_no_attempt(log: Log) -> None:
@@ -71,7 +72,10 @@ async def test_only_the_leases_that_are_meant_are_released(log: Log) -> None:
     assert await release(log, token=held["h", "a"].token + 1, partition="a", group="h") == (0, 0)
     with pytest.raises(InvalidOption):
         await release(log, token=held["h", "b"].token)
-    assert {(lease.group, lease.partition) for lease in await log.store.leases("main")} == {("h", "a"), ("h", "b")}
+    assert {(lease.group, lease.partition) for lease in await log.store.ask(ListLeases("main"))} == {
+        ("h", "a"),
+        ("h", "b"),
+    }
     assert await release(log, group="h") == (2, 2)
 
 
@@ -96,7 +100,7 @@ async def test_lag_does_not_count_what_was_acked_out_of_order(log: Log) -> None:
     batch = await log.take(10)
     await log.ack(batch, [1, 2, 5])
     assert (await log.group()).lag == 7
-    (cursor,) = await log.store.cursors("main", batch.group, 10)
+    (cursor,) = await log.store.ask(ListCursors("main", batch.group, 10))
     assert cursor.lag == 7
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from headwater.errors import AlreadyReached
 from headwater.log.operations import Reach, Reached, Transaction
+from headwater.stores.questions import FindMilestone
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, push
 
@@ -21,7 +22,7 @@ async def test_a_step_is_taken_once_with_what_it_did(log: Log) -> None:
     with pytest.raises(AlreadyReached):
         await log.run(step(0, 1, 2))
     assert await log.drain() == [1, 2, 3]
-    assert await log.store.milestone("main", "work") == 1
+    assert await log.store.ask(FindMilestone("main", "work")) == 1
 
 
 async def test_steps_of_the_same_commit_are_told_apart(log: Log) -> None:
@@ -36,14 +37,14 @@ async def test_work_of_another_name_or_database_has_its_own_steps(log: Log) -> N
     await log.run(Reach(name="work", number=5))
     assert await log.run(Reach(name="other", number=5)) == Reached(before=None)
     assert await log.run(Reach(name="work", number=5, database="tenant")) == Reached(before=None)
-    assert await log.store.milestone("main", "unknown") is None
+    assert await log.store.ask(FindMilestone("main", "unknown")) is None
 
 
 async def test_a_step_that_fails_is_not_taken(log: Log) -> None:
     await log.configure(size_max=1)
     (refused,) = await log.results(step(0, 1, 2))
     assert isinstance(refused, Exception)
-    assert await log.store.milestone("main", "work") is None
+    assert await log.store.ask(FindMilestone("main", "work")) is None
 
 
 async def test_another_store_knows_the_steps(log: Log, open_log: OpenLog) -> None:

@@ -4,13 +4,14 @@ import pytest
 
 from headwater.log.operations import Batch, Configure, Pop, Retain
 from headwater.model.cursor import Outcome
+from headwater.stores.questions import ListQueues
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, ack, payloads, push, report
 
 
 async def test_nothing_is_popped_from_a_queue_that_is_not_there(log: Log) -> None:
     assert await log.pop(queue="missing") == []
-    assert await log.store.queues("main") == []
+    assert await log.store.ask(ListQueues("main")) == []
 
 
 async def test_nothing_is_popped_from_an_empty_queue(log: Log) -> None:

@@ -6,6 +6,7 @@ import pytest
 from headwater.errors import QueueFull
 from headwater.log.operations import Pop, Pushed, Retain
 from headwater.model.record import Record
+from headwater.stores.questions import FindLastLsn
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, ack, payloads, push
 
@@ -36,7 +37,7 @@ async def test_offsets_count_from_zero_without_gaps(log: Log) -> None:
 async def test_a_push_tells_where_and_when_it_was_written(log: Log, clock: FakeClock) -> None:
     pushed = await log.push("a", "b")
     assert (pushed.count, pushed.written_at, pushed.duplicates) == (2, clock.now(), {})
-    assert pushed.lsn == await log.store.last_lsn()
+    assert pushed.lsn == await log.store.ask(FindLastLsn())
     batch = await log.take(2)
     assert batch.partition_id == pushed.partition_id
     assert batch.written_at == [clock.now()] * 2
@@ -75,7 +76,7 @@ async def test_a_push_too_big_for_one_segment_stays_one_push(log: Log) -> None:
     large = ["x" * 400_000, "y" * 400_000, "z" * 400_000, "end"]
     pushed = await log.push(*large)
     assert pushed.offsets() == [0, 1, 2, 3]
-    assert pushed.lsn == await log.store.last_lsn()
+    assert pushed.lsn == await log.store.ask(FindLastLsn())
     assert payloads(await log.take(10)) == large
 
 

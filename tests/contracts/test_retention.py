@@ -2,6 +2,7 @@
 
 from headwater.log.operations import Forget, Retain, Retained, Trace
 from headwater.model.names import Lsn, PartitionId
+from headwater.stores.questions import FindLastLsn, ListTraces
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, payloads, push
 
@@ -229,7 +230,7 @@ async def test_lsns_go_on_after_everything_was_dropped(log: Log, clock: FakeCloc
     pushed = await log.push(1)
     clock.advance(60)
     await retain(log)
-    assert await log.store.last_lsn() == pushed.lsn
+    assert await log.store.ask(FindLastLsn()) == pushed.lsn
     assert (await log.push(2)).lsn == pushed.lsn + 1
     assert [segment.lsn for segment in await log.read()] == [Lsn(pushed.lsn + 1)]
 
@@ -256,7 +257,7 @@ async def test_old_idempotency_keys_and_traces_are_forgotten(log: Log, clock: Fa
     await log.push(2, key="new")
     await log.run(trace)
     assert (await log.run(Forget(before=before))).count == 2
-    assert len(await log.store.traces("main", pushed.partition_id, "t")) == 1
+    assert len(await log.store.ask(ListTraces("main", pushed.partition_id, "t"))) == 1
     assert (await log.push(1, key="old")).offsets() == [2]
     assert (await log.push(2, key="new")).offsets() == [1]
 

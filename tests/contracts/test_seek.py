@@ -7,6 +7,7 @@ from headwater.errors import InvalidOption, LeaseLost, QueueMissing
 from headwater.log.operations import Retain, Seek
 from headwater.model.cursor import Outcome
 from headwater.model.names import Offset
+from headwater.stores.questions import ListGroups
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, payloads
 
@@ -91,7 +92,7 @@ async def test_a_group_that_never_popped_can_be_placed_when_that_is_said(log: Lo
     await log.push(1, 2)
     with pytest.raises(QueueMissing, match="no group 'fresh'"):
         await log.run(Seek(queue="orders", group="fresh", to="end"))
-    assert await log.store.groups("main") == []
+    assert await log.store.ask(ListGroups("main")) == []
     await log.run(Seek(queue="orders", group="fresh", to="end", create=True))
     await log.push(3)
     assert await log.drain(group="fresh") == [3]

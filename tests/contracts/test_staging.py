@@ -5,6 +5,7 @@ import pytest
 from headwater.errors import Overloaded, TooLarge
 from headwater.log.flow_operations import Stage, Staged, Unstage
 from headwater.log.operations import Deleted
+from headwater.stores.questions import ListStaged
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log
@@ -20,16 +21,16 @@ async def test_parts_come_back_in_their_order_whoever_took_them(log: Log, other:
     await log.run(part(1, b"second"))
     await other.run(part(0, b"first"))
     await log.run(part(2, b"third", upload=B))
-    assert await log.store.staged("main", A) == [b"first", b"second"]
+    assert await log.store.ask(ListStaged("main", A)) == [b"first", b"second"]
     # The first part of B never came.
-    assert await other.store.staged("main", B) == []
+    assert await other.store.ask(ListStaged("main", B)) == []
 
 
 async def test_a_part_that_comes_again_takes_its_own_place(log: Log) -> None:
     assert await log.run(part(0, b"one")) == Staged(10)
     assert await log.run(part(0, b"one")) == Staged(10)
     assert await log.run(part(1, b"two")) == Staged(20)
-    assert await log.store.staged("main", A) == [b"one", b"two"]
+    assert await log.store.ask(ListStaged("main", A)) == [b"one", b"two"]
 
 
 async def test_an_upload_is_dropped_when_it_is_not_needed_any_more(log: Log) -> None:
@@ -38,15 +39,15 @@ async def test_an_upload_is_dropped_when_it_is_not_needed_any_more(log: Log) -> 
     await log.run(part(0, upload=B))
     assert await log.run(Unstage(upload=A)) == Deleted(2)
     assert await log.run(Unstage(upload=A)) == Deleted(0)
-    assert await log.store.staged("main", A) == []
-    assert await log.store.staged("main", B) == [b"x"]
+    assert await log.store.ask(ListStaged("main", A)) == []
+    assert await log.store.ask(ListStaged("main", B)) == [b"x"]
 
 
 async def test_tenants_do_not_see_or_drop_each_others_uploads(log: Log) -> None:
     await log.run(part(0, b"theirs", database="acme"))
-    assert await log.store.staged("main", A) == []
+    assert await log.store.ask(ListStaged("main", A)) == []
     assert await log.run(Unstage(upload=A)) == Deleted(0)
-    assert await log.store.staged("acme", A) == [b"theirs"]
+    assert await log.store.ask(ListStaged("acme", A)) == [b"theirs"]
 
 
 async def test_an_upload_has_a_bound_and_all_of_them_have_one(open_log: OpenLog) -> None:
@@ -67,8 +68,8 @@ async def test_what_nobody_committed_is_dropped_after_an_hour(log: Log, clock: F
     await log.run(part(0))
     clock.advance(3_599)
     await log.run(part(0, upload=B))
-    assert await log.store.staged("main", A) == [b"x"]
+    assert await log.store.ask(ListStaged("main", A)) == [b"x"]
     clock.advance(2)
     await log.run(part(0, upload="c" * 32))
-    assert await log.store.staged("main", A) == []
-    assert await log.store.staged("main", B) == [b"x"]
+    assert await log.store.ask(ListStaged("main", A)) == []
+    assert await log.store.ask(ListStaged("main", B)) == [b"x"]

@@ -31,6 +31,7 @@ from headwater.model.cursor import Outcome
 from headwater.model.names import Offset
 from headwater.model.record import decode_payload
 from headwater.stores.open import open_store
+from headwater.stores.questions import ListGroups
 from tests.contracts.clock import FakeClock
 from tests.contracts.factories import FACTORIES, Factory
 from tests.contracts.log import Log, payloads, push
@@ -327,7 +328,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_groups_are_the_same(self) -> None:
-        found = {status.group: status for status in self.wait(self.logs[1].store.groups("main", QUEUE))}
+        found = {status.group: status for status in self.wait(self.logs[1].store.ask(ListGroups("main", QUEUE)))}
         assert found.keys() == self.model.readers.keys()
         for group, status in found.items():
             assert (status.lag, status.lost) == (self.model.lag(group), self.model.lost[group])

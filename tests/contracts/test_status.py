@@ -2,6 +2,7 @@
 
 from headwater.log.operations import Configure, Retain
 from headwater.model.cursor import Outcome
+from headwater.stores.questions import ListGroups, ListQueues
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, push
 
@@ -21,7 +22,7 @@ async def test_a_queue_tells_its_size(log: Log, clock: FakeClock) -> None:
 async def test_queues_are_listed_by_name(log: Log) -> None:
     for name in ("b", "c", "a"):
         await log.push(1, queue=name)
-    assert [status.queue for status in await log.store.queues("main")] == ["a", "b", "c"]
+    assert [status.queue for status in await log.store.ask(ListQueues("main"))] == ["a", "b", "c"]
 
 
 async def test_what_waits_is_counted_for_the_slowest_group(log: Log) -> None:
@@ -106,11 +107,11 @@ async def test_groups_are_listed_for_one_queue_or_all(log: Log) -> None:
         await log.push(1, queue=queue)
         for group in ("two", "one"):
             await log.pop(queue=queue, group=group)
-    assert [group.group for group in await log.store.groups("main", "a")] == ["one", "two"]
-    assert [(group.queue, group.group) for group in await log.store.groups("main")] == [
+    assert [group.group for group in await log.store.ask(ListGroups("main", "a"))] == ["one", "two"]
+    assert [(group.queue, group.group) for group in await log.store.ask(ListGroups("main"))] == [
         ("a", "one"),
         ("a", "two"),
         ("b", "one"),
         ("b", "two"),
     ]
-    assert await log.store.groups("main", "missing") == []
+    assert await log.store.ask(ListGroups("main", "missing")) == []

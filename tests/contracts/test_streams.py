@@ -7,7 +7,7 @@ from headwater.errors import LeaseLost, QueueMissing, StreamMismatch, UnknownRec
 from headwater.log.operations import Advance, Batch, SetSwitch, Transaction
 from headwater.log.stream_operations import ChangeState, RegisterStream
 from headwater.model.names import PartitionId
-from headwater.stores.contract import StateQuestion
+from headwater.stores.questions import FindStream, ListSwitches, StateQuestion
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, payloads, push
 
@@ -33,7 +33,7 @@ def advance(batch: Batch, through: int | str, *, release: bool = True) -> Advanc
 
 async def state(log: Log, query_id: int, partition_id: int = 1, **about: object) -> dict[str, bytes]:
     question = StateQuestion(query_id, PartitionId(partition_id), **about)  # type: ignore[arg-type]
-    return {value.key: bytes(value.value) for value in await log.store.stream_state(question)}
+    return {value.key: bytes(value.value) for value in await log.store.ask(question)}
 
 
 # ── queries ──
@@ -61,7 +61,7 @@ async def test_queries_of_two_databases_know_nothing_of_each_other(log: Log) -> 
     assert ours.query_id != theirs.query_id
     with pytest.raises(QueueMissing):
         await log.run(change(ours.query_id, 1, "other", total="7"))
-    assert await log.store.stream("other", ours.query_id) is None
+    assert await log.store.ask(FindStream("other", ours.query_id)) is None
 
 
 # ── what they remember ──
@@ -145,7 +145,7 @@ async def test_state_pushes_and_the_report_hold_together_or_not_at_all(log: Log)
 async def test_a_switch_is_on_for_its_database_until_it_is_turned_off(log: Log) -> None:
     await log.run(SetSwitch(database="a", name="hold pushes", is_on=True))
     await log.run(SetSwitch(database="a", name="hold pushes", is_on=True))
-    assert await log.store.switches() == [("a", "hold pushes")]
+    assert await log.store.ask(ListSwitches()) == [("a", "hold pushes")]
     await log.run(SetSwitch(database="b", name="hold pushes", is_on=False))
     await log.run(SetSwitch(database="a", name="hold pushes", is_on=False))
-    assert await log.store.switches() == []
+    assert await log.store.ask(ListSwitches()) == []

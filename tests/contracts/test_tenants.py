@@ -17,6 +17,7 @@ from headwater.log.operations import (
     Transaction,
 )
 from headwater.model.cursor import Outcome
+from headwater.stores.questions import FindLane, ListDeadLetters, ListGroups, ListQueues, ListTraces
 from tests.contracts.log import Log, payloads, push
 
 
@@ -32,10 +33,10 @@ async def test_listings_show_only_their_database(log: Log) -> None:
     await log.push("mine")
     await log.push("theirs", queue="secret", database="tenant")
     await log.pop(database="tenant", queue="secret")
-    assert [status.queue for status in await log.store.queues("main")] == ["orders"]
-    assert [status.queue for status in await log.store.queues("tenant")] == ["secret"]
-    assert await log.store.groups("main") == []
-    assert [group.queue for group in await log.store.groups("tenant")] == ["secret"]
+    assert [status.queue for status in await log.store.ask(ListQueues("main"))] == ["orders"]
+    assert [status.queue for status in await log.store.ask(ListQueues("tenant"))] == ["secret"]
+    assert await log.store.ask(ListGroups("main")) == []
+    assert [group.queue for group in await log.store.ask(ListGroups("tenant"))] == ["secret"]
     with pytest.raises(QueueMissing):
         await log.dead_letters("secret")
 
@@ -58,7 +59,7 @@ async def test_a_lease_of_another_database_is_like_one_that_is_not_there(log: Lo
     ):
         (refused,) = await log.results(operation)
         assert isinstance(refused, QueueMissing)
-    assert await log.store.queues("main") == []
+    assert await log.store.ask(ListQueues("main")) == []
 
 
 async def test_nothing_of_another_database_can_be_changed(log: Log) -> None:
@@ -77,7 +78,7 @@ async def test_nothing_of_another_database_can_be_changed(log: Log) -> None:
         assert isinstance(refused, HeadwaterError)
     assert (await log.run(DeleteQueue(queue="orders"))).count == 0
     assert (await log.run(DeleteGroup(group=batch.group))).count == 0
-    assert len(await log.store.dead_letters("tenant", "orders", 10)) == 1
+    assert len(await log.store.ask(ListDeadLetters("tenant", "orders", 10))) == 1
     popped = await log.run(Pop(queue="orders", database="tenant"))
     assert payloads(popped.batches[0]) == ["b"]
 
@@ -85,7 +86,7 @@ async def test_nothing_of_another_database_can_be_changed(log: Log) -> None:
 async def test_a_segment_and_a_lane_name_their_database(log: Log) -> None:
     pushed = await log.push("theirs", database="tenant", partition="p")
     (segment,) = await log.read()
-    lane = await log.store.lane(pushed.partition_id)
+    lane = await log.store.ask(FindLane(pushed.partition_id))
     assert segment.lane == lane
     assert lane is not None
     assert (lane.database, lane.queue, lane.partition) == ("tenant", "orders", "p")
@@ -94,5 +95,5 @@ async def test_a_segment_and_a_lane_name_their_database(log: Log) -> None:
 async def test_traces_are_asked_for_by_database(log: Log) -> None:
     pushed = await log.push("theirs", database="tenant")
     await log.run(Trace(database="tenant", partition_id=pushed.partition_id, transaction_id="t"))
-    assert await log.store.traces("main", pushed.partition_id, "t") == []
-    assert len(await log.store.traces("tenant", pushed.partition_id, "t")) == 1
+    assert await log.store.ask(ListTraces("main", pushed.partition_id, "t")) == []
+    assert len(await log.store.ask(ListTraces("tenant", pushed.partition_id, "t"))) == 1

@@ -6,6 +6,7 @@ from headwater.errors import HeadwaterError, InvalidOption, LeaseLost, QueueFull
 from headwater.log.operations import Acked, Batch, Configure, DeleteQueue, Pop, Popped, Pushed, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
+from headwater.stores.questions import ListQueues
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import QUEUE, Log, ack, payloads, push, report
 
@@ -30,7 +31,7 @@ async def test_a_lost_lease_undoes_everything(log: Log, clock: FakeClock) -> Non
     commit = await log.commit(Transaction(operations=[push("bill", queue="bills"), ack(batch)]))
     assert isinstance(commit.results[0], LeaseLost)
     assert commit.touched == []
-    assert [status.queue for status in await log.store.queues("main")] == ["orders"]
+    assert [status.queue for status in await log.store.ask(ListQueues("main"))] == ["orders"]
     assert payloads(await log.take()) == ["order"]
 
 
@@ -127,7 +128,7 @@ async def test_transactions_follow_one_another_in_a_commit(log: Log) -> None:
 async def test_a_transaction_cannot_hold_another(log: Log) -> None:
     (refused,) = await log.results(Transaction(operations=[push("a"), Transaction(operations=[push("b")])]))
     assert isinstance(refused, InvalidOption)
-    assert await log.store.queues("main") == []
+    assert await log.store.ask(ListQueues("main")) == []
 
 
 async def test_a_duplicate_inside_a_transaction_is_told(log: Log) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from headwater.errors import Closed, HeadwaterError
 from headwater.log.operations import Configure, Operation, Pop
+from headwater.stores.questions import FindLastLsn, ListQueues
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, payloads, push, until_durable
 
@@ -40,11 +41,11 @@ async def test_a_commit_that_breaks_leaves_no_trace(log: Log) -> None:
             Pop(queue="orders", batch=10),
             Strange(),
         )
-    assert [status.queue for status in await log.store.queues("main")] == ["orders"]
+    assert [status.queue for status in await log.store.ask(ListQueues("main"))] == ["orders"]
     assert (await log.queue()).options.retry_limit == 3
     pushed = await log.push("after", ids=["2"])
     assert (pushed.offsets(), pushed.duplicates) == ([1], {})
-    assert pushed.lsn == await log.store.last_lsn() == 2
+    assert pushed.lsn == await log.store.ask(FindLastLsn()) == 2
     batch = await log.take(10)
     assert (payloads(batch), batch.attempts) == (["before", "after"], 1)
 

@@ -16,6 +16,7 @@ from headwater.doors.listing import PAGE_ROWS
 from headwater.doors.wire import Request, Response
 from headwater.log.operations import Pop, Push
 from headwater.model.record import Record
+from headwater.stores.questions import ListGroups, ListPartitions, ListQueues, ListTraceNames, Question
 
 QUEUES = 20_000
 GROUPS = 500
@@ -43,16 +44,13 @@ class Watch:
         self.largest = 0
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        return self._counted(found) if name in ("queues", "groups", "partitions", "trace_names") else found
+        return getattr(self._store, name)
 
-    def _counted(self, question: Any) -> Any:
-        async def ask(*arguments: Any, **options: Any) -> Any:
-            answer = await question(*arguments, **options)
+    async def ask(self, question: Question[Any]) -> Any:
+        answer = await self._store.ask(question)
+        if isinstance(question, ListQueues | ListGroups | ListPartitions | ListTraceNames):
             self.largest = max(self.largest, len(answer))
-            return answer
-
-        return ask
+        return answer
 
 
 async def size_of_pieces(response: Response) -> int:

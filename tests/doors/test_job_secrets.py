@@ -17,6 +17,7 @@ from headwater.model.command_template import read_templates
 from headwater.model.job import HIDDEN, JobState, Outcome
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal, Scope
+from headwater.stores.questions import FindLastLsn
 
 CANARY = "c4n4ry"
 ENV = {"DATABASE_PASSWORD": CANARY}
@@ -118,7 +119,7 @@ async def test_no_answer_of_the_library_tells_it(hw: headwater.Headwater) -> Non
 
 
 async def test_the_log_that_is_followed_archived_and_read_by_spark_does_not_have_it(hw: headwater.Headwater) -> None:
-    segments = await hw.store.read(Lsn(0), await hw.store.last_lsn(), 1_000, ("main", "headwater/jobs"))
+    segments = await hw.store.read(Lsn(0), await hw.store.ask(FindLastLsn()), 1_000, ("main", "headwater/jobs"))
     records = [bytes(record.data) for segment in segments for record in segment.records]
     assert len(records) > 5
     assert not any(CANARY.encode() in data for data in records)

@@ -14,7 +14,7 @@ import pytest
 from headwater.clock import SECOND, Timestamp
 from headwater.log.job_operations import PutSchedule, Rescue
 from headwater.model.job import JobState, Outcome
-from headwater.stores.job_contract import ScheduleStatus
+from headwater.stores.job_questions import ListSchedules, ScheduleStatus
 from tests.cli.program import Program
 from tests.cli.queuectl import Queuectl
 from tests.contracts.clock import FakeClock
@@ -267,4 +267,4 @@ async def test_a_time_that_was_given_stays_when_the_clock_is_set_and_a_delay_mov
 
 async def schedules_after_a_commit(board: Board) -> list[ScheduleStatus]:
     await board.beat()
-    return await board.log.store.schedules("main")
+    return await board.log.store.ask(ListSchedules("main"))

@@ -10,6 +10,7 @@ from headwater.log.operations import Commit, Operation, Push, Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.contract import Store
+from headwater.stores.questions import FindLastLsn
 
 LANE = Lane("main", "orders", "", "", "Default")
 
@@ -92,7 +93,7 @@ class FakeStore:
         changed, self.changed = self.changed, False
         return changed
 
-    async def last_lsn(self) -> Lsn:
+    async def ask(self, question: FindLastLsn) -> Lsn:
         last = self.segments[-1].lsn if self.segments else Lsn(0)
         await self.may_answer.wait()
         return last

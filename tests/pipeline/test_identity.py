@@ -30,6 +30,7 @@ from headwater.pipeline.sink import StreamSink, Written, is_same
 from headwater.pipeline.source import BatchReader, HeadwaterDataSource, StreamReader, take_snapshot
 from headwater.pipeline.standing import Here, begin_anew, find_change
 from headwater.stores.log_reader import Fingerprint
+from headwater.stores.questions import FindLastLsn
 from tests.contracts.log import record
 from tests.pipeline.store import QUERY_ERRORS, Store
 
@@ -382,7 +383,7 @@ def test_a_flows_handle_whose_store_is_gone_says_so(place: Place, change: str) -
         with pytest.raises(StoreReplaced):
             handle.commit([Push(queue="orders", records=[record(5)])])
         with pytest.raises(StoreReplaced):
-            handle.ask(handle.store.last_lsn())
+            handle.ask(handle.store.ask(FindLastLsn()))
     if change != "deleted":
         assert place.values("orders") == [7, 8, 9]
 

@@ -1338,7 +1338,7 @@ BUGS = [
         (
             Edit(
                 "headwater/doors/jobs/own_names.py",
-                "return await site.store.job(principal.database, own) is None",
+                "return await site.store.ask(FindJob(principal.database, own)) is None",
                 "return True",
             ),
         ),

@@ -16,6 +16,7 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.services.intentions import Intentions
 from headwater.stores.contract import Store
+from headwater.stores.questions import ListReady
 from tests.contracts.clock import FakeClock
 
 LONG = 60.0
@@ -43,10 +44,10 @@ class Desk:
         self._open.append(answers)
         return answers
 
-    async def ready(self, groups: Sequence[tuple[str, str, str]], now: Timestamp) -> list[tuple[str, str, str]]:
+    async def ask(self, question: ListReady) -> list[tuple[str, str, str]]:
         """What the store would say of groups."""
         self.questions += 1
-        return [names for names in groups if names in self.ready_groups]
+        return [names for names in question.groups if names in self.ready_groups]
 
     def wait(self, seconds: float = LONG, *, queue: str = "orders", **selection: Any) -> asyncio.Task[Popped]:
         """A pop that waits."""

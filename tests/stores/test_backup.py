@@ -10,13 +10,14 @@ import headwater
 from headwater.config import load_config
 from headwater.errors import InvalidOption
 from headwater.stores.open import open_reader
+from headwater.stores.questions import FindIdentity
 from tests.cli.program import Program
 from tests.waiting import expect_soon_async
 
 
 async def identity_of(path: Path) -> str:
     async with headwater.open(str(path)) as hw:
-        return await hw.store.identity()
+        return await hw.store.ask(FindIdentity())
 
 
 async def test_a_backup_has_what_was_committed_and_one_file(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ async def test_a_backup_that_is_put_back_is_another_store_each_time(tmp_path: Pa
     place, copy = tmp_path / "a.db", tmp_path / "copy.db"
     async with headwater.open(str(place)) as hw:
         await hw.queue("orders").push(1)
-        original = await hw.store.identity()
+        original = await hw.store.ask(FindIdentity())
         await hw.store.backup(str(copy))
     reader = open_reader(str(copy), load_config({}))
     await reader.open()

@@ -15,6 +15,7 @@ import headwater
 from headwater import NewJob
 from headwater.errors import StoreNewer
 from headwater.model.queue import LANES_DEFAULT
+from headwater.stores.questions import FindIdentity
 from headwater.stores.sqlite.migrate import migrations
 from headwater.stores.sqlite.store import SqliteStore
 from headwater.stores.statements import load_statements
@@ -172,6 +173,6 @@ async def test_an_older_file_gets_one_identity_however_many_open_it_first(path: 
 
     async def identity() -> str:
         async with headwater.open(path) as hw:
-            return await hw.store.identity()
+            return await hw.store.ask(FindIdentity())
 
     assert len({*await asyncio.gather(*(identity() for _ in range(3))), await identity()}) == 1

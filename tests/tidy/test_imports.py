@@ -39,7 +39,7 @@ LAYERS = {
         ("foundation", "model", "filters"),
     ),
     "stores.contract": Layer(
-        ("stores.contract", "stores.job_contract", "stores.job_starts", "stores.log_reader"),
+        ("stores.contract", "stores.questions", "stores.job_questions", "stores.job_starts", "stores.log_reader"),
         (*VALUES, "wakeups.contract"),
     ),
     "wakeups.contract": Layer(("wakeups.contract",), VALUES),

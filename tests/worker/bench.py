@@ -9,7 +9,7 @@ from typing import Any
 
 import headwater
 from headwater.model.job import JobState, WorkerSettings
-from headwater.stores.job_contract import JobStatus
+from headwater.stores.job_questions import JobStatus
 from headwater.worker.loading import FunctionSources
 from headwater.worker.worker import Worker
 from headwater.worker.worker_options import WorkerOptions

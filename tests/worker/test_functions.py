@@ -13,7 +13,7 @@ from headwater.log.committer import Answer
 from headwater.log.job_operations import Claim, Report, Settle
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
-from headwater.stores.job_contract import JobStatus
+from headwater.stores.job_questions import JobStatus
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.functions import Functions

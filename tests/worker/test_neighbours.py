@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.model.job import JobState
+from headwater.stores.questions import FindLastLsn
 from tests.cli.queuectl import Queuectl, is_running
 from tests.waiting import expect_soon, expect_soon_async
 from tests.worker import functions
@@ -49,9 +50,9 @@ async def test_a_plain_function_that_takes_long_holds_up_neither_async_ones_nor_
         behind = [await bench.hw.jobs.add(functions.add.job(number)) for number in range(6)]
         politely = await bench.hw.jobs.add(functions.add_later.job(1))
         assert await politely.result(LONG) == 2
-        before = await bench.hw.store.last_lsn()
+        before = await bench.hw.store.ask(FindLastLsn())
         await asyncio.sleep(1)
-        assert await bench.hw.store.last_lsn() - before < 100
+        assert await bench.hw.store.ask(FindLastLsn()) - before < 100
         async with bench.running(id="worker-2"):
             assert [await job.result(LONG) for job in behind] == [1, 2, 3, 4, 5, 6]
         gate.touch()

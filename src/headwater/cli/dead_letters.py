@@ -20,7 +20,7 @@ from headwater.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from headwater.services.queue import Queue
-    from headwater.stores.contract import DeadLetter
+    from headwater.stores.questions import DeadLetter
 
 QueueName = Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE", show_default=False)]
 Ids = Annotated[

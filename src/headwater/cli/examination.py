@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.cli.diagnosis import FileFact, PlaceFacts, StoreFacts
+from headwater.stores.questions import FindLastLsn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ async def examine_store(hw: "Headwater") -> StoreFacts:
         wal_bytes=facts["wal_bytes"],
         wal_bytes_max=config.wal_bytes_max,
         wal_pinned_pages=_pinned_pages(traits.location),
-        last_lsn=await hw.store.last_lsn(),
+        last_lsn=await hw.store.ask(FindLastLsn()),
         queues=len(queues),
         damage=tuple(facts["problems"]),
         locked_queues=locked,
@@ -120,7 +121,7 @@ async def read_everything(hw: "Headwater", tell: "Callable[[float], None]") -> l
     from headwater.model.names import Lsn
 
     found: list[Unreadable] = []
-    after, through = Lsn(0), await hw.store.last_lsn()
+    after, through = Lsn(0), await hw.store.ask(FindLastLsn())
     while after < through and len(found) < UNREADABLE_MAX:
         try:
             segments = await hw.store.read(after, through, SEGMENTS_AT_ONCE)

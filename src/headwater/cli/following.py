@@ -5,11 +5,12 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from headwater.model.names import Lsn
+from headwater.stores.questions import FindLastLsn
 
 if TYPE_CHECKING:
     from headwater.app import Headwater
     from headwater.client.client import Client
-    from headwater.stores.contract import Segment
+    from headwater.stores.questions import Segment
 
 SEGMENTS_AT_ONCE = 16
 SERVER_WAIT_SECONDS = 20.0
@@ -19,7 +20,7 @@ async def last_lsn(hw: "Headwater | Client") -> Lsn:
     """Where the log ends now."""
     from headwater.client.client import Client
 
-    return (await hw.greet()).lsn if isinstance(hw, Client) else await hw.store.last_lsn()
+    return (await hw.greet()).lsn if isinstance(hw, Client) else await hw.store.ask(FindLastLsn())
 
 
 def follow(hw: "Headwater | Client", queue: str, after: Lsn, *, for_ever: bool) -> "AsyncGenerator[Segment, None]":
@@ -47,7 +48,7 @@ async def _follow_store(hw: "Headwater", queue: str, after: Lsn, for_ever: bool)
     try:
         while True:
             news.clear()
-            through = await hw.store.last_lsn()
+            through = await hw.store.ask(FindLastLsn())
             async for segment in _stretch(hw, queue, after, through):
                 yield segment
             after = max(after, through)

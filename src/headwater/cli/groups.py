@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headwater.app import Headwater
     from headwater.client.client import Client
     from headwater.log.group_operations import GroupConfigured
-    from headwater.stores.contract import GroupStatus, LeaseStatus
+    from headwater.stores.questions import GroupStatus, LeaseStatus
 
 LEASES_MAX = 10_000
 OfQueue = Annotated[str, typer.Option("--queue", help="Of this queue only.", metavar="QUEUE", show_default="all")]

@@ -13,7 +13,7 @@ from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
-    from headwater.stores.job_contract import JobStatus
+    from headwater.stores.job_questions import JobStatus
 
 SomeIds = Annotated[list[str] | None, typer.Argument(help="Jobs by id.", metavar="ID...", show_default=False)]
 OfQueue = Annotated[str, typer.Option("--queue", help="All of this queue.", show_default=False)]

@@ -19,7 +19,7 @@ from headwater.cli.watching import changes
 from headwater.model.terminal import clean_lines
 
 if TYPE_CHECKING:
-    from headwater.stores.job_contract import JobAttempt
+    from headwater.stores.job_questions import JobAttempt
 
 _gap = re.compile(r"\n… ([\d,]+) bytes left out …\n")
 

@@ -22,7 +22,7 @@ from headwater.model.job import JobState, first_line
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
-    from headwater.stores.job_contract import JobAttempt, JobStatus
+    from headwater.stores.job_questions import JobAttempt, JobStatus
 
 JobId = Annotated[str, typer.Argument(help="The job.", metavar="ID", show_default=False)]
 JobIds = Annotated[list[str], typer.Argument(help="Jobs by id.", metavar="ID...", show_default=False)]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headwater.client.client import Client
     from headwater.model.record import Record
     from headwater.services.messages import Message
-    from headwater.stores.contract import Segment
+    from headwater.stores.questions import Segment
 
 QueueName = Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE", show_default=False)]
 # Servers take bodies of 1 MiB; what is said around the payloads needs room too.

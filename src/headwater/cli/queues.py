@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headwater.log.operations import Configured
     from headwater.model.queue import QueueOptions
-    from headwater.stores.contract import GroupStatus, QueueStatus
+    from headwater.stores.questions import GroupStatus, QueueStatus
 
 QueueName = Annotated[str, typer.Argument(help="The queue.", metavar="NAME", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]

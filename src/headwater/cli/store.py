@@ -16,6 +16,7 @@ from headwater.cli.exits import Misuse
 from headwater.cli.output import confirm, note, plural, print_json, print_line, progress, show_bytes
 from headwater.cli.session import opened, run_async
 from headwater.cli.settings import Settings, settings_of
+from headwater.stores.questions import FindIdentity, FindLastLsn
 
 if TYPE_CHECKING:
     from headwater.log.store_operations import GivenUp, Identified
@@ -38,7 +39,7 @@ def show_identity(ctx: typer.Context) -> None:
 
 async def _identity(settings: Settings) -> str:
     async with opened(settings) as hw:
-        return await hw.store.identity()
+        return await hw.store.ask(FindIdentity())
 
 
 def renew_identity(
@@ -104,7 +105,7 @@ async def _give_up(settings: Settings, yes: bool) -> "list[GivenUp]":
     from headwater.log.store_operations import GiveUpDamaged
 
     async with opened(settings) as hw:
-        with progress("reading every record", await hw.store.last_lsn(), shown=not settings.json) as tell:
+        with progress("reading every record", await hw.store.ask(FindLastLsn()), shown=not settings.json) as tell:
             damaged = [found for found in await read_everything(hw, tell) if found.is_damaged]
         if not damaged:
             return []

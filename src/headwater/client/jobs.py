@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlencode
 
 import msgspec
 
 from headwater.client.exchange import Exchange, decoder_of, encode
-from headwater.clock import Clock, Timestamp
+from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import JobMissing, QueueMissing
 from headwater.log.job_operations import (
@@ -28,18 +28,22 @@ from headwater.log.job_operations import (
 )
 from headwater.log.operations import Operation
 from headwater.model.job import FINISHED, JobState
-from headwater.model.job_policy import JobPolicy
 from headwater.services.job_requests import JobAnswer, JobSetting, ScheduleAnswer, schedule_of, status_of
-from headwater.stores.job_contract import (
-    JobAttempt,
-    JobFilter,
-    JobLimitStatus,
-    JobMinute,
-    JobQueueStatus,
+from headwater.stores.job_questions import (
+    FindJob,
     JobStatus,
-    ScheduleStatus,
-    WorkerStatus,
+    ListJobAttempts,
+    ListJobConfig,
+    ListJobDependencies,
+    ListJobLimits,
+    ListJobMinutes,
+    ListJobQueues,
+    ListJobs,
+    ListJobTypes,
+    ListSchedules,
+    ListWorkers,
 )
+from headwater.stores.questions import Answer, Question, answer_type
 
 # As with waiting pops: what stands between may hang up on a connection that is quiet for longer.
 SLICE_SECONDS = 20.0
@@ -58,6 +62,18 @@ _paths: dict[type[Operation], str] = {
     PutSchedule: "schedule",
     ChangeSchedule: "change-schedule",
     StopWorkers: "stop-workers",
+}
+
+
+# Questions whose answers come as they are.
+_asked: dict[type[Question[Any]], str] = {
+    ListJobAttempts: "attempts",
+    ListJobDependencies: "dependencies",
+    ListJobQueues: "queues",
+    ListJobMinutes: "minutes",
+    ListJobLimits: "limits",
+    ListJobTypes: "types",
+    ListWorkers: "workers",
 }
 
 
@@ -121,54 +137,30 @@ class RemoteJobQuestions:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
 
-    async def job(self, database: str, id: str) -> JobStatus | None:
-        """One job, None when there is none of this id."""
+    async def ask(self, question: Question[Answer]) -> Answer:
+        """What the server answers to a question about jobs."""
+        return cast(Answer, await self._ask(question))
+
+    async def _ask(self, question: Question[Any]) -> Any:
+        if isinstance(question, FindJob):
+            return await self._job(question)
+        if isinstance(question, ListJobs):
+            fields = {name: value or "" for name, value in msgspec.structs.asdict(question.chosen).items()}
+            return [status_of(job) for job in await self._get("list", list[JobAnswer], fields)]
+        if isinstance(question, ListSchedules):
+            return [schedule_of(one) for one in await self._get("schedules", list[ScheduleAnswer])]
+        if isinstance(question, ListJobConfig):
+            found = await self._get("config", list[JobSetting])
+            return {(setting.queue, setting.name): setting.value for setting in found}
+        fields = msgspec.structs.asdict(question)
+        del fields["database"]
+        return await self._get(_asked[type(question)], answer_type(type(question)), fields)
+
+    async def _job(self, question: FindJob) -> JobStatus | None:
         try:
-            return status_of(await self._get("show", JobAnswer, {"id": id}))
+            return status_of(await self._get("show", JobAnswer, {"id": question.id}))
         except JobMissing:
             return None
-
-    async def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
-        """Jobs by state, queue, type or batch."""
-        fields = {name: value or "" for name, value in msgspec.structs.asdict(chosen).items()}
-        return [status_of(job) for job in await self._get("list", list[JobAnswer], fields)]
-
-    async def job_attempts(self, database: str, id: str) -> list[JobAttempt]:
-        """What is known of a job's attempts, oldest first."""
-        return await self._get("attempts", list[JobAttempt], {"id": id})
-
-    async def job_dependencies(self, database: str, id: str) -> list[tuple[str, JobState]]:
-        """The jobs that a job depends on, with their states."""
-        return await self._get("dependencies", list[tuple[str, JobState]], {"id": id})
-
-    async def job_queues(self, database: str) -> list[JobQueueStatus]:
-        """The job queues with how many jobs are in which state."""
-        return await self._get("queues", list[JobQueueStatus])
-
-    async def job_minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
-        """What was done in each minute from a time on."""
-        return await self._get("minutes", list[JobMinute], {"since": since})
-
-    async def job_config(self, database: str) -> dict[tuple[str, str], Any]:
-        """Settings that were set, by (queue, name)."""
-        found = await self._get("config", list[JobSetting])
-        return {(setting.queue, setting.name): setting.value for setting in found}
-
-    async def job_limits(self, database: str) -> list[JobLimitStatus]:
-        """The limits of types of jobs."""
-        return await self._get("limits", list[JobLimitStatus])
-
-    async def job_types(self, database: str) -> dict[str, JobPolicy]:
-        """How registered functions are run, by type."""
-        return await self._get("types", dict[str, JobPolicy])
-
-    async def workers(self, database: str) -> list[WorkerStatus]:
-        """The workers."""
-        return await self._get("workers", list[WorkerStatus])
-
-    async def schedules(self, database: str) -> list[ScheduleStatus]:
-        """The schedules."""
-        return [schedule_of(one) for one in await self._get("schedules", list[ScheduleAnswer])]
 
     async def _get(self, path: str, kind: type[Result], query: Mapping[str, object] | None = None) -> Result:
         target = f"/v1/jobs/{path}?{urlencode(query)}" if query else f"/v1/jobs/{path}"

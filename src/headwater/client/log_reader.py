@@ -33,8 +33,9 @@ from headwater.services.log_requests import (
     SegmentsDecoder,
     SegmentsRequest,
 )
-from headwater.stores.contract import PartitionStatus, QueueStatus, Traits
+from headwater.stores.contract import Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
+from headwater.stores.questions import PartitionStatus, QueueStatus
 
 ANSWER_SECONDS = 60.0
 

@@ -40,7 +40,7 @@ from headwater.log.operations import (
     Transacted,
     Transaction,
 )
-from headwater.model.names import Lsn, PartitionId
+from headwater.model.names import Lsn
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import release
 from headwater.services.life import Life
@@ -56,7 +56,15 @@ from headwater.services.requests import (
     SegmentsAnswer,
 )
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
+from headwater.stores.questions import (
+    ListDeadLetters,
+    ListGroups,
+    ListLeases,
+    ListQueues,
+    ListTraces,
+    Question,
+    answer_type,
+)
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +74,7 @@ SLICE_SECONDS = 20.0
 LET_GO_SECONDS = 5.0
 
 Result = TypeVar("Result")
+Asked = TypeVar("Asked")
 
 _paths: dict[type[Operation], str] = {
     Configure: "/v1/configure",
@@ -79,6 +88,15 @@ _paths: dict[type[Operation], str] = {
     Trace: "/v1/trace",
 }
 
+
+# Where each question goes, with those of its fields that go with it.
+_asked: dict[type[Question[Any]], tuple[str, tuple[str, ...]]] = {
+    ListQueues: ("/v1/queues", ()),
+    ListGroups: ("/v1/groups", ("queue",)),
+    ListLeases: ("/v1/leases", ("queue", "group", "limit")),
+    ListDeadLetters: ("/v1/dead-letters", ("queue", "limit", "after")),
+    ListTraces: ("/v1/traces", ("partition_id", "transaction_id")),
+}
 
 _result_types = {**RESULT_TYPES, **JOB_RESULT_TYPES, **GROUP_RESULT_TYPES}
 
@@ -283,26 +301,14 @@ class RemoteQuestions:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
 
-    async def queues(self, database: str) -> list[QueueStatus]:
-        """The queues with their sizes."""
-        return await self._get("/v1/queues", list[QueueStatus])
-
-    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
-        """The consumer groups, of all queues or of one."""
-        return await self._get("/v1/groups", list[GroupStatus], queue=queue)
-
-    async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
-        """Live leases, of all queues and groups or of one."""
-        return await self._get("/v1/leases", list[LeaseStatus], queue=queue, group=group, limit=limit)
-
-    async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
-        """Dead letters of a queue, oldest first, after the id `after`."""
-        return await self._get("/v1/dead-letters", list[DeadLetter], queue=queue, limit=limit, after=after)
-
-    async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
-        """The noted events of one record, oldest first."""
-        about = {"partition_id": partition_id, "transaction_id": transaction_id}
-        return await self._get("/v1/traces", list[TraceEvent], **about)
+    async def ask(self, question: Question[Asked]) -> Asked:
+        """What the server answers to a question."""
+        kind = type(question)
+        fields = msgspec.structs.asdict(question)
+        about = {name: fields[name] for name in _asked[kind][1]}
+        path = _asked[kind][0]
+        target = f"{path}?{urlencode(about)}" if about else path
+        return await self._exchange.ask("GET", target, b"", decoder_of(answer_type(kind)))
 
     async def segments(self, queue: str, after: Lsn, limit: int, wait_seconds: float) -> SegmentsAnswer:
         """A stretch of a queue's log; waits for one."""
@@ -311,10 +317,6 @@ class RemoteQuestions:
         return await self._exchange.ask(
             "GET", f"/v1/segments?{query}", b"", decoder_of(SegmentsAnswer), wait_seconds=wait_seconds
         )
-
-    async def _get(self, path: str, kind: type[Result], **query: object) -> Result:
-        target = f"{path}?{urlencode(query)}" if query else path
-        return await self._exchange.ask("GET", target, b"", decoder_of(kind))
 
 
 class _Transacted(msgspec.Struct, frozen=True):

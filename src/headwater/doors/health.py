@@ -9,6 +9,7 @@ from headwater.doors.status_page import status_page
 from headwater.doors.wire import Request, Response, json_response, problem_response, text_response
 from headwater.errors import HeadwaterError, StoreFull
 from headwater.model.principal import Scope
+from headwater.stores.questions import FindLastLsn
 
 PAGE = """\
 Headwater {version}: one durable log in the database you already have, and every way of drinking from it.
@@ -56,7 +57,7 @@ async def health(site: Site, request: Request) -> Response:
     """Well means that the store answers a question, not only that this process runs. Where the log ends is told to who
     may know of all databases."""
     try:
-        lsn = await site.store.last_lsn()
+        lsn = await site.store.ask(FindLastLsn())
     except HeadwaterError as error:
         return problem_response(503, error.code, "the store does not answer", request_id=request.id)
     shown = lsn if request.principal.may(Scope.OPERATOR) else msgspec.UNSET

@@ -12,7 +12,7 @@ import msgspec
 from headwater.doors.site import Site
 from headwater.doors.wire import Response
 from headwater.model.principal import Principal
-from headwater.stores.contract import GroupStatus, Part, QueueStatus
+from headwater.stores.questions import GroupStatus, ListGroups, ListQueues, Part, QueueStatus
 
 PAGE_ROWS = 200
 
@@ -26,7 +26,7 @@ async def queue_pages(
     left = limit
     while left is None or left > 0:
         rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-        page = await site.store.queues(principal.database, Part(principal.queues, (after, ""), rows))
+        page = await site.store.ask(ListQueues(principal.database, Part(principal.queues, (after, ""), rows)))
         if page:
             yield page
         if len(page) < rows:
@@ -42,7 +42,7 @@ async def group_pages(
     left = limit
     while left is None or left > 0:
         rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-        page = await site.store.groups(principal.database, queue, Part(principal.queues, after, rows))
+        page = await site.store.ask(ListGroups(principal.database, queue, Part(principal.queues, after, rows)))
         if page:
             yield page
         if len(page) < rows:

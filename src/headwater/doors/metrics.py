@@ -24,7 +24,7 @@ from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.doors.work import together
 from headwater.model.principal import Principal, Scope
-from headwater.stores.contract import GroupStatus, QueueStatus
+from headwater.stores.questions import FindLastLsn, GroupStatus, QueueStatus
 
 # Queues, and groups, that have a line of their own. Those beyond, by name, are added up under this, which is no name.
 LABELLED_MAX = 1_000
@@ -162,7 +162,7 @@ async def _families(site: Site, principal: Principal) -> AsyncIterator[Metric]:
             yield family
     if principal.may(Scope.OPERATOR):
         lsn = GaugeMetricFamily("headwater_lsn", "The newest segment of the log")
-        lsn.add_metric((), await site.store.last_lsn())
+        lsn.add_metric((), await site.store.ask(FindLastLsn()))
         yield lsn
         for family in _processes(found):
             yield family

@@ -25,6 +25,7 @@ from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
 from headwater.stores.contract import Store
+from headwater.stores.questions import FindLane, ListSwitches
 
 PUSH_SWITCH = "hold pushes"
 POP_SWITCH = "hold pops"
@@ -51,7 +52,7 @@ class Switches:
     async def refresh(self) -> None:
         """Look again. Others who ask meanwhile go by what was known."""
         self._looked_at = time.monotonic()
-        self._on = frozenset(await self._store.switches())
+        self._on = frozenset(await self._store.ask(ListSwitches()))
         self.any = bool(self._on)
 
 
@@ -163,7 +164,7 @@ def key_of(request: Request, key: str) -> str:
 
 async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:
     """Where a partition belongs; None when it is not there, or not theirs: nobody learns which."""
-    lane = await site.store.lane(partition_id)
+    lane = await site.store.ask(FindLane(partition_id))
     principal = request.principal
     if lane is None or lane.database != principal.database or not principal.may_use(lane.queue):
         return None

@@ -11,7 +11,7 @@ from headwater.doors.metrics import reports, work_for
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.model.principal import Principal, Scope
-from headwater.stores.contract import GroupStatus, QueueStatus
+from headwater.stores.questions import FindLastLsn, GroupStatus, QueueStatus
 
 REFRESH_SECONDS = 2
 ROWS_MAX = 200
@@ -57,7 +57,7 @@ async def _top(site: Site, principal: Principal) -> str:
         facts += [
             f"{sum(number['connections'] for number in numbers):,.0f} connections",
             f"{sum(number['waiting_pops'] for number in numbers):,.0f} pops wait",
-            f"LSN {await site.store.last_lsn():,}",
+            f"LSN {await site.store.ask(FindLastLsn()):,}",
         ]
     facts.append(f"looks again every {REFRESH_SECONDS} s")
     return f"<h1>Headwater {escape(site.version)}</h1><p>{' · '.join(facts)}</p>"

@@ -7,6 +7,7 @@ from headwater.config import Config, Durability
 from headwater.log.committer import Committer
 from headwater.log.operations import Reap, Reaped
 from headwater.stores.contract import Store
+from headwater.stores.questions import ListExpired
 
 LIMIT = 500
 
@@ -28,7 +29,7 @@ class LeaseReaper:
     async def run(self) -> int:
         """How many leases were ended. They are looked for without the write lock."""
         ended = 0
-        while leases := await self._store.expired(self._clock.now(), LIMIT):
+        while leases := await self._store.ask(ListExpired(self._clock.now(), LIMIT)):
             answer = await self._committer.submit(Reap(leases=leases), Durability.WRITTEN)
             reaped: Reaped = answer.result
             ended += reaped.leases

@@ -7,6 +7,7 @@ from headwater.config import Config, Durability
 from headwater.log.committer import Committer
 from headwater.log.operations import Promote, Promoted
 from headwater.stores.contract import Store
+from headwater.stores.questions import FindNextDue
 
 LOOK_SECONDS = 1.0
 
@@ -29,7 +30,7 @@ class Promoter:
         """How many messages became due. It is looked for without the write lock."""
         promoted = 0
         while True:
-            due = await self._store.next_due()
+            due = await self._store.ask(FindNextDue())
             if due is None or due > self._clock.now():
                 return promoted
             answer: Promoted = (await self._committer.submit(Promote(), Durability.WRITTEN)).result

@@ -32,7 +32,9 @@ from headwater.services.job_functions import JobContext, JobFunction, JobRegistr
 from headwater.services.job_options import Seconds, decode_call
 from headwater.services.job_verbs import Waiting
 from headwater.services.jobs import Jobs
-from headwater.stores.job_contract import JobQuestions, JobStatus
+from headwater.stores.contract import Asked
+from headwater.stores.job_questions import FindJob, JobStatus
+from headwater.stores.questions import Question
 from headwater.worker.outcomes import completed, failed
 
 __all__ = ["Enqueued", "EnqueuedCall", "capture", "run_inline"]
@@ -117,7 +119,7 @@ class _Captured:
         self.clock: Clock = SystemClock()
         self.config = load_config()
         self.jobs = Jobs(self, DATABASE_DEFAULT)
-        self.store = cast(JobQuestions, _Answers(self.enqueued))
+        self.store = cast(Asked, _Answers(self.enqueued))
         self.waits = cast(Waiting, self.store)
 
     async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
@@ -295,9 +297,11 @@ class _Answers:
         """The state that a call is in: nothing happens later here."""
         return self._call(name).state
 
-    async def job(self, database: str, name: str) -> JobStatus | None:
+    async def ask(self, question: Question[Any]) -> JobStatus:
         """A call as a job."""
-        call = self._call(name)
+        if not isinstance(question, FindJob):
+            raise InvalidOption(f"{type(question).__name__} needs a store, and the tests of this block have none")
+        call = self._call(question.id)
         ran = call.state is JobState.COMPLETED
         now = SystemClock().now()
         return JobStatus(
@@ -329,9 +333,6 @@ class _Answers:
             if call.id == name:
                 return call
         raise JobMissing(f"no call {name!r} was enqueued in this block")
-
-    def __getattr__(self, name: str) -> Any:
-        raise InvalidOption(f"{name} needs a store, and the tests of this block have none")
 
 
 def _without_loop(work: Callable[[], Any]) -> Any:

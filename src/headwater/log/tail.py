@@ -13,6 +13,7 @@ from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Touch
 from headwater.model.names import Lsn
 from headwater.stores.contract import Store
+from headwater.stores.questions import FindLastLsn
 from headwater.wakeups.contract import Found, Wakeup
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class Tail:
             wakeup.start(self._woken)
             self._listening = True
         try:
-            self.position = await self._store.last_lsn()
+            self.position = await self._store.ask(FindLastLsn())
         finally:
             self._starting = None
         self._started = True

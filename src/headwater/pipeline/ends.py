@@ -29,8 +29,8 @@ from headwater.stores.open import open_reader
 if TYPE_CHECKING:
     import pyarrow
 
-    from headwater.stores.contract import PartitionStatus
     from headwater.stores.log_reader import Body
+    from headwater.stores.questions import PartitionStatus
 
 BYTES_PER_LOOK = 4 * 1_048_576
 PARTITIONS_PER_LOOK = 10_000

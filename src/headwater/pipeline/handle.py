@@ -15,8 +15,8 @@ from headwater.log.committer import Committer
 from headwater.log.operations import Operation, Touch
 from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
-from headwater.stores.contract import PartitionStatus, QueueStatus
 from headwater.stores.open import open_store
+from headwater.stores.questions import FindLastLsn, ListPartitions, ListQueues, PartitionStatus, QueueStatus
 
 TOUCHES_PER_LOOK = 50_000
 
@@ -73,15 +73,15 @@ class Handle:
 
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
-        return self.ask(self.store.last_lsn())
+        return self.ask(self.store.ask(FindLastLsn()))
 
     def queues(self, database: str) -> list[QueueStatus]:
         """The queues of a database."""
-        return self.ask(self.store.queues(database))
+        return self.ask(self.store.ask(ListQueues(database)))
 
     def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
         """The first partitions of a queue after a number."""
-        return self.ask(self.store.partitions(database, queue, limit, after))
+        return self.ask(self.store.ask(ListPartitions(database, queue, limit, after)))
 
     def touches(self, database: str, queues: Sequence[str], after: int, last: int) -> Iterator[Touch]:
         """The segments from `after` up to `last`, of whichever queues; others may be added meanwhile."""

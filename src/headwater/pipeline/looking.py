@@ -21,9 +21,9 @@ from headwater.pipeline.options import EARLIEST, LATEST, OF_EARLIEST, OF_LATEST,
 from headwater.pipeline.planning import Cut, Offset, Range, Share, Snapshot, cut_body, is_whole, share_out, split
 from headwater.pipeline.seeing import open_seen
 from headwater.pipeline.standing import Here, begin_anew, find_change
-from headwater.stores.contract import PartitionStatus
 from headwater.stores.log_reader import Body, Stretch
 from headwater.stores.open import open_reader
+from headwater.stores.questions import PartitionStatus
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from headwater.model.lane import Lane
 from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
 from headwater.pipeline.handle import Handle
-from headwater.stores.contract import PartitionStatus, QueueStatus
 from headwater.stores.open import is_server
+from headwater.stores.questions import PartitionStatus, QueueStatus
 
 Result = TypeVar("Result")
 

@@ -11,6 +11,7 @@ from headwater.model.access_token import ID_BYTES, SECRET_BYTES, AccessToken, di
 from headwater.model.names import check_name
 from headwater.model.principal import ALL_QUEUES, PATTERNS_MAX, Scope, check_pattern
 from headwater.stores.contract import Store
+from headwater.stores.questions import ListAccessTokens
 
 LIFETIME_SECONDS_MAX = 100 * 366 * 86_400
 
@@ -62,7 +63,7 @@ class AccessTokens:
 
     async def list(self) -> list[AccessToken]:
         """All tokens, also those that are worth nothing any more, oldest first."""
-        return await self._store.access_tokens(self._database)
+        return await self._store.ask(ListAccessTokens(self._database))
 
     async def revoke(self, token: str) -> None:
         """Make the token with this id worthless, in every process. Raises when there is none to revoke."""

@@ -17,7 +17,7 @@ from headwater.services.outgoing import Target, target_of
 from headwater.services.queue import Queue, make_pop
 from headwater.services.transaction import Together
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import GroupStatus, LeaseStatus, QueueStatus
+from headwater.stores.questions import GroupStatus, LeaseStatus, ListGroups, ListLeases, ListQueues, QueueStatus
 
 
 class Database:
@@ -105,19 +105,19 @@ class Database:
     @verb
     async def queues(self) -> list[QueueStatus]:
         """All queues with their sizes."""
-        return await self.queues_service.store.queues(self.name)
+        return await self.queues_service.store.ask(ListQueues(self.name))
 
     @verb
     async def groups(self, queue: str = "") -> list[GroupStatus]:
         """All consumer groups, or those of one queue."""
-        return await self.queues_service.store.groups(self.name, check_optional_name("queue", queue))
+        return await self.queues_service.store.ask(ListGroups(self.name, check_optional_name("queue", queue)))
 
     @verb
     async def leases(self, queue: str = "", *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
         """What is being worked on, in all queues or in one: who holds which partition, and until when."""
         for kind, name in (("queue", queue), ("group", group)):
             check_optional_name(kind, name)
-        return await self.queues_service.store.leases(self.name, queue, group, check_limit(limit))
+        return await self.queues_service.store.ask(ListLeases(self.name, queue, group, check_limit(limit)))
 
     @verb
     async def delete_group(self, group: str) -> int:

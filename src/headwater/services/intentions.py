@@ -29,6 +29,7 @@ from headwater.model.lane import Lane
 from headwater.model.principal import Principal
 from headwater.services.messages import ack_of
 from headwater.stores.contract import Store
+from headwater.stores.questions import ListReady
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +220,7 @@ class Intentions:
         """Serve the keys that have something to lease: one question for all of them, without the write lock."""
         keys = list(self._lines)
         names = {(key.database, key.queue, key.group) for key in keys if key.queue}
-        ready = set(await self._store.ready(list(names), self._clock.now()))
+        ready = set(await self._store.ask(ListReady(list(names), self._clock.now())))
         for key in keys:
             line = self._lines.get(key)
             if line is not None and (not key.queue or (key.database, key.queue, key.group) in ready):

@@ -12,7 +12,7 @@ from headwater.log.job_operations import NewJob
 from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState, runs_command
 from headwater.model.job_policy import JobPolicy
 from headwater.services.job_options import with_options
-from headwater.stores.job_contract import (
+from headwater.stores.job_questions import (
     JobAttempt,
     JobLimitStatus,
     JobMinute,

@@ -10,7 +10,7 @@ from headwater.model.job import JobState, Work
 from headwater.model.job_policy import JobPolicy
 from headwater.services.job_options import with_options
 from headwater.services.requests import Asked, HandedJob, Number
-from headwater.stores.job_contract import JobStatus, ScheduleStatus
+from headwater.stores.job_questions import JobStatus, ScheduleStatus
 
 NULL = Raw(b"null")
 

@@ -6,7 +6,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
-from headwater.stores.job_contract import JobQuestions
+from headwater.stores.contract import Asked
 
 
 class Waiting(Protocol):
@@ -21,7 +21,7 @@ class JobVerbs(Protocol):
     """Takes operations on jobs, answers questions about them, and waits for them."""
 
     @property
-    def store(self) -> JobQuestions:
+    def store(self) -> Asked:
         """Answers questions."""
         ...
 

@@ -9,6 +9,7 @@ from headwater.log.operations import Touch
 from headwater.log.tail import Tail
 from headwater.model.job import FINISHED, JOBS_QUEUE, JobState
 from headwater.stores.contract import Store
+from headwater.stores.job_questions import FindJobStates
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class JobWaits:
         # Registered before the first look, or an end in between would be missed.
         self._waiting.setdefault(database, {}).setdefault(name, []).append(future)
         try:
-            states = await self._store.job_states(database, [name])
+            states = await self._store.ask(FindJobStates(database, [name]))
             if name not in states:
                 raise JobMissing(f"there is no job {name!r}")
             if states[name] in FINISHED:
@@ -71,7 +72,7 @@ class JobWaits:
                 database = self._again.pop()
                 names = list(self._waiting.get(database, ()))
                 if names:
-                    self._settle(database, names, await self._store.job_states(database, names))
+                    self._settle(database, names, await self._store.ask(FindJobStates(database, names)))
         except Exception:
             log.exception("those who wait for jobs could not be answered; the next change of a job tries again")
         finally:

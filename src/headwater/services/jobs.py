@@ -46,13 +46,24 @@ from headwater.services.job_options import JobOptions, Seconds, seconds_of, take
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.job_waits import JobWaits
 from headwater.stores.contract import Store
-from headwater.stores.job_contract import (
+from headwater.stores.job_questions import (
+    FindJob,
     JobAttempt,
     JobFilter,
     JobLimitStatus,
     JobMinute,
     JobQueueStatus,
     JobStatus,
+    ListJobAttempts,
+    ListJobConfig,
+    ListJobDependencies,
+    ListJobLimits,
+    ListJobMinutes,
+    ListJobQueues,
+    ListJobs,
+    ListJobTypes,
+    ListSchedules,
+    ListWorkers,
     ScheduleStatus,
     WorkerStatus,
 )
@@ -175,7 +186,7 @@ class Jobs:
 
     async def show(self, id: str) -> JobStatus:
         """One job; JobMissing when there is none."""
-        job = await self.service.store.job(self.database, check_name("job", id))
+        job = await self.service.store.ask(FindJob(self.database, check_name("job", id)))
         if job is None:
             raise JobMissing(f"there is no job {id!r}")
         return job
@@ -200,25 +211,25 @@ class Jobs:
             error=check_text("error", error),
             limit=check_limit(limit),
         )
-        return await self.service.store.jobs(self.database, chosen)
+        return await self.service.store.ask(ListJobs(self.database, chosen))
 
     async def attempts(self, id: str) -> Sequence[JobAttempt]:
         """What is known of a job's attempts, oldest first: those that failed, and those that printed."""
-        return await self.service.store.job_attempts(self.database, check_name("job", id))
+        return await self.service.store.ask(ListJobAttempts(self.database, check_name("job", id)))
 
     async def dependencies(self, id: str) -> Sequence[tuple[str, JobState]]:
         """The jobs that a job depends on, with their states."""
-        return await self.service.store.job_dependencies(self.database, check_name("job", id))
+        return await self.service.store.ask(ListJobDependencies(self.database, check_name("job", id)))
 
     async def queues(self) -> Sequence[JobQueueStatus]:
         """The job queues with how many jobs are in which state."""
-        return await self.service.store.job_queues(self.database)
+        return await self.service.store.ask(ListJobQueues(self.database))
 
     async def minutes(self, hours: float = 1.0) -> Sequence[JobMinute]:
         """What was done in each minute of the last hours."""
         check_range("hours", hours, 0, 24 * 365)
         since = Timestamp(max(self.service.clock.now() - int(hours * 3_600 * SECOND), 0))
-        return await self.service.store.job_minutes(self.database, since)
+        return await self.service.store.ask(ListJobMinutes(self.database, since))
 
     async def wait(self, id: str, timeout_seconds: Seconds | None = None) -> JobState:
         """The state in which a job ended; TimeoutError when it has not in that time."""
@@ -336,13 +347,13 @@ class Jobs:
 
     async def limits(self) -> Sequence[JobLimitStatus]:
         """The limits of types."""
-        return await self.service.store.job_limits(self.database)
+        return await self.service.store.ask(ListJobLimits(self.database))
 
     # ── settings ──
 
     async def config(self, queue: str = "") -> dict[str, int | float]:
         """All settings as they hold for the database, or for one queue."""
-        found = await self.service.store.job_config(self.database)
+        found = await self.service.store.ask(ListJobConfig(self.database))
         values: dict[str, int | float] = {}
         for name, setting in JOB_SETTINGS.items():
             standing = found.get(("", name), setting.default)
@@ -401,7 +412,7 @@ class Jobs:
     async def register(self, types: Mapping[str, JobPolicy]) -> Sequence[str]:
         """Let jobs of these types be run as their functions are declared, whoever adds them; which ones are new or
         changed."""
-        known = await self.service.store.job_types(self.database)
+        known = await self.service.store.ask(ListJobTypes(self.database))
         news = {check_name("job type", name): policy for name, policy in types.items() if known.get(name) != policy}
         if not news:
             return []
@@ -409,7 +420,7 @@ class Jobs:
 
     async def types(self) -> Mapping[str, JobPolicy]:
         """How the functions that apps and workers have registered are run, by type."""
-        return await self.service.store.job_types(self.database)
+        return await self.service.store.ask(ListJobTypes(self.database))
 
     async def declare(self, declared: Iterable[DeclaredSchedule]) -> Sequence[str]:
         """Bring schedules up to date with what a program declares; which ones were new or had changed."""
@@ -423,7 +434,7 @@ class Jobs:
 
     async def schedules(self) -> Sequence[ScheduleStatus]:
         """The schedules."""
-        return await self.service.store.schedules(self.database)
+        return await self.service.store.ask(ListSchedules(self.database))
 
     async def pause_schedule(self, name: str) -> None:
         """Let a schedule rest."""
@@ -447,7 +458,7 @@ class Jobs:
 
     async def workers(self) -> Sequence[WorkerStatus]:
         """The workers of the database."""
-        return await self.service.store.workers(self.database)
+        return await self.service.store.ask(ListWorkers(self.database))
 
     async def stop_workers(self, *ids: str) -> Sequence[str]:
         """Ask workers to finish what they run and end; all of them when none are named."""

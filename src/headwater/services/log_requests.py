@@ -16,8 +16,8 @@ from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.services.requests import SEVERAL_MAX, Asked, LanePush, Number
-from headwater.stores.contract import PartitionStatus
 from headwater.stores.log_reader import Body, Fingerprint, Stretch
+from headwater.stores.questions import PartitionStatus
 
 CONTENT_TYPE = "application/vnd.headwater.segments"
 QUEUES_MAX = 10_000

@@ -25,7 +25,18 @@ from headwater.services.checks import (
 from headwater.services.life import Life, verb
 from headwater.services.messages import Message
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
+from headwater.stores.questions import (
+    DeadLetter,
+    GroupStatus,
+    LeaseStatus,
+    ListDeadLetters,
+    ListGroups,
+    ListLeases,
+    ListQueues,
+    ListTraces,
+    QueueStatus,
+    TraceEvent,
+)
 
 
 class QueueUpkeep:
@@ -139,7 +150,7 @@ class QueueUpkeep:
     async def leases(self, *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
         """What is being worked on: which partition, by which group, who holds it as far as is known, until when."""
         check_optional_name("group", group)
-        return await self._queues.store.leases(self.database, self.name, group, check_limit(limit))
+        return await self._queues.store.ask(ListLeases(self.database, self.name, group, check_limit(limit)))
 
     @verb
     async def release_leases(self, *, group: str = "", partition: str = "", token: int | None = None) -> int:
@@ -191,13 +202,13 @@ class QueueUpkeep:
     @verb
     async def status(self) -> QueueStatus | None:
         """The queue's size and options, None when there is no such queue."""
-        found = await self._queues.store.queues(self.database)
+        found = await self._queues.store.ask(ListQueues(self.database))
         return next((status for status in found if status.queue == self.name), None)
 
     @verb
     async def groups(self) -> list[GroupStatus]:
         """The queue's consumer groups: how far behind each is."""
-        return await self._queues.store.groups(self.database, self.name)
+        return await self._queues.store.ask(ListGroups(self.database, self.name))
 
     @verb
     async def delete_group(self, group: str) -> bool:
@@ -209,7 +220,7 @@ class QueueUpkeep:
     async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[DeadLetter]:
         """Records that failed for good, oldest first."""
         check_number("after", after)
-        return await self._queues.store.dead_letters(self.database, self.name, check_limit(limit), after)
+        return await self._queues.store.ask(ListDeadLetters(self.database, self.name, check_limit(limit), after))
 
     @verb
     async def requeue(
@@ -255,4 +266,4 @@ class QueueUpkeep:
     async def traces(self, message: Message) -> list[TraceEvent]:
         """The events noted for a message."""
         identity = check_message(message).transaction_id or str(message.offset)
-        return await self._queues.store.traces(self.database, message.partition_id, identity)
+        return await self._queues.store.ask(ListTraces(self.database, message.partition_id, identity))

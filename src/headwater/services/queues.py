@@ -20,7 +20,8 @@ from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import Segment, Store
+from headwater.stores.contract import Store
+from headwater.stores.questions import FindLane, FindLastLsn, Segment
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class Queues(Verbs):
 
     async def _note_release(self, report: Ack, acked: Acked) -> None:
         if acked.waiting and self.intentions.count:
-            lane = await self.store.lane(report.partition_id)
+            lane = await self.store.ask(FindLane(report.partition_id))
             if lane is not None:
                 self.intentions.released(lane.database, lane.queue)
 
@@ -238,7 +239,7 @@ class Queues(Verbs):
             unfollow()
 
     async def _read(self, queue: tuple[str, str], after: Lsn, limit: int) -> tuple[Lsn, list[Segment]]:
-        through = max(await self.store.last_lsn(), after)
+        through = max(await self.store.ask(FindLastLsn()), after)
         segments = await self.store.read(after, through, limit, queue)
         return (segments[-1].lsn if len(segments) >= limit else through), segments
 

@@ -16,7 +16,7 @@ from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, Lsn, PartitionId
 from headwater.model.record import Record
 from headwater.model.spreading import PRIORITY_MAX
-from headwater.stores.contract import Segment
+from headwater.stores.questions import Segment
 
 Text = Annotated[str, Meta(max_length=256)]
 ErrorText = Annotated[str, Meta(max_length=65_536)]

@@ -7,7 +7,7 @@ written once for both; so are the checks that need nothing but the bounds.
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Raw
 
@@ -17,7 +17,7 @@ from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
 from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push
 from headwater.model.cursor import Outcome
-from headwater.model.names import SYSTEM_PREFIX, PartitionId, check_name
+from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, encode_payloads
 from headwater.model.spreading import check_priority
 from headwater.services.checks import (
@@ -29,33 +29,9 @@ from headwater.services.holdings import Holdings
 from headwater.services.life import Life
 from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
 from headwater.services.outgoing import make_record
-from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
+from headwater.stores.contract import Asked
 
 _data = operator.attrgetter("data")
-
-
-class Questions(Protocol):
-    """What can be asked about what is kept. A store answers them, and so does a server."""
-
-    async def queues(self, database: str) -> list[QueueStatus]:
-        """The queues of a database with their sizes."""
-        ...
-
-    async def groups(self, database: str, queue: str = "") -> list[GroupStatus]:
-        """The consumer groups of a database, or of one queue."""
-        ...
-
-    async def leases(self, database: str, queue: str = "", group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
-        """Live leases of a database, or of one queue or group."""
-        ...
-
-    async def dead_letters(self, database: str, queue: str, limit: int, after: int = 0) -> list[DeadLetter]:
-        """Dead letters of a queue, oldest first, after the id `after`."""
-        ...
-
-    async def traces(self, database: str, partition_id: PartitionId, transaction_id: str) -> list[TraceEvent]:
-        """The noted events of one record, oldest first."""
-        ...
 
 
 def check_target(queue: str, partition: str) -> None:
@@ -89,7 +65,7 @@ class Verbs(ABC):
 
     config: Config
     clock: Clock
-    store: Questions
+    store: Asked
     life: Life
     holdings: Holdings
     _checked: Pop | None = None

@@ -11,7 +11,8 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.stores.contract import PartitionStatus, Traits
+from headwater.stores.contract import Traits
+from headwater.stores.questions import PartitionStatus
 
 
 class Stretch(msgspec.Struct, frozen=True, gc=False):

@@ -27,6 +27,7 @@ from headwater.doors.wire import Handler, Request, Response
 from headwater.log.job_operations import NewJob
 from headwater.log.operations import SetSwitch, Trace
 from headwater.model.principal import Scope
+from headwater.stores.questions import FindLastLsn
 from tests.contracts.clock import FakeClock
 from tests.doors.access.visits import bearer, opened
 from tests.waiting import expect_soon_async
@@ -212,7 +213,7 @@ async def test_the_operator_of_a_server_sees_what_it_does_for_all(tmp_path: Path
     """Otherwise the test above could hide everything from everybody."""
     async with a_side(tmp_path / "a", crowded=True) as side:
         _, side.tokens["operator"] = await side.hw.access_tokens("main").create("op", ["metrics", "operator"])
-        lsn = await side.hw.store.last_lsn()
+        lsn = await side.hw.store.ask(FindLastLsn())
         metrics = (await side.ask("operator", "GET", "/metrics", "", None)).body.decode()
         assert f"headwater_lsn {float(lsn)}" in metrics
         assert 'headwater_waiting_pops{process="0"} 1.0' in metrics

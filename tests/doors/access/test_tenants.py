@@ -26,7 +26,7 @@ from headwater.log.operations import Trace
 from headwater.model.job import JobState
 from headwater.model.names import Lsn
 from headwater.model.principal import Scope
-from headwater.stores.contract import Segment
+from headwater.stores.questions import ListDeadLetters, ListGroups, ListQueues, ListTraces, Segment
 from tests.contracts.clock import FakeClock
 from tests.doors.access.visits import bearer, opened
 
@@ -86,10 +86,10 @@ class Victim:
         store, database = self.hw.store, self.database
         segments: list[Segment] = await store.read(Lsn(0), Lsn(2**62), 1_000, (database, self.queue))
         records = [segment.records for segment in segments]
-        groups = [group for group in await store.groups(database) if group.queue == self.queue]
-        queues = [queue for queue in await store.queues(database) if queue.queue == self.queue]
-        letters = await store.dead_letters(database, self.queue, 100)
-        traces = await store.traces(database, segments[0].partition_id, self.names["transaction"])
+        groups = [group for group in await store.ask(ListGroups(database)) if group.queue == self.queue]
+        queues = [queue for queue in await store.ask(ListQueues(database)) if queue.queue == self.queue]
+        letters = await store.ask(ListDeadLetters(database, self.queue, 100))
+        traces = await store.ask(ListTraces(database, segments[0].partition_id, self.names["transaction"]))
         return msgspec.json.decode(msgspec.json.encode((records, queues, groups, letters, traces)))
 
 
@@ -324,7 +324,7 @@ async def test_the_tenant_comes_from_the_token_and_from_nowhere_else(town: Town)
     assert (await town.ask("of another tenant", "POST", "/api/v1/push", "", body)).status == 201
     victim = town.victims["of another tenant"]
     assert [len(batch) for batch in (await victim.state())[0]] == [1, 1]
-    assert [queue.queue for queue in await town.hw.store.queues("acme")] == ["plans", "vault"]
+    assert [queue.queue for queue in await town.hw.store.ask(ListQueues("acme"))] == ["plans", "vault"]
 
 
 async def test_who_pushed_is_told_by_the_token_and_not_by_the_producer(town: Town) -> None:
@@ -372,7 +372,7 @@ async def test_tokens_of_one_tenant_do_not_meet_in_their_keys(town: Town, case: 
         _, town.tokens[who] = await town.hw.access_tokens("acme").create("one-name", SCOPES, queues=queues)
     answers = {who: await town.ask(who, "POST", path, "", {**body, name: "k"}) for who in ("red", "blue")}
     assert {answer.status < 300 for answer in answers.values()} == {True}
-    (queue,) = [queue for queue in await town.hw.store.queues("acme") if queue.queue == "orders"]
+    (queue,) = [queue for queue in await town.hw.store.ask(ListQueues("acme")) if queue.queue == "orders"]
     assert queue.records == 2
     for who, answer in answers.items():
         again = await town.ask(who, "POST", path, "", {**body, name: "k"})
@@ -380,7 +380,7 @@ async def test_tokens_of_one_tenant_do_not_meet_in_their_keys(town: Town, case: 
     refused = await town.ask("red", "POST", path, "", _with_payload(body, 2) | {name: "k"})
     assert refused.status == 409
     assert msgspec.json.decode(refused.body)["code"] == "idempotency_key_reused"
-    (queue,) = [queue for queue in await town.hw.store.queues("acme") if queue.queue == "orders"]
+    (queue,) = [queue for queue in await town.hw.store.ask(ListQueues("acme")) if queue.queue == "orders"]
     assert queue.records == 2
 
 

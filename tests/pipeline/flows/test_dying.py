@@ -24,6 +24,7 @@ from headwater.pipeline.flows.restore import Restore
 from headwater.pipeline.flows.rollup import RollUp
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import NAME
+from headwater.stores.questions import ListRollups
 from tests.pipeline.flows.logs import NOON, apply, fill, oracle, record
 from tests.pipeline.store import JAVA_OPTIONS
 from tests.tidy.tree import ROOT
@@ -105,7 +106,7 @@ def test_a_rollup_whose_driver_dies_at_any_step_counts_everything_once(
     death.threaten(rollup, "_keep")
     run_until_it_ends(death, lambda: rollup.run(spark, RollUp(store=str(store), records_per_step=30)))
     with Handle(str(store)) as log:
-        found = log.ask(log.store.rollups("main", RollupQuery(resolution="day")))
+        found = log.ask(log.store.ask(ListRollups("main", RollupQuery(resolution="day"))))
     assert sum(row.pushed for row in found) == 60
 
 

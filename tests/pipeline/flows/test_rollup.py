@@ -22,6 +22,7 @@ from headwater.pipeline.flows import rollup
 from headwater.pipeline.flows.rollup import RollUp
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.summary import Summary
+from headwater.stores.questions import ListRollups
 from tests.pipeline.flows.logs import NOON, At, apply, record
 
 MINUTE = 60 * SECOND
@@ -34,7 +35,7 @@ def run(spark: SparkSession, store: Path, at: int = NOON, **more: Any) -> Summar
 
 def rows(store: Path, resolution: str = "minute", group: str | None = None) -> list[Rollup]:
     with Handle(str(store)) as log:
-        found = log.ask(log.store.rollups("main", RollupQuery(resolution=resolution)))
+        found = log.ask(log.store.ask(ListRollups("main", RollupQuery(resolution=resolution))))
     return [row for row in found if group is None or row.group == group]
 
 

@@ -13,6 +13,7 @@ from headwater.log.operations import Touch
 from headwater.log.tail import Tail
 from headwater.model.access_token import PREFIX, judge_token, token_id
 from headwater.stores.contract import Store
+from headwater.stores.questions import FindAccessToken
 
 
 class TokenVerifier:
@@ -34,7 +35,7 @@ class TokenVerifier:
             await self._tail.follow(_no_matter)
             self._is_following = True
         named = token_id(credential)
-        token = None if named is None else await self._store.access_token(named)
+        token = None if named is None else await self._store.ask(FindAccessToken(named))
         reason = judge_token(token, credential, now)
         if reason or token is None:
             raise Unauthenticated(reason)

@@ -19,6 +19,7 @@ from headwater.model.job import JOBS_QUEUE
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal
 from headwater.services.checks import check_optional_name
+from headwater.stores.questions import FindLastLsn
 
 SEGMENTS_AT_ONCE = 100
 SILENCE_SECONDS = 15.0
@@ -40,7 +41,7 @@ async def events(site: Site, request: Request, query: EventsQuery) -> Response:
     seen = request.headers.get("last-event-id", "")
     if seen and not seen.isdecimal():
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
-    after = Lsn(int(seen)) if seen else await site.store.last_lsn()
+    after = Lsn(int(seen)) if seen else await site.store.ask(FindLastLsn())
     request.park()
     chunks = follow(site, request.principal, name, after, seen=bool(seen))
     return Response(content_type="text/event-stream", headers=(("cache-control", "no-store"),), chunks=chunks)
@@ -62,7 +63,7 @@ async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, see
             yield b"event: resync-required\ndata: {}\n\n"
         while True:
             news.clear()
-            through = await site.store.last_lsn()
+            through = await site.store.ask(FindLastLsn())
             while after < through:
                 lane = (principal.database, JOBS_QUEUE)
                 segments = await site.store.read(after, through, SEGMENTS_AT_ONCE, lane)

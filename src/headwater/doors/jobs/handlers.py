@@ -35,7 +35,7 @@ from headwater.services.job_documents import (
 from headwater.services.job_options import decode_call
 from headwater.services.job_requests import FindJobsQuery
 from headwater.services.jobs import Jobs
-from headwater.stores.job_contract import JobStatus
+from headwater.stores.job_questions import JobStatus
 
 
 def jobs_of(site: Site, request: Request) -> Jobs:

@@ -18,7 +18,7 @@ from headwater.doors.wire import Request, Response
 from headwater.errors import HeadwaterError
 from headwater.model.names import NAME_LENGTH_MAX
 from headwater.model.principal import Principal
-from headwater.stores.job_contract import JobStatus, ScheduleStatus
+from headwater.stores.job_questions import FindJob, JobStatus, ScheduleStatus
 
 
 def with_own_names(routes: Iterable[Route]) -> tuple[Route, ...]:
@@ -68,7 +68,7 @@ async def is_visible(site: Site, principal: Principal, id: str, queue: str) -> b
     own = principal.own_name(id)
     if principal.is_own_name(id) or len(own) > NAME_LENGTH_MAX:
         return True
-    return await site.store.job(principal.database, own) is None
+    return await site.store.ask(FindJob(principal.database, own)) is None
 
 
 async def visible_jobs(site: Site, request: Request, jobs: Iterable[JobStatus]) -> list[JobStatus]:

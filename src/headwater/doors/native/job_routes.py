@@ -10,7 +10,7 @@ from headwater.model.job import JobState
 from headwater.model.job_policy import JobPolicy
 from headwater.model.principal import Scope
 from headwater.services import job_requests as asked
-from headwater.stores import job_contract
+from headwater.stores import job_questions
 
 
 def _look(path: str, handler: RouteHandler, summary: str, gives: Any, **about: Any) -> Route:
@@ -60,7 +60,7 @@ ROUTES = with_own_names(
         _look("show", jobs.show, "One job", asked.JobAnswer, asks=asked.JobQuery, **_one),
         _look("wait", jobs.wait, "One job once it has ended", asked.JobAnswer, asks=asked.WaitForJobQuery, **_one),
         _look(
-            "attempts", jobs.attempts, "A job's attempts", list[job_contract.JobAttempt], asks=asked.JobQuery, **_one
+            "attempts", jobs.attempts, "A job's attempts", list[job_questions.JobAttempt], asks=asked.JobQuery, **_one
         ),
         _look(
             "dependencies",
@@ -70,18 +70,18 @@ ROUTES = with_own_names(
             asks=asked.JobQuery,
             **_one,
         ),
-        _look("queues", jobs.queues, "Job queues by state", list[job_contract.JobQueueStatus]),
+        _look("queues", jobs.queues, "Job queues by state", list[job_questions.JobQueueStatus]),
         _look(
             "minutes",
             jobs.minutes,
             "What was done in each minute",
-            list[job_contract.JobMinute],
+            list[job_questions.JobMinute],
             asks=asked.MinutesQuery,
         ),
-        _look("limits", jobs.limits, "The limits of types", list[job_contract.JobLimitStatus]),
+        _look("limits", jobs.limits, "The limits of types", list[job_questions.JobLimitStatus]),
         _look("config", jobs.config, "The settings that were set", list[asked.JobSetting]),
         _look("schedules", jobs.schedules, "The schedules", list[asked.ScheduleAnswer]),
         _look("types", jobs.types, "How registered functions are run", dict[str, JobPolicy]),
-        _look("workers", jobs.workers, "The workers", list[job_contract.WorkerStatus]),
+        _look("workers", jobs.workers, "The workers", list[job_questions.WorkerStatus]),
     )
 )

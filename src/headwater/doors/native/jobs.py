@@ -43,6 +43,7 @@ from headwater.model.principal import Scope, require_all
 from headwater.services import job_requests as asked
 from headwater.services.checks import check_limit, check_optional_name, check_text, check_timestamp
 from headwater.services.requests import HandedJob
+from headwater.stores.job_questions import ListJobConfig, ListJobMinutes
 
 # ── changing ──
 
@@ -224,7 +225,7 @@ async def queues(site: Site, request: Request) -> Response:
 
 async def minutes(site: Site, request: Request, query: asked.MinutesQuery) -> Response:
     """What was done in each minute."""
-    found = await site.store.job_minutes(request.principal.database, check_timestamp(query.since))
+    found = await site.store.ask(ListJobMinutes(request.principal.database, check_timestamp(query.since)))
     return json_response([minute for minute in found if request.principal.may_use(minute.queue)])
 
 
@@ -236,7 +237,7 @@ async def limits(site: Site, request: Request) -> Response:
 
 async def config(site: Site, request: Request) -> Response:
     """The settings that were set."""
-    found = await site.store.job_config(request.principal.database)
+    found = await site.store.ask(ListJobConfig(request.principal.database))
     theirs = request.principal.may_use
     said = [
         asked.JobSetting(queue, name, value) for (queue, name), value in found.items() if not queue or theirs(queue)

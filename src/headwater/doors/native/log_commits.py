@@ -41,6 +41,7 @@ from headwater.services.log_requests import (
 from headwater.services.outgoing import Target
 from headwater.services.requests import LanePush
 from headwater.services.verbs import check_target
+from headwater.stores.questions import ListStaged
 
 PART_BYTES_MAX = 64 * 1_048_576
 
@@ -155,7 +156,7 @@ async def _staged(site: Site, request: Request, upload: str, count: int) -> list
     """What was uploaded, in the order of its parts. The records were looked at then; the queues are looked at again,
     because another may commit than who uploaded."""
     check_scope(request, Scope.PUBLISH)
-    parts = await site.store.staged(request.principal.database, upload)
+    parts = await site.store.ask(ListStaged(request.principal.database, upload))
     if len(parts) != count:
         raise StagingLost(f"{len(parts):,} of {count:,} parts of this upload are there; upload it again")
     pushes = await asyncio.to_thread(_open, parts)

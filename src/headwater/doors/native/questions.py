@@ -18,6 +18,7 @@ from headwater.services.requests import (
     SegmentsQuery,
     TracesQuery,
 )
+from headwater.stores.questions import FindLastLsn, FindLastLsnOf, ListDeadLetters, ListLeases, ListTraces
 
 
 async def bounds(site: Site, request: Request) -> Response:
@@ -38,8 +39,8 @@ async def bounds(site: Site, request: Request) -> Response:
 async def _end(site: Site, principal: Principal) -> Lsn:
     """Where the log ends, as far as they may read it."""
     if principal.may(Scope.OPERATOR):
-        return await site.store.last_lsn()
-    return await site.store.last_lsn_of(principal.database, principal.queues)
+        return await site.store.ask(FindLastLsn())
+    return await site.store.ask(FindLastLsnOf(principal.database, principal.queues))
 
 
 async def queues(site: Site, request: Request, query: QueuesQuery) -> Response:
@@ -60,7 +61,7 @@ async def leases(site: Site, request: Request, query: LeasesQuery) -> Response:
     if query.queue:
         check_queue(request, query.queue)
     check_optional_name("group", query.group)
-    found = await site.store.leases(request.principal.database, query.queue, query.group, query.limit)
+    found = await site.store.ask(ListLeases(request.principal.database, query.queue, query.group, query.limit))
     return json_response([status for status in found if request.principal.may_use(status.queue)])
 
 
@@ -68,7 +69,7 @@ async def dead_letters(site: Site, request: Request, query: DeadLettersQuery) ->
     """Records that failed for good."""
     check_queue(request, query.queue)
     return json_response(
-        await site.store.dead_letters(request.principal.database, query.queue, query.limit, query.after)
+        await site.store.ask(ListDeadLetters(request.principal.database, query.queue, query.limit, query.after))
     )
 
 
@@ -76,7 +77,9 @@ async def traces(site: Site, request: Request, query: TracesQuery) -> Response:
     """Events in the life of a record."""
     await check_partition(site, request, query.partition_id)
     check_text("transaction_id", query.transaction_id)
-    return json_response(await site.store.traces(request.principal.database, query.partition_id, query.transaction_id))
+    return json_response(
+        await site.store.ask(ListTraces(request.principal.database, query.partition_id, query.transaction_id))
+    )
 
 
 async def segments(site: Site, request: Request, query: SegmentsQuery) -> Response:

@@ -7,7 +7,7 @@ from headwater.log.group_operations import GroupConfigured, LeasesReleased
 from headwater.log.operations import Acked, Configured, Deleted, Extended, Requeued, Sought, Traced, Transacted
 from headwater.model.principal import Scope
 from headwater.services import requests
-from headwater.stores.contract import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
+from headwater.stores.questions import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
 
 ROUTES = (
     Route(

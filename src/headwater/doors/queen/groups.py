@@ -13,7 +13,7 @@ from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import DeleteGroup, Seek, Subscribe
 from headwater.model.names import check_name
-from headwater.stores.contract import CursorStatus, GroupStatus
+from headwater.stores.questions import CursorStatus, GroupStatus, ListCursors
 
 CURSORS_MAX = 10_000
 LAGGING_SECONDS = 60
@@ -92,7 +92,7 @@ async def show_group(site: Site, request: Request, group: str) -> Response:
     known = [status for status in await _groups(site, request) if status.group == group]
     if not known:
         raise QueueMissing(f"there is no group {group!r:.80}")
-    cursors = await site.store.cursors(request.principal.database, group, CURSORS_MAX)
+    cursors = await site.store.ask(ListCursors(request.principal.database, group, CURSORS_MAX))
     return json_response({status.queue: _detail(site, status, cursors) for status in known})
 
 

@@ -49,8 +49,16 @@ from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.seeing import open_seen
 from headwater.pipeline.summary import Summary
-from headwater.stores.contract import GroupStatus, Position
 from headwater.stores.open import open_reader
+from headwater.stores.questions import (
+    FindRollupState,
+    GroupStatus,
+    ListGroups,
+    ListPositions,
+    ListQueues,
+    ListRollups,
+    Position,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -208,7 +216,7 @@ def run(spark: SparkSession, job: RollUp, tell: Tell = keep_quiet, clock: Clock 
         choose_queues(log, job.database, job.queues)
         wanted_of(job, began_at)
         number, state = _read_state(log, job.database)
-        queues = [status.queue for status in log.ask(log.store.queues(job.database))]
+        queues = [status.queue for status in log.ask(log.store.ask(ListQueues(job.database)))]
         marks = dict.fromkeys(queues, state.lsn)
         steps = plan(log, job.database, marks, {}, job.records_per_step)
         progress = Progress(tell, sum(step.records for step in steps) + 1)
@@ -228,7 +236,7 @@ def run(spark: SparkSession, job: RollUp, tell: Tell = keep_quiet, clock: Clock 
 
 
 def _read_state(log: Handle, database: str) -> tuple[int, State]:
-    number, text = log.ask(log.store.rollup_state(database))
+    number, text = log.ask(log.store.ask(FindRollupState(database)))
     try:
         return number, msgspec.json.decode(text, type=State) if text else State()
     except msgspec.MsgspecError as error:
@@ -267,8 +275,8 @@ def _count_step(
 
 def _sample(spark: SparkSession, log: Handle, job: RollUp, state: State) -> tuple[list[Rollup], State]:
     """Where groups stand now, what they completed since the last rollup, and the state after it."""
-    positions = log.ask(log.store.positions(job.database))
-    groups = log.ask(log.store.groups(job.database))
+    positions = log.ask(log.store.ask(ListPositions(job.database)))
+    groups = log.ask(log.store.ask(ListGroups(job.database)))
     seen_at = log.now()
     bucket = seen_at - seen_at % MINUTE
     moves = find_moves(state, positions)
@@ -401,7 +409,7 @@ def moment(name: str, text: str, *, through: bool = False) -> int:
 
 
 def _kept(log: Handle, job: RollUp) -> list[Rollup]:
-    rows = log.ask(log.store.rollups(job.database, wanted_of(job, log.now())))
+    rows = log.ask(log.store.ask(ListRollups(job.database, wanted_of(job, log.now()))))
     return [row for row in rows if not job.queues or row.queue in job.queues]
 
 

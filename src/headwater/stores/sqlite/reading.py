@@ -17,8 +17,9 @@ from headwater.errors import QueueMissing, StoreDamaged, StoreOlder
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
-from headwater.stores.contract import PartitionStatus, Traits
+from headwater.stores.contract import Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
+from headwater.stores.questions import PartitionStatus
 from headwater.stores.sqlite.backup import is_backup
 from headwater.stores.sqlite.connection import connect_to_read, note_open, translated
 from headwater.stores.sqlite.migrate import read_version

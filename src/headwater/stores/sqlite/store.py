@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
@@ -23,13 +23,12 @@ from headwater.clock import Clock, SystemClock, Timestamp, steady_of
 from headwater.config import Config
 from headwater.errors import Closed, StoreBusy, StoreFailed, StoreFull, StoreReplaced
 from headwater.log.operations import Commit, Operation, Touch
-from headwater.model.job import JobState
-from headwater.model.lane import Lane
-from headwater.model.names import Lsn, PartitionId
+from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.contract import Chore, Traits
+from headwater.stores.job_questions import FindJobStates
 from headwater.stores.job_starts import starts_path
-from headwater.stores.sqlite.answers import Answers
+from headwater.stores.questions import Answer, FindLane, Question, Segment
 from headwater.stores.sqlite.backup import become_a_store
 from headwater.stores.sqlite.barrier import Barrier, FileBarrier
 from headwater.stores.sqlite.checkpoints import Checkpoints
@@ -48,7 +47,7 @@ from headwater.stores.sqlite.connection import (
 from headwater.stores.sqlite.migrate import migrate
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.presence import Presence
-from headwater.stores.sqlite.questions import Questions
+from headwater.stores.sqlite.reads import Reads
 from headwater.stores.sqlite.reserve import Reserve, freeing, with_refusals
 from headwater.stores.sqlite.turnstile import Turnstile
 from headwater.stores.tables.identity import read_identity
@@ -67,7 +66,7 @@ QUICK_STATES = 16
 ROOM_PAGES = 500
 
 
-class SqliteStore(Questions):
+class SqliteStore:
     """One file, many processes."""
 
     def __init__(
@@ -152,8 +151,7 @@ class SqliteStore(Questions):
         self._writer.jobs.judge_leases_by(steady_of(self._clock))
         self._writer.identity.catch_up(read_identity(self._connection))
         reading = self._connect(SIDE_CACHE_BYTES)
-        self._answers = Answers(reading, codec, self._presence)
-        self._jobs = JobAnswers(reading)
+        self._reads = Reads(reading, codec, self._clock, self._presence)
         self._jobs_here = JobAnswers(self._connection)
         self._checkpoints = Checkpoints(
             self._connect(SIDE_CACHE_BYTES),
@@ -177,7 +175,7 @@ class SqliteStore(Questions):
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
-        self._answers.close()
+        self._reads.close()
         self._checkpoints.close()
         self._connection.close()
         self._turnstile.close()
@@ -363,10 +361,26 @@ class SqliteStore(Questions):
                 found = self._writer.touched(after, limit)
         return [touch for touch in found if touch.lsn > after]
 
-    async def lane(self, partition_id: PartitionId) -> Lane | None:
-        """The address of a partition."""
-        partition = self._writer.catalog.partition_by_id(partition_id)
-        return None if partition is None else partition.lane
+    # ── reading ──
+
+    async def ask(self, question: Question[Answer]) -> Answer:
+        """What is answered to a question. Little that somebody waits for is answered on the loop."""
+        if isinstance(question, FindLane):
+            partition = self._writer.catalog.partition_by_id(question.partition_id)
+            return cast(Answer, None if partition is None else partition.lane)
+        if isinstance(question, FindJobStates) and len(question.ids) <= QUICK_STATES:
+            self._check()
+            with translated("reading"):
+                return cast(Answer, self._jobs_here.states(question))
+        return await self._reads.ask(question)
+
+    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
+        """A stretch of the log with its records."""
+        return await self._reads.read(after, through, limit, queue)
+
+    async def backup(self, path: str) -> None:
+        """Write a copy of everything to a new file."""
+        await self._reads.backup(path)
 
     # ── asked on the loop, because somebody waits ──
 
@@ -385,14 +399,6 @@ class SqliteStore(Questions):
         self._check()
         with translated("looking for jobs"):
             return self._writer.jobs_ready_at(database, queues, now, functions)
-
-    async def job_states(self, database: str, ids: Sequence[str]) -> dict[str, JobState]:
-        """The states of those of the jobs that exist; a few are asked for on the loop, because somebody waits."""
-        self._check()
-        if len(ids) > QUICK_STATES:
-            return await self._answers.ask(self._jobs.states, database, ids)
-        with translated("reading"):
-            return self._jobs_here.states(database, ids)
 
     # ── upkeep ──
 
@@ -433,7 +439,7 @@ class SqliteStore(Questions):
 
     async def examine(self) -> dict[str, Any]:
         """Facts for `headwater doctor`."""
-        facts = await self._answers.ask(self._answers.examine, self._path)
+        facts = await self._reads.examine(self._path)
         facts["wal_pinned_pages"] = self._checkpoints.pinned_pages
         return facts
 

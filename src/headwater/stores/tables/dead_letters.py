@@ -13,7 +13,7 @@ from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
 from headwater.model.spreading import is_lane, priority_of, reader_of, requeued_name
 from headwater.stores.codec import Codec
-from headwater.stores.contract import DeadLetter
+from headwater.stores.questions import DeadLetter
 from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.pushes import Pushes

@@ -4,7 +4,7 @@ Every answer about jobs and schedules is made here, so this is where the values 
 may be secrets, and only the worker that runs the job gets them, with its claim.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,16 +13,29 @@ from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob, WorkerAbout
 from headwater.model.job import QUEUE_DEFAULT, JobState, Work, hidden_values
 from headwater.model.job_policy import JobPolicy
-from headwater.stores.job_contract import (
+from headwater.stores.job_questions import (
+    FindJob,
+    FindJobStates,
     JobAttempt,
     JobFilter,
     JobLimitStatus,
     JobMinute,
     JobQueueStatus,
     JobStatus,
+    ListJobAttempts,
+    ListJobConfig,
+    ListJobDependencies,
+    ListJobLimits,
+    ListJobMinutes,
+    ListJobQueues,
+    ListJobs,
+    ListJobTypes,
+    ListSchedules,
+    ListWorkers,
     ScheduleStatus,
     WorkerStatus,
 )
+from headwater.stores.questions import Question
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_rows import decode_work, lists_of
 
@@ -35,27 +48,47 @@ class JobAnswers:
         self._sql = connection.sql
         self._lists = lists_of(connection.sql)
 
-    def job(self, database: str, name: str) -> JobStatus | None:
+    def handlers(self) -> dict[type[Question[Any]], Callable[[Any], Any]]:
+        """What answers which question."""
+        return {
+            FindJob: self.job,
+            FindJobStates: self.states,
+            ListJobs: self.jobs,
+            ListJobAttempts: self.attempts,
+            ListJobDependencies: self.dependencies,
+            ListJobQueues: self.queues,
+            ListJobMinutes: self.minutes,
+            ListJobConfig: self.config,
+            ListJobLimits: self.limits,
+            ListJobTypes: self.types,
+            ListWorkers: self.workers,
+            ListSchedules: self.schedules,
+        }
+
+    def job(self, asked: FindJob) -> JobStatus | None:
         """One job."""
-        row = self._connection.execute(self._sql.show_job, (database, name)).fetchone()
+        row = self._connection.execute(self._sql.show_job, (asked.database, asked.id)).fetchone()
         return None if row is None else _status(row)
 
-    def states(self, database: str, names: Sequence[str]) -> dict[str, JobState]:
+    def states(self, asked: FindJobStates) -> dict[str, JobState]:
         """The states of those of the jobs that exist."""
-        wanted = msgspec.json.encode(list(names)).decode()
-        rows = self._connection.execute(self._sql.jobs_by_id, (database, wanted)).fetchall()
+        wanted = msgspec.json.encode(list(asked.ids)).decode()
+        rows = self._connection.execute(self._sql.jobs_by_id, (asked.database, wanted)).fetchall()
         return {row[1]: JobState(row[4]) for row in rows}
 
-    def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
+    def jobs(self, asked: ListJobs) -> list[JobStatus]:
         """Jobs by queue, state and type: those that ended last first, others as they would run."""
+        chosen = asked.chosen
         rows: list[Any] = []
-        for queue_id, _, name, _ in self._connection.execute(self._sql.find_job_queues, (database,)).fetchall():
+        for queue_id, _, name, _ in self._connection.execute(self._sql.find_job_queues, (asked.database,)).fetchall():
             if chosen.queue and name != chosen.queue:
                 continue
             for state in [chosen.state] if chosen.state else JobState:
                 rows += self._in_state(queue_id, state, chosen)
         if chosen.batch:
-            rows = self._connection.execute(self._sql.list_batch, (database, chosen.batch, chosen.limit)).fetchall()
+            rows = self._connection.execute(
+                self._sql.list_batch, (asked.database, chosen.batch, chosen.limit)
+            ).fetchall()
         found = [job for job in map(_status, rows) if _is_chosen(job, chosen)]
         if chosen.state is None:
             found.sort(key=lambda job: job.number, reverse=True)
@@ -65,57 +98,59 @@ class JobAnswers:
         chosen_by = (queue_id, chosen.type, chosen.limit, chosen.error)
         return self._connection.execute(self._lists[state], chosen_by).fetchall()
 
-    def attempts(self, database: str, name: str) -> list[JobAttempt]:
+    def attempts(self, asked: ListJobAttempts) -> list[JobAttempt]:
         """What is known of a job's attempts, oldest first."""
-        rows = self._connection.execute(self._sql.list_attempts, (database, name)).fetchall()
+        rows = self._connection.execute(self._sql.list_attempts, (asked.database, asked.id)).fetchall()
         return [JobAttempt(*row) for row in rows]
 
-    def dependencies(self, database: str, name: str) -> list[tuple[str, JobState]]:
+    def dependencies(self, asked: ListJobDependencies) -> list[tuple[str, JobState]]:
         """The jobs that a job depends on, with their states."""
-        rows = self._connection.execute(self._sql.list_dependencies, (database, name)).fetchall()
+        rows = self._connection.execute(self._sql.list_dependencies, (asked.database, asked.id)).fetchall()
         return [(need, JobState(state)) for need, state in rows]
 
-    def queues(self, database: str) -> list[JobQueueStatus]:
+    def queues(self, asked: ListJobQueues) -> list[JobQueueStatus]:
         """The job queues with how many jobs are in which state."""
         found: dict[str, tuple[bool, dict[JobState, int]]] = {}
-        for name, paused, state, count in self._connection.execute(self._sql.list_job_queues, (database,)).fetchall():
+        for name, paused, state, count in self._connection.execute(
+            self._sql.list_job_queues, (asked.database,)
+        ).fetchall():
             _, counts = found.setdefault(name, (bool(paused), {}))
             if state is not None and count:
                 counts[JobState(state)] = count
         return [JobQueueStatus(name, paused, counts) for name, (paused, counts) in found.items()]
 
-    def minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
+    def minutes(self, asked: ListJobMinutes) -> list[JobMinute]:
         """What was done in each minute."""
-        rows = self._connection.execute(self._sql.list_minutes, (database, since // 60_000_000)).fetchall()
+        rows = self._connection.execute(self._sql.list_minutes, (asked.database, asked.since // 60_000_000)).fetchall()
         return [JobMinute(queue, Timestamp(minute * 60_000_000), *row) for queue, minute, *row in rows]
 
-    def workers(self, database: str) -> list[WorkerStatus]:
+    def workers(self, asked: ListWorkers) -> list[WorkerStatus]:
         """The workers of a database, with how many jobs each holds."""
-        rows = self._connection.execute(self._sql.list_workers, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.list_workers, (asked.database,)).fetchall()
         return [
             WorkerStatus(name, msgspec.json.decode(about, type=WorkerAbout), started, seen, until, bool(stopping), held)
             for name, about, started, seen, until, stopping, held in rows
         ]
 
-    def config(self, database: str) -> dict[tuple[str, str], Any]:
+    def config(self, asked: ListJobConfig) -> dict[tuple[str, str], Any]:
         """The settings of a database and its queues, by (queue, name)."""
-        rows = self._connection.execute(self._sql.job_config, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.job_config, (asked.database,)).fetchall()
         return {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
 
-    def types(self, database: str) -> dict[str, JobPolicy]:
+    def types(self, asked: ListJobTypes) -> dict[str, JobPolicy]:
         """How registered functions are run, by type."""
-        rows = self._connection.execute(self._sql.job_types, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.job_types, (asked.database,)).fetchall()
         return {name: msgspec.json.decode(policy, type=JobPolicy) for name, policy in rows}
 
-    def schedules(self, database: str) -> list[ScheduleStatus]:
+    def schedules(self, asked: ListSchedules) -> list[ScheduleStatus]:
         """The schedules of a database, each with the queue that its next job goes to."""
-        rows = self._connection.execute(self._sql.schedules, (database,)).fetchall()
-        types = self.types(database) if rows else {}
+        rows = self._connection.execute(self._sql.schedules, (asked.database,)).fetchall()
+        types = self.types(ListJobTypes(asked.database)) if rows else {}
         return [_schedule(types, *row) for row in rows]
 
-    def limits(self, database: str) -> list[JobLimitStatus]:
+    def limits(self, asked: ListJobLimits) -> list[JobLimitStatus]:
         """The limits of types."""
-        rows = self._connection.execute(self._sql.job_limits, (database,)).fetchall()
+        rows = self._connection.execute(self._sql.job_limits, (asked.database,)).fetchall()
         fields = [[*row[:-1], bool(row[-1])] for row in rows]
         return [JobLimitStatus(*values) for values in fields]
 

@@ -1,6 +1,7 @@
-"""What a store, or a server, tells of jobs: the values, and the questions that can be asked."""
+"""What can be asked about jobs, as data, and what is answered."""
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,7 @@ from headwater.clock import Timestamp
 from headwater.log.job_operations import NewJob, WorkerAbout
 from headwater.model.job import JobState, Work
 from headwater.model.job_policy import JobPolicy
+from headwater.stores.questions import Question
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -124,49 +126,79 @@ class JobLimitStatus(msgspec.Struct, frozen=True):
     each_key: bool = False
 
 
-class JobQuestions(Protocol):
-    """What can be asked about jobs. A store answers it, and so does a server."""
+class FindJob(Question[JobStatus | None], frozen=True):
+    """One job, None when there is none of this id."""
 
-    async def job(self, database: str, id: str) -> JobStatus | None:
-        """One job, None when there is none of this id."""
-        ...
+    database: str
+    id: str
 
-    async def jobs(self, database: str, chosen: JobFilter) -> list[JobStatus]:
-        """Jobs by queue, state, type or batch: those that ended last first, others as they would run."""
-        ...
 
-    async def job_attempts(self, database: str, id: str) -> list[JobAttempt]:
-        """What is known of a job's attempts, oldest first."""
-        ...
+class FindJobStates(Question[dict[str, JobState]], frozen=True):
+    """The states of those of the jobs that exist."""
 
-    async def job_dependencies(self, database: str, id: str) -> list[tuple[str, JobState]]:
-        """The jobs that a job depends on, with their states."""
-        ...
+    database: str
+    ids: Sequence[str]
 
-    async def job_queues(self, database: str) -> list[JobQueueStatus]:
-        """The job queues of a database with how many jobs are in which state."""
-        ...
 
-    async def job_minutes(self, database: str, since: Timestamp) -> list[JobMinute]:
-        """What was done in each minute since then."""
-        ...
+class ListJobs(Question[list[JobStatus]], frozen=True):
+    """Jobs by queue, state, type or batch: those that ended last first, others as they would run."""
 
-    async def job_config(self, database: str) -> dict[tuple[str, str], Any]:
-        """Settings that were set, by (queue, name); queue '' is the whole database."""
-        ...
+    database: str
+    chosen: JobFilter
 
-    async def job_limits(self, database: str) -> list[JobLimitStatus]:
-        """The limits of types of jobs."""
-        ...
 
-    async def job_types(self, database: str) -> dict[str, JobPolicy]:
-        """How the functions that apps and workers have registered are run, by type."""
-        ...
+class ListJobAttempts(Question[list[JobAttempt]], frozen=True):
+    """What is known of a job's attempts, oldest first."""
 
-    async def workers(self, database: str) -> list[WorkerStatus]:
-        """The workers of a database."""
-        ...
+    database: str
+    id: str
 
-    async def schedules(self, database: str) -> list[ScheduleStatus]:
-        """The schedules of a database."""
-        ...
+
+class ListJobDependencies(Question[list[tuple[str, JobState]]], frozen=True):
+    """The jobs that a job depends on, with their states."""
+
+    database: str
+    id: str
+
+
+class ListJobQueues(Question[list[JobQueueStatus]], frozen=True):
+    """The job queues of a database with how many jobs are in which state."""
+
+    database: str
+
+
+class ListJobMinutes(Question[list[JobMinute]], frozen=True):
+    """What was done in each minute since then."""
+
+    database: str
+    since: Timestamp
+
+
+class ListJobConfig(Question[dict[tuple[str, str], Any]], frozen=True):
+    """Settings that were set, by (queue, name); queue '' is the whole database."""
+
+    database: str
+
+
+class ListJobLimits(Question[list[JobLimitStatus]], frozen=True):
+    """The limits of types of jobs."""
+
+    database: str
+
+
+class ListJobTypes(Question[dict[str, JobPolicy]], frozen=True):
+    """How the functions that apps and workers have registered are run, by type."""
+
+    database: str
+
+
+class ListWorkers(Question[list[WorkerStatus]], frozen=True):
+    """The workers of a database."""
+
+    database: str
+
+
+class ListSchedules(Question[list[ScheduleStatus]], frozen=True):
+    """The schedules of a database."""
+
+    database: str
