@@ -92,7 +92,6 @@ def start_workers(
     set_logging(as_json=settings.json)
     for name in queue or []:
         check_queue(name)
-    _check_sources(app=app, modules=modules, functions=functions)
     arguments = ["--store", settings.store, "--database", settings.database, "--concurrency", str(concurrency)]
     for name in queue or []:
         arguments += ["--queue", name]
@@ -117,13 +116,6 @@ def check_queue(name: str) -> None:
         check_name("queue", name)
     except InvalidName as error:
         raise Misuse(f"--queue: {error}") from error
-
-
-def _check_sources(*, app: str | None, modules: list[str] | None, functions: list[str] | None) -> None:
-    """An empty name is a variable that is not set: a worker without functions was not meant."""
-    for option, names in (("--app", [app]), ("--import", modules or []), ("--function", functions or [])):
-        if "" in names:
-            raise Misuse(f"{option} is empty; name what there is to load, or leave it out")
 
 
 async def _warn_of_unknown(hw: "Database", queues: Collection[str]) -> None:
