@@ -851,6 +851,18 @@ BUGS = [
         ("tests/stores/test_job_lanes.py",),
     ),
     Bug(
+        "copies-harm-originals",
+        "a worker on a copy of a store kills what the workers of the original run",
+        (
+            Edit(
+                "headwater/stores/job_starts.py",
+                "if marks <= _environment(process)}",
+                "if marks & _environment(process)}",
+            ),
+        ),
+        ("tests/scenarios/test_job_workers.py",),
+    ),
+    Bug(
         "fetched-is-charged",
         "what a killed worker had only fetched counts as an attempt",
         (Edit(JOBS, "            elif started is not None and (row", "            elif started is None and (row"),),

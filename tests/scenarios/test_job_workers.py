@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -123,6 +124,25 @@ def test_a_killed_workers_job_comes_back_at_once_and_what_it_ran_is_gone(queuect
         expect_soon(lambda: not any(is_running(int(number)) for number in pid.read_text().split()), LONG)
         queuectl.expect(0, "enqueue", '{"id": "b", "command": "true"}')
         queuectl.expect(0, "wait", "b", "--timeout", "30s")
+
+
+def test_a_worker_on_a_copy_of_the_store_leaves_alone_what_the_others_run(queuectl: Queuectl, tmp_path: Path) -> None:
+    """In the copy, whoever works on the original seems lost: its jobs are taken over there, and nothing is killed."""
+    queuectl.expect(0, "config", "set", "lease", "2")
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    command = f"echo $$ >> {begun}; while [ ! -e {gate} ]; do sleep 0.02; done"
+    queuectl.expect(0, "enqueue", json.dumps({"id": "a", "command": command, "max_retries": 0}))
+    with queuectl.workers("--count", "1"):
+        expect_soon(begun.exists, LONG)
+        copy = Queuectl(Path(shutil.copytree(queuectl.folder, tmp_path.with_name("copy"))))
+        with copy.workers("--count", "1"):
+            copy.expect(0, "enqueue", json.dumps({"id": "b", "command": "true"}))
+            copy.expect(0, "wait", "b", "--timeout", "30s")
+            expect_state(copy, "a", "dead")
+        (process,) = begun.read_text().split()
+        assert is_running(int(process))
+        gate.touch()
+        expect_state(queuectl, "a", "completed")
 
 
 def test_workers_end_when_their_supervisor_is_killed(queuectl: Queuectl) -> None:

@@ -20,18 +20,21 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-_MAGIC = b"hwstart1"
+_MAGIC = b"hwstart2"
 _header = struct.Struct("<8s36sIQ")
 _position = struct.Struct("<Q")
 _entry = struct.Struct("<qqqq")
 _CLOSED_AT = 56
 _POSITIONS_AT = 64
+_PLACE_AT = 96
 _ENTRIES_AT = 4_096
 RINGS = 3
 COMMANDS, PLAIN, ASYNC = range(RINGS)
 # A mark that was made on another processor before the file was closed is seen after this long, by far.
 _SETTLE_SECONDS = 0.002
 WORKER_VARIABLE = "HEADWATER_JOB_WORKER"
+# Beside the worker's name, which a worker of another store may have, also one of a copy of this one.
+STARTS_VARIABLE = "HEADWATER_JOB_STARTS"
 
 
 class Left(NamedTuple):
@@ -44,8 +47,9 @@ class Left(NamedTuple):
 class JobStarts:
     """The marks of one worker, in a ring for each process that makes them."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, path: str = "") -> None:
         self.file = file
+        self.path = path
         self._page = mmap.mmap(file, os.fstat(file).st_size)
         self._entries = int(_header.unpack_from(self._page)[2])
 
@@ -55,11 +59,11 @@ class JobStarts:
         that is full, they are kept in memory, and nobody else will know them."""
         entries = 1 << (jobs_max * 4 + 1_024).bit_length()
         try:
-            return cls(_make_file(path, entries))
+            return cls(_make_file(path, entries), path)
         except OSError:
             file = os.memfd_create("headwater-starts")
             _fill(file, entries)
-            return cls(file)
+            return cls(file, path)
 
     def renew(self, path: str) -> None:
         """Begin anew, after the jobs that were held were taken back."""
@@ -120,6 +124,7 @@ def _make_file(path: str, entries: int) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         _fill(file, entries)
+        os.pwrite(file, _place(path), _PLACE_AT)
     except BaseException:
         os.close(file)
         os.unlink(path)
@@ -141,13 +146,16 @@ def read_starts(path: str) -> Left | None:
         return None
     with suppress(OSError):
         os.unlink(path)
+    place = _place(path)
     try:
         magic, booted, entries, _ = _header.unpack(os.pread(file, _header.size, 0))
         size = os.fstat(file).st_size
     except (OSError, struct.error):
         os.close(file)
         return None
-    if magic != _MAGIC or booted != boot() or size != _ENTRIES_AT + RINGS * entries * _entry.size:
+    is_ours = magic == _MAGIC and booted == boot() and os.pread(file, len(place), _PLACE_AT) == place
+    if not is_ours or size != _ENTRIES_AT + RINGS * entries * _entry.size:
+        # Also one that was copied with its folder: what it names belongs to the worker of the other.
         os.close(file)
         return None
     starts = JobStarts(file)
@@ -157,18 +165,29 @@ def read_starts(path: str) -> Left | None:
         starts.close()
 
 
-def kill_left(worker: str, left: Left | None) -> int:
+def marks_of(path: str, worker: str) -> dict[str, str]:
+    """What names a worker in the environment of what it starts: itself, and the file of its marks, which is its own."""
+    return {WORKER_VARIABLE: worker, STARTS_VARIABLE: _place(path).decode()}
+
+
+def _place(path: str) -> bytes:
+    """Names where a file lies, and so its store."""
+    return sha256(os.path.realpath(path).encode()).hexdigest()[:16].encode()
+
+
+def kill_left(path: str, worker: str, left: Left | None) -> int:
     """Kill whatever a lost worker left running, so that no command runs beside its second attempt; how many there were.
 
-    Commands are known by their process, and everything else that jobs started by the worker's name in its environment.
+    Commands are known by their process, everything else that jobs started by the worker's marks in its environment. So
+    a copy of a store, in which the workers of the other seem lost, harms none of them.
     """
     processes = {} if left is None else left.processes
     found = {process for process, start in processes.items() if start and start_of(process) == start}
     for process in found:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process, signal.SIGKILL)
-    mark = f"{WORKER_VARIABLE}={worker}\0".encode()
-    marked = {process for process in _processes() if mark in _environment(process)} - {os.getpid()}
+    marks = {f"{name}={value}".encode() for name, value in marks_of(path, worker).items()}
+    marked = {process for process in _processes() if marks <= _environment(process)} - {os.getpid()}
     for process in marked:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process, signal.SIGKILL)
@@ -188,12 +207,12 @@ def _processes() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and int(entry.name) > 1]
 
 
-def _environment(process: int) -> bytes:
+def _environment(process: int) -> set[bytes]:
     try:
         with open(f"/proc/{process}/environ", "rb") as file:
-            return file.read()
+            return set(file.read().split(b"\0"))
     except OSError:
-        return b""
+        return set()
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from headwater.log.job_operations import ClaimedJob, Note, Report
 from headwater.model.job import JobNumber, Outcome, WorkerSettings
-from headwater.stores.job_starts import COMMANDS, JobStarts
+from headwater.stores.job_starts import COMMANDS, JobStarts, marks_of
 from headwater.worker.call_reports import release
 from headwater.worker.processes import kill_strays
 from headwater.worker.reports import report_of, unstartable
@@ -31,7 +31,7 @@ class Commands:
     def __init__(self, settings: WorkerSettings, starts: JobStarts, *, worker: str, sweeps: bool) -> None:
         self._settings = settings
         self._starts = starts
-        self._worker = worker
+        self._marks = marks_of(starts.path, worker)
         self._sweeps = sweeps
         self._shells: dict[JobNumber, Shell] = {}
         self._watcher: Watcher | None = None
@@ -59,7 +59,7 @@ class Commands:
             self.on_report(release(job))
             return
         limits = (self._settings.output_max, self._settings.grace)
-        shell = Shell(job, self._worker, *limits, on_end=self._ended)
+        shell = Shell(job, self._marks, *limits, on_end=self._ended)
         try:
             if self._watcher is None:
                 self._watcher = Watcher()

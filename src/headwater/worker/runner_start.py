@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
-from headwater.stores.job_starts import WORKER_VARIABLE, JobStarts
+from headwater.stores.job_starts import JobStarts, marks_of
 from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.calls import CallLine, Slate, make_line, make_slate
 from headwater.worker.frames import FrameReader
@@ -58,7 +58,7 @@ def start_runner(kind: str, settings: FunctionSettings, starts: JobStarts) -> Ru
             concurrency=settings.concurrency,
             recycle_after=settings.recycle_after,
         )
-        popen = _popen(options, settings.worker)
+        popen = _popen(options, marks_of(starts.path, settings.worker))
         undo.callback(_end_at_once, popen)
         ended = os.pidfd_open(popen.pid)
         undo.pop_all()
@@ -81,7 +81,7 @@ def _descriptors(undo: ExitStack) -> tuple[int, int, int, int, int]:
     return slate, to_runner, telling, hearing, to_worker
 
 
-def _popen(options: RunnerOptions, worker: str) -> subprocess.Popen[bytes]:
+def _popen(options: RunnerOptions, marks: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "headwater.worker.runner", msgspec.json.encode(options).decode()],
         pass_fds=(options.line, options.slate, options.hearing, options.telling, options.starts),
@@ -89,7 +89,7 @@ def _popen(options: RunnerOptions, worker: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        env={**os.environ, WORKER_VARIABLE: worker},
+        env={**os.environ, **marks},
     )
 
 

@@ -15,7 +15,6 @@ from functools import cache
 import msgspec
 
 from headwater.log.job_operations import ClaimedJob
-from headwater.stores.job_starts import WORKER_VARIABLE
 from headwater.worker.capture import Capture
 from headwater.worker.processes import kill_group
 from headwater.worker.watcher import Watcher
@@ -50,13 +49,13 @@ class Shell:
     def __init__(
         self,
         job: ClaimedJob,
-        worker: str,
+        marks: dict[str, str],
         output_bytes_max: int,
         grace_seconds: float,
         on_end: Callable[[ClaimedJob, Ended], None],
     ) -> None:
         self.job = job
-        self._worker = worker
+        self._marks = marks
         self._grace_seconds = grace_seconds
         self._on_end = on_end
         self._capture = Capture(output_bytes_max)
@@ -142,7 +141,7 @@ class Shell:
             self.process = os.posix_spawnp(
                 arguments[0],
                 arguments,
-                environment(self.job, self._worker),
+                environment(self.job, self._marks),
                 file_actions=actions,
                 setsid=True,
                 setsigmask=[],
@@ -183,7 +182,7 @@ def command_line(job: ClaimedJob) -> list[str]:
     return arguments
 
 
-def environment(job: ClaimedJob, worker: str = "") -> dict[str, str]:
+def environment(job: ClaimedJob, marks: dict[str, str]) -> dict[str, str]:
     """The worker's environment without Headwater's own settings, which may be secret, and with what names the job."""
     about = {
         "HEADWATER_JOB_ID": job.id,
@@ -191,7 +190,7 @@ def environment(job: ClaimedJob, worker: str = "") -> dict[str, str]:
         "HEADWATER_JOB_ATTEMPT": str(job.attempt),
         "HEADWATER_JOB_TOKEN": str(job.token),
         "HEADWATER_JOB_NUMBER": str(job.number),
-        WORKER_VARIABLE: worker,
+        **marks,
     }
     if job.results is not None:
         results = msgspec.json.encode(job.results)

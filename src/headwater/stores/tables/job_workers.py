@@ -67,13 +67,14 @@ class JobWorkers:
 
     def started(self, worker: str, *, held: bool) -> frozenset[tuple[int, int]] | None:
         """What a worker that is gone had started, None when nobody knows; what it left running of that is killed."""
+        path = starts_path(self._path, worker) if self._path else ""
         if worker not in self._left:
             if len(self._left) >= LEFT_KEPT_MAX:
                 self._left.clear()
-            self._left[worker] = read_starts(starts_path(self._path, worker)) if self._path else None
+            self._left[worker] = read_starts(path) if path else None
         left = self._left[worker]
-        if held and self._path:
-            killed = kill_left(worker, left)
+        if held and path:
+            killed = kill_left(path, worker, left)
             if killed:
                 log.warning("killed %d processes that worker %s left running", killed, worker)
         return None if left is None else left.started
