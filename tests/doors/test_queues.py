@@ -150,7 +150,7 @@ def test_a_full_queue_refuses_its_messages_and_no_others(client: httpx.Client) -
         (b'{"items": [{"queue": "q\\u0000", "payload": 1}]}', 400, "invalid_name"),
         (b'{"items": [{"queue": "../q?", "payload": 1}]}', 400, "invalid_name"),
         (b'{"items": [{"queue": "q", "partition": "p p", "payload": 1}]}', 400, "invalid_name"),
-        (b'{"items": [{"queue": "headwater/own", "payload": 1}]}', 400, "invalid_input"),
+        (b'{"items": [{"queue": "headwater/own", "payload": 1}]}', 400, "invalid_name"),
         (b'{"items": [{"queue": "q", "payload": 1, "transactionId": "@5"}]}', 400, "invalid_option"),
         (b'{"items": [{"queue": "q", "payload": 1, "transactionId": "\\u0000"}]}', 400, "invalid_option"),
         (b'{"items": [{"queue": "q", "payload": 1, "transactionId": "\\ud800"}]}', 400, "invalid_input"),

@@ -56,7 +56,7 @@ async def main() -> None:
         for name in ("apply_now", "make_durable"):
             stepping(SqliteStore, name)
         done = await outbox.drain(hw, lambda: sqlite3.connect(shop, factory=Shop))
-        print(done.moved)
+        print(done.moved, flush=True)
     os._exit(0)
 
 
