@@ -9,6 +9,7 @@ Nothing is written twice: `bridged` turns a coroutine of the async face into a p
 
 import asyncio
 import builtins
+import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protoco
 
 from headwater import app
 from headwater.config import Config
-from headwater.errors import InvalidOption
+from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.services import database as async_database
 from headwater.services import jobs as async_jobs
@@ -33,6 +34,9 @@ from headwater.services.transaction import Together
 
 if TYPE_CHECKING:
     from headwater.client.client import Client
+
+# For how long calls of other threads may take to end when a Headwater is closed.
+END_SECONDS = 1.0
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,6 +59,7 @@ class Bridge:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
         self._thread.start()
         self._life.begin()
+        self._waiting: set[concurrent.futures.Future[Any]] = set()
 
     @property
     def is_open(self) -> bool:
@@ -69,12 +74,19 @@ class Bridge:
             work.close()
             raise
         waiting = asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
+        self._waiting.add(waiting)
         try:
             result, escaped = waiting.result()
+        except concurrent.futures.CancelledError:
+            if self._life.is_open:
+                raise
+            raise Closed("this Headwater was closed by another thread meanwhile") from None
         except BaseException:
             # Ctrl-C while it waits: nobody would take what comes.
             waiting.cancel()
             raise
+        finally:
+            self._waiting.discard(waiting)
         if escaped is not None:
             raise escaped
         return cast(R, result)
@@ -85,11 +97,28 @@ class Bridge:
         return self._loop
 
     def close(self) -> None:
-        """Stop the loop and its thread."""
+        """Stop the loop and its thread. Calls of other threads end first: they would wait for an answer for ever."""
         self._life.end()
+        asyncio.run_coroutine_threadsafe(_end_others(), self._loop).result()
+        for waiting in list(self._waiting):
+            waiting.cancel()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _end_others() -> None:
+    """Let everything else on this loop come to its end: by itself, as what was closed says, or told to."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, late = await asyncio.wait(others, timeout=END_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=END_SECONDS)
+    # What they came to goes to the threads that wait a turn of the loop later.
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 async def _contained(work: Coroutine[Any, Any, R]) -> tuple[R | None, BaseException | None]:
@@ -393,8 +422,11 @@ class Database(Bridged):
     def transaction(self, *, idempotency_key: str = "") -> Iterator[Together]:
         """Pushes and reports that take effect together when the block ends."""
         together: Together = self._inner.transaction(idempotency_key=idempotency_key)
-        yield together
-        self._bridge.run(together.__aexit__(None, None, None))
+        try:
+            yield together
+            self._bridge.run(together.__aexit__(None, None, None))
+        finally:
+            together.end()
 
 
 class Headwater(Database):

@@ -1,8 +1,10 @@
 """Every verb, on an open store and over HTTP: one suite, so that nobody has to learn two of anything."""
 
 import asyncio
+import contextlib
 import os
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +15,7 @@ import headwater
 from headwater.clock import SECOND
 from headwater.config import Durability
 from headwater.errors import (
+    InvalidInput,
     InvalidName,
     InvalidOption,
     InvalidPayload,
@@ -22,6 +25,7 @@ from headwater.errors import (
     TooLarge,
     UnknownRecord,
 )
+from headwater.log.job_operations import NewJob
 from tests.client.conftest import Face
 from tests.contracts.clock import RunningClock
 from tests.loop_clock import let_time_jump
@@ -241,6 +245,16 @@ async def test_dead_letters_are_dropped_for_good(orders: headwater.Queue) -> Non
     assert len(await orders.dead_letters()) == 1
 
 
+async def test_no_dead_letters_at_all_are_not_all_of_them(orders: headwater.Queue) -> None:
+    await orders.push_many([1, 2])
+    await orders.fail(await orders.pop(batch=2), retry=False)
+    assert await orders.purge([]) == 0
+    assert await orders.requeue([]) == 0
+    assert await orders.requeue([], to="elsewhere") == 0
+    assert len(await orders.dead_letters()) == 2
+    assert await orders.purge() == 2
+
+
 async def test_released_messages_come_again_and_no_attempt_is_counted(orders: headwater.Queue) -> None:
     await orders.push(1)
     await orders.release(await orders.pop())
@@ -420,6 +434,41 @@ async def test_a_transaction_takes_effect_as_a_whole(face: Face, orders: headwat
     assert [type(result).__name__ for result in together.results] == ["Acked", "Pushed"]
     assert await payloads(face.queue("bills")) == [{"order": 1}]
     assert await is_done(orders)
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["committed", "undone"])
+async def test_a_transaction_takes_nothing_after_its_block(
+    face: Face, orders: headwater.Queue, error: Exception | None
+) -> None:
+    await orders.push("order")
+    messages = await orders.pop()
+    together = face.transaction()
+    with contextlib.suppress(ZeroDivisionError):
+        async with together:
+            together.push("bills", 1)
+            if error is not None:
+                raise error
+    late: list[Callable[[], None]] = [
+        lambda: together.push("bills", 2),
+        lambda: together.ack(messages),
+        lambda: together.fail(messages),
+        lambda: together.release(messages),
+        lambda: together.require(messages),
+        lambda: together.enqueue(NewJob(type="t")),
+    ]
+    for add in late:
+        with pytest.raises(InvalidInput, match="has ended"):
+            add()
+    assert await payloads(face.queue("bills")) == ([1] if error is None else [])
+    await orders.ack(messages)
+
+
+async def test_a_pop_that_waits_with_a_key_gets_what_comes(face: Face, orders: headwater.Queue) -> None:
+    waiting = asyncio.ensure_future(orders.pop(wait=SOON, idempotency_key="k"))
+    await asyncio.sleep(0.05)
+    await orders.push(1)
+    [message] = await waiting
+    assert [again.token for again in await orders.pop(wait=SOON, idempotency_key="k")] == [message.token]
 
 
 async def test_a_lost_lease_undoes_a_transaction(face: Face, orders: headwater.Queue) -> None:

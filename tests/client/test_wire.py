@@ -7,7 +7,7 @@ from headwater.log import group_operations, operations
 from headwater.services import requests
 
 # What an operation has and its request does not, because a client may not choose it.
-SERVER_SAYS = {"database", "sharers", "lanes"}
+SERVER_SAYS = {"database", "sharers", "lanes", "asks_again"}
 
 
 @pytest.mark.parametrize(

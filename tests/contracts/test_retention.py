@@ -1,10 +1,13 @@
 """Dropping what is old: by age, by age after every group has passed, or by a record's own time to live."""
 
+import pytest
+
 from headwater.log.operations import Forget, Retain, Retained, Trace
+from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn, PartitionId
-from headwater.stores.questions import FindLastLsn, ListTraces
+from headwater.stores.questions import FindLastLsn, ListDeadLetters, ListGroups, ListTraces
 from tests.contracts.clock import FakeClock
-from tests.contracts.log import Log, payloads, push
+from tests.contracts.log import Log, payloads, push, report
 
 
 async def retain(log: Log) -> Retained:
@@ -37,6 +40,22 @@ async def test_the_rest_of_a_segment_that_was_dropped_meanwhile_is_told_as_lost(
     await log.push(4)
     batch = await log.take(10)
     assert (payloads(batch), batch.lost) == ([4], 2)
+
+
+@pytest.mark.parametrize("retry_limit", [0, 3])
+async def test_what_was_dropped_while_it_was_worked_on_and_fails_for_good_is_counted_as_lost(
+    log: Log, clock: FakeClock, retry_limit: int
+) -> None:
+    await log.configure(retention_seconds=60, retry_limit=retry_limit)
+    await log.push(1, 2)
+    batch = await log.take(2)
+    clock.advance(60)
+    assert (await retain(log)).records == 2
+    outcome = Outcome.DEAD if retry_limit else Outcome.FAILED
+    await log.run(report(batch, {0: outcome, 1: outcome}))
+    assert await log.store.ask(ListDeadLetters("main", "orders", 10)) == []
+    [group] = await log.store.ask(ListGroups("main"))
+    assert group.lost == 2
 
 
 async def test_nothing_is_dropped_by_age_by_default(log: Log, clock: FakeClock) -> None:

@@ -1,5 +1,6 @@
 """The sync face is the async one over a bridge: same verbs, same outcomes, from plain threads."""
 
+import contextlib
 import inspect
 import threading
 from pathlib import Path
@@ -9,6 +10,9 @@ import pytest
 import headwater
 import headwater.sync
 from headwater.errors import Closed, InvalidInput, StoreMissing
+from tests.doors.live_door import LiveDoor, on_the_edge
+
+SOON = 20.0
 
 
 @pytest.fixture
@@ -30,6 +34,44 @@ def test_a_message_goes_through_without_async(path: str) -> None:
         assert message.payload == {"id": 7}
         orders.ack(message)
         assert orders.pop(group="billing") == []
+
+
+@pytest.mark.parametrize("way", ["library", "http"])
+@pytest.mark.parametrize("call", ["pop", "run", "consume"])
+def test_closing_ends_the_calls_of_other_threads(path: str, way: str, call: str) -> None:
+    """They get what was there, or Closed, and none of them waits for ever."""
+    with contextlib.ExitStack() as stack:
+        address = path
+        if way == "http":
+            door = LiveDoor(Path(path), on_the_edge)
+            door.start()
+            stack.callback(door.stop)
+            address = door.url
+        for _ in range(5):
+            outcomes: list[object] = []
+            begun = threading.Event()
+            with (headwater.sync.open if way == "library" else headwater.sync.connect)(address) as hw:
+                thread = threading.Thread(target=wait_for_ever, args=(hw, call, begun, outcomes))
+                thread.start()
+                assert begun.wait(SOON)
+            thread.join(SOON)
+            assert not thread.is_alive()
+            assert outcomes in ([[]], [None], ["Closed"])
+
+
+def wait_for_ever(hw: headwater.sync.Headwater, call: str, begun: threading.Event, outcomes: list[object]) -> None:
+    orders = hw.queue("orders")
+    try:
+        orders.pop(group="g")
+        begun.set()
+        if call == "pop":
+            outcomes.append(orders.pop(group="g", wait=30))
+        elif call == "run":
+            outcomes.append(orders.run(print, group="g", stop_on_signals=False))
+        else:
+            outcomes.append(list(orders.consume(group="g")))
+    except Closed as error:
+        outcomes.append(type(error).__name__)
 
 
 def test_every_verb_of_a_queue_is_there() -> None:

@@ -115,7 +115,7 @@ def requeue_letters(
         raise Misuse("--to pushes to another queue, --all-groups stays in this one: choose one")
 
     async def requeue(chosen: "Queue", some: list[int], limit: int) -> int:
-        return await chosen.requeue(some, limit=limit, to=to, all_groups=all_groups)
+        return await chosen.requeue(some or None, limit=limit, to=to, all_groups=all_groups)
 
     count = run_async(_each(settings, queue, ids or [], requeue))
     _show_count(settings, queue, count, "requeued")
@@ -144,7 +144,7 @@ Deed = Callable[["Queue", list[int], int], Awaitable[int]]
 
 
 async def _purge(queue: "Queue", ids: list[int], limit: int) -> int:
-    return await queue.purge(ids, limit=limit)
+    return await queue.purge(ids or None, limit=limit)
 
 
 async def _each(settings: Settings, name: str, ids: list[int], deed: Deed) -> int:

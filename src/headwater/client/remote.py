@@ -333,7 +333,7 @@ def _fields(operation: Operation) -> dict[str, Any]:
 def _pop_fields(operation: Pop) -> dict[str, Any]:
     """A pop as the wire has it: who else waits, and how a queue is made, is for the server to know."""
     fields = _fields(operation)
-    del fields["sharers"], fields["lanes"]
+    del fields["sharers"], fields["lanes"], fields["asks_again"]
     return fields
 
 

@@ -7,7 +7,7 @@ A key that somebody gives has no NUL, so what is added to it here cannot be mist
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -65,6 +65,6 @@ def lane_key(key: str, place: int) -> str:
     return f"{key}{_NUL}{place}" if key and place else key
 
 
-def fingerprint(request: msgspec.Struct | Sequence[msgspec.Struct]) -> str:
+def fingerprint(request: msgspec.Struct | Sequence[msgspec.Struct] | Mapping[str, object]) -> str:
     """What tells a request from any other: all of it."""
     return sha256(msgspec.json.encode(request)).hexdigest()

@@ -224,9 +224,10 @@ class QueueUpkeep:
 
     @verb
     async def requeue(
-        self, ids: Sequence[int] = (), *, limit: int = 1_000, to: str = "", all_groups: bool = False
+        self, ids: Sequence[int] | None = None, *, limit: int = 1_000, to: str = "", all_groups: bool = False
     ) -> int:
         """Have dead letters delivered once more, those with these ids or the oldest `limit`; how many there were.
+        An empty list of ids is none of them.
 
         Each goes to the group that it failed for, and to no other. `all_groups` delivers it to all of them, in the
         partition it came from; `to` pushes it to another queue.
@@ -234,17 +235,22 @@ class QueueUpkeep:
         operation = Requeue(
             database=self.database,
             queue=self.name,
-            ids=check_ids(ids),
+            ids=() if ids is None else check_ids(ids),
             limit=check_limit(limit),
             to=check_optional_name("queue", to),
             all_groups=check_flag("all_groups", all_groups),
         )
+        if ids is not None and not operation.ids:
+            return 0
         return int((await self._queues.run(operation)).count)
 
     @verb
-    async def purge(self, ids: Sequence[int] = (), *, limit: int = 1_000) -> int:
-        """Drop dead letters for good: those with these ids, or the oldest `limit`."""
-        operation = Purge(database=self.database, queue=self.name, ids=check_ids(ids), limit=check_limit(limit))
+    async def purge(self, ids: Sequence[int] | None = None, *, limit: int = 1_000) -> int:
+        """Drop dead letters for good: those with these ids, or the oldest `limit`. An empty list of ids is none."""
+        chosen = () if ids is None else check_ids(ids)
+        operation = Purge(database=self.database, queue=self.name, ids=chosen, limit=check_limit(limit))
+        if ids is not None and not chosen:
+            return 0
         return int((await self._queues.run(operation)).count)
 
     @verb

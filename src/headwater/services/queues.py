@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
@@ -92,6 +94,8 @@ class Queues(Verbs):
         self.check_pop(operation)
         self.check_wait(wait_seconds)
         if wait_seconds:
+            if operation.key:
+                operation = msgspec.structs.replace(operation, asks_again=True)
             await self._tail.join(self.intentions.touched, self.intentions.committed_elsewhere)
             if self.intentions.waiting_for(operation):
                 return await self._stand_in_line(operation, wait_seconds, reports, parked)

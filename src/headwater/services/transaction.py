@@ -32,16 +32,27 @@ class Together:
         self._operations: list[Operation] = []
         self._leases: list[tuple[Any, str, int]] = []
         self._reported: list[tuple[list[Message], Outcome]] = []
+        self._is_over = False
         self.results: Sequence[Any] = ()
 
     async def __aenter__(self) -> Self:
+        self._is_over = False
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
         if error is None and (self._operations or self._leases):
             await self.commit()
+
+    def end(self) -> None:
+        """Take no more: nobody would hand it in."""
+        self._is_over = True
+
+    def _check_block(self) -> None:
+        if self._is_over:
+            raise InvalidInput("the block of this transaction has ended, and what is added now would be lost")
 
     def push(
         self,
@@ -59,6 +70,7 @@ class Together:
         priority: int = 0,
     ) -> None:
         """Append a message when the block ends, or, with `delay` in seconds or as a timedelta, that long after it."""
+        self._check_block()
         record = self._queues.record(
             check_outgoing(
                 payload,
@@ -76,6 +88,7 @@ class Together:
 
     def enqueue(self, *jobs: NewJob) -> None:
         """Add jobs when the block ends: `together.enqueue(send_email.job(to="ada@example.org"))`."""
+        self._check_block()
         if self._jobs is None:
             raise InvalidOption("jobs are not served over this connection; open the store itself")
         checked = self._jobs.check_all(jobs)
@@ -96,6 +109,7 @@ class Together:
 
     def require(self, messages: Message | Iterable[Message]) -> None:
         """Everything holds only if the leases of these messages are alive then."""
+        self._check_block()
         for message in check_messages(messages):
             lease = (message.partition_id, message.group, message.token)
             if lease not in self._leases:
@@ -113,6 +127,7 @@ class Together:
             mark_reported(messages, outcome)
 
     def _report(self, messages: Message | Iterable[Message], outcome: Outcome, error: str) -> None:
+        self._check_block()
         chosen = check_messages(messages)
         if any(message.database != self._database for message in chosen):
             raise InvalidInput("a transaction stays within one database")

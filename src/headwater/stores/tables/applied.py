@@ -79,6 +79,8 @@ class Applied:
             if isinstance(result, Remembered):
                 results[index] = result.answer
                 continue
+            if isinstance(operation, Pop) and operation.asks_again and not result.batches:
+                continue
             answer = msgspec.json.encode(result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
             self._connection.execute(self._sql.add_applied, row)
@@ -121,8 +123,10 @@ def _fingerprint(operation: Operation) -> str:
     """What tells an operation from all others that could have its key; the parts of one push have one together."""
     whole = operation.part_of if isinstance(operation, Push) else ""
     if isinstance(operation, Pop):
-        # Who asks and who else waits is another matter each time.
-        operation = msgspec.structs.replace(operation, sharers=0, holder="")
+        # Who asks, for how long and who else waits is another matter each time.
+        about = msgspec.structs.asdict(msgspec.structs.replace(operation, key="", sharers=0, holder=""))
+        del about["asks_again"]
+        return fingerprint(about)
     return whole or fingerprint(msgspec.structs.replace(operation, key=""))
 
 

@@ -150,10 +150,12 @@ class Cursors:
         if not group.queue.options.dead_letters:
             return
         wanted = set(offsets)
-        found = list(self.records_between(partition.id, min(wanted), max(wanted) + 1))
+        found = [row for row in self.records_between(partition.id, min(wanted), max(wanted) + 1) if row[0] in wanted]
         for offset, record, written_at in found:
-            if offset in wanted:
-                self._dead_letters.add(group, partition, offset, record, written_at, burial)
+            self._dead_letters.add(group, partition, offset, record, written_at, burial)
+        if len(found) < len(wanted):
+            # Retention has dropped them while they were worked on.
+            self._connection.execute(self._sql.count_lost, (len(wanted) - len(found), group.id))
 
     def records_between(
         self, partition_id: PartitionId, first: int, end: int
