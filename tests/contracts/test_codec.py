@@ -84,13 +84,28 @@ async def test_records_do_not_open_without_the_right_key(open_log: OpenLog, key:
     assert payloads(await owner.take(group="owner")) == ["secret"]
 
 
-async def test_a_process_without_the_key_cannot_push_in_the_clear(open_log: OpenLog) -> None:
+@pytest.mark.parametrize("key", ["", OTHER_KEY], ids=["no key", "another key"])
+async def test_a_process_without_the_key_can_push_nothing(open_log: OpenLog, key: str) -> None:
+    """In the clear anybody could read it, and with another key nobody who has the right one."""
     owner = await encrypted_log(open_log)
-    stranger = await open_log()
+    stranger = await open_log(encryption_key=key)
     plain, refused = await stranger.results(push("public", queue="plain"), push("oops"))
     assert plain.offsets() == [0]
     assert isinstance(refused, EncryptionKeyMissing)
+    (later,) = await stranger.results(push("oops", delay_seconds=60))
+    assert isinstance(later, EncryptionKeyMissing)
+    with pytest.raises(EncryptionKeyMissing):
+        await stranger.configure(queue="more", encrypted=True)
     assert (await owner.push("more")).offsets() == [1]
+    assert await owner.drain() == ["secret", "more"]
+
+
+async def test_a_key_that_was_refused_once_is_refused_again_and_the_right_one_is_not(open_log: OpenLog) -> None:
+    owner, stranger = await encrypted_log(open_log), await open_log(encryption_key=OTHER_KEY)
+    for number in range(3):
+        (refused,) = await stranger.results(push("oops"))
+        assert isinstance(refused, EncryptionKeyMissing)
+        assert (await owner.push("more")).offsets() == [number + 1]
 
 
 async def test_a_process_without_the_key_can_use_other_queues(open_log: OpenLog) -> None:

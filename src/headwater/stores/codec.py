@@ -16,6 +16,7 @@ AES_GCM = 2
 
 _NONCE_BYTES = 12
 _ZSTD_LEVEL = 1
+_SEAL = b"key"
 
 # What a body belongs to: a segment's partition and first offset, or another kind of place by its name.
 Place = tuple[int, int] | bytes
@@ -50,6 +51,20 @@ class Codec:
             except zstd.ZstdError as error:
                 raise StoreDamaged(f"a compressed segment does not open: {error}") from error
         return body
+
+    def seal(self) -> bytes:
+        """Something that only the same key opens."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + bytes(self._need_cipher().encrypt(nonce, b"", _SEAL))
+
+    def opens(self, sealed: bytes) -> bool:
+        """Whether this key made the seal."""
+        try:
+            self._decrypt(sealed, _SEAL)
+        except EncryptionKeyMissing:
+            self._need_cipher()
+            return False
+        return True
 
     def check(self, options: QueueOptions) -> None:
         """Raises when these options ask for a key that is not there."""

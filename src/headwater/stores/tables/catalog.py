@@ -34,6 +34,7 @@ from headwater.model.queue import (
 from headwater.model.spreading import priority_of, reader_of
 from headwater.stores.codec import Codec
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.key_check import KeyCheck
 
 VERSION_KEY = "catalog_version"
 # Partitions are without number: those that were looked up last are remembered, and all of them forgotten at times.
@@ -78,6 +79,7 @@ class Catalog:
         self._connection = connection
         self._sql = connection.sql
         self._codec = codec
+        self._key = KeyCheck(connection, codec)
         self._version = -1
         self._newest_partition = 0
         self.generation = 0
@@ -144,6 +146,7 @@ class Catalog:
         known = self.find_queue(operation.database, operation.queue)
         options = merge_options(known.options if known else QueueOptions(lanes=operation.lanes), operation.options)
         self._codec.check(options)
+        self._key.check(options)
         queue = known or self.make_queue(operation.database, operation.queue, now)
         namespace = queue.namespace if operation.namespace is None else operation.namespace
         task = queue.task if operation.task is None else operation.task

@@ -17,6 +17,7 @@ from headwater.model.record import Record, encode_records, split_records
 from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Catalog, Partition
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.segments import Segments
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class Delayed:
         self._connection = connection
         self._sql = connection.sql
         self._codec = codec
+        self._key = KeyCheck(connection, codec)
         self._catalog = catalog
         self._segments = segments
         self._is_known = False
@@ -61,6 +63,7 @@ class Delayed:
         ttl_seconds: float | None,
     ) -> None:
         """Keep messages of one partition until they are due."""
+        self._key.check(partition.queue.options)
         codec, body = self._codec.pack(encode_records(records), partition.queue.options, _PLACE)
         row = (partition.id, due_at, now, ttl_seconds, len(records), codec, crc32(body), body)
         (number,) = self._connection.execute(self._sql.add_delayed, row).fetchone()

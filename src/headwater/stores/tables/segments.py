@@ -21,6 +21,7 @@ from headwater.model.window import RecentIds
 from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Partition
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.key_check import KeyCheck
 
 SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
@@ -50,6 +51,7 @@ class Segments:
         self._connection = connection
         self._sql = connection.sql
         self._codec = codec
+        self._key = KeyCheck(connection, codec)
         self._origin = origin
         self._ends: dict[int, int] = {}
         self._no_idle: set[int] = set()
@@ -129,6 +131,8 @@ class Segments:
     ) -> Offset:
         """The same, but for the rows: `write` writes those of many partitions together, before anybody reads them."""
         number, options = partition.id, partition.queue.options
+        if options.encrypted:
+            self._key.check(options)
         first = end = self.end(number)
         expires_at = None if ttl_seconds is None else now + int(ttl_seconds * SECOND)
         whole = encode_records(records)

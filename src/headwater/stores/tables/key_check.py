@@ -1,0 +1,33 @@
+"""Whether the key at hand is the one that this store encrypts with: a message under another would open for nobody."""
+
+from headwater.errors import EncryptionKeyMissing
+from headwater.model.queue import QueueOptions
+from headwater.stores.codec import Codec
+from headwater.stores.tables.connection import Connection
+
+META = "encryption_key_check"
+
+
+class KeyCheck:
+    """Remembers, with the first message that is encrypted, something that only its key opens."""
+
+    def __init__(self, connection: Connection, codec: Codec) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+        self._codec = codec
+        self._is_known = False
+
+    def check(self, options: QueueOptions) -> None:
+        """Raises when what is about to be encrypted would be so with another key than what is there."""
+        if not options.encrypted or self._is_known:
+            return
+        row = self._connection.execute(self._sql.get_meta, (META,)).fetchone()
+        if row is None:
+            self._connection.execute(self._sql.set_meta, (META, self._codec.seal().hex()))
+        elif self._codec.opens(bytes.fromhex(row[0])):
+            self._is_known = True
+        else:
+            raise EncryptionKeyMissing(
+                "this store encrypts with another key than the one in HEADWATER_ENCRYPTION_KEY; nothing was kept: "
+                "nobody else could open it"
+            )
