@@ -31,6 +31,7 @@ import msgspec
 
 from headwater.app import Headwater
 from headwater.config import load_config
+from headwater.errors import InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Push
 from headwater.model.names import DATABASE_DEFAULT, SYSTEM_PREFIX, Offset, check_name
@@ -161,6 +162,11 @@ async def drain(hw: Headwater, connect: Callable[[], Plain], *, every_seconds: f
     again, later each time. A row that can never be taken is set aside: `list_set_aside` shows it, `requeue` lets it
     wait again.
     """
+    if not isinstance(hw, Headwater):
+        raise InvalidOption(
+            "drain takes a store that is opened here with async: async with headwater.open(...) as hw; without async, "
+            "run the command headwater outbox drain"
+        )
     if every_seconds is not None:
         check_seconds("every_seconds", every_seconds)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-outbox") as thread:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import headwater
+import headwater.sync
 from headwater import outbox
-from headwater.errors import InvalidInput, InvalidName, StoreForeign, StoreReplaced, TooLarge
+from headwater.errors import InvalidInput, InvalidName, InvalidOption, StoreForeign, StoreReplaced, TooLarge
 from headwater.log.job_operations import NewJob
 from headwater.log.operations import Clear
 from tests.cli.program import Program
@@ -329,3 +330,17 @@ async def test_kills_of_the_shop_and_of_the_drain_lose_and_double_nothing(tmp_pa
             found += [message.payload["id"] for message in messages]
     assert orders
     assert found == orders
+
+
+@pytest.mark.parametrize("wrong", [None, "shop.db", object()], ids=["nothing", "a path", "something else"])
+def test_what_is_no_connection_is_told_so(wrong: object) -> None:
+    with pytest.raises(InvalidOption, match="sqlite3, a connection or session of SQLAlchemy"):
+        outbox.stage(wrong, "orders", 1)
+
+
+async def test_a_drain_needs_a_store_that_is_opened_with_async(tmp_path: Path) -> None:
+    with (
+        headwater.sync.open(str(tmp_path / "headwater.db")) as hw,
+        pytest.raises(InvalidOption, match="headwater.open"),
+    ):
+        await outbox.drain(hw, lambda: sqlite3.connect(tmp_path / "shop.db"))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from headwater.errors import HeadwaterError, InvalidInput, StoreBusy, StoreFailed, StoreForeign
+from headwater.errors import HeadwaterError, InvalidInput, InvalidOption, StoreBusy, StoreFailed, StoreForeign
 from headwater.model.outbox import Staged, Verdicts
 from headwater.stores.sqlite.outbox import is_sound
 from headwater.stores.statements import load_statements
@@ -175,6 +175,11 @@ def _run(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
         connection = session_of()
     if hasattr(connection, "exec_driver_sql"):
         return connection.exec_driver_sql(statement, tuple(values))
+    if not hasattr(connection, "cursor"):
+        raise InvalidOption(
+            "a connection of sqlite3, a connection or session of SQLAlchemy, or Django's is wanted, with the "
+            f"transaction open on it; got {type(connection).__name__}"
+        )
     cursor = connection.cursor()
     cursor.execute(statement, values)
     return cursor
