@@ -341,6 +341,6 @@ def test_what_is_no_connection_is_told_so(wrong: object) -> None:
 async def test_a_drain_needs_a_store_that_is_opened_with_async(tmp_path: Path) -> None:
     with (
         headwater.sync.open(str(tmp_path / "headwater.db")) as hw,
-        pytest.raises(InvalidOption, match="headwater.open"),
+        pytest.raises(InvalidOption, match="async"),
     ):
         await outbox.drain(hw, lambda: sqlite3.connect(tmp_path / "shop.db"))  # type: ignore[arg-type]
