@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import random
 import resource
 import signal
 import sys
@@ -221,6 +222,41 @@ def talk_nonsense() -> None:
 @nasty
 async def talk_nonsense_async() -> None:
     functions.write_nonsense()
+
+
+SCRIBBLES: dict[str, bytes] = {
+    "text": b"progress: 17 %\n" * 300,
+    "ones": b"\xff" * 70_000,
+    "nothing": bytes(70_000),
+    "noise": random.Random(7).randbytes(70_000),
+}
+
+
+def scribble(kind: str) -> None:
+    """Into low numbers that are not ours, as a program does that writes to one that it has closed."""
+    for number in range(3, 21):
+        with contextlib.suppress(OSError):
+            os.set_blocking(number, False)
+            os.lseek(number, 0, os.SEEK_SET)
+        with contextlib.suppress(OSError):
+            os.write(number, SCRIBBLES[kind])
+
+
+def scribbling(kind: str) -> None:
+    def plain() -> None:
+        scribble(kind)
+
+    async def awaited() -> None:
+        scribble(kind)
+        await asyncio.sleep(0)
+
+    plain.__name__, awaited.__name__ = f"scribble_{kind}", f"scribble_{kind}_async"
+    nasty(plain)
+    nasty(awaited)
+
+
+for _kind in SCRIBBLES:
+    scribbling(_kind)
 
 
 @nasty

@@ -1,7 +1,9 @@
 """What lies between a worker and its runner: the line, the slate, and what becomes of calls on their way."""
 
 import asyncio
+import math
 import os
+import struct
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,16 @@ from headwater.model.job import JobNumber, Outcome
 from headwater.services.job_functions import JobFunction, RunAbout
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import FunctionSettings
-from headwater.worker.calls import MESSAGE_BYTES_MAX, CallLine, Slate, make_line, make_slate
+from headwater.worker.calls import KEPT_BYTES_MAX, MESSAGE_BYTES_MAX, CallLine, Slate, make_line, make_slate
 from headwater.worker.frames import MARK, FrameReader, NoFrame, Progress, Run, decode_to_worker, encode_frame
 from headwater.worker.functions import Functions
 from headwater.worker.loading import FunctionSources
+from headwater.worker.loop_watch import LoopWatch, Measure
+from headwater.worker.telling import Teller
 from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import FUNCTIONS, Bench
+from tests.worker.nasty_functions import SCRIBBLES
 
 SECONDS = 30.0
 
@@ -80,6 +85,50 @@ def test_both_sides_read_the_same_slate() -> None:
     assert ours.read()[0] == 0
     ours.close()
     theirs.close()
+
+
+@pytest.mark.parametrize("kind", SCRIBBLES)
+def test_what_makes_no_sense_on_a_slate_is_nothing(kind: str) -> None:
+    """A function has written to memory that is not its own: both sides go on."""
+    file = make_slate()
+    ours, theirs = Slate(file), Slate(file)
+    teller_out, teller_in = os.pipe()
+    teller = Teller(theirs, teller_in)
+    done = [Progress(JobNumber(number), "x") for number in range(2)]
+    teller.keep(done[0])
+    os.pwrite(file, SCRIBBLES[kind][: len(SCRIBBLES[kind]) // 2], 0)
+    assert (ours.read(), ours.read_step()) == ((0, 0.0), (0, 0.0)) or kind in ("text", "noise")
+    assert [LoopWatch(ours).look(set())[0] for _ in range(3)] == [Measure.NONE] * 3
+    assert len(ours.kept()) <= KEPT_BYTES_MAX
+    theirs.beat()
+    theirs.begin(JobNumber(7), 12.5)
+    teller.keep(done[1])
+    teller.tell()
+    assert ours.read() == (7, 12.5)
+    assert [decode_to_worker(frame) for frame in FrameReader().feed(os.read(teller_out, 65_536))] == done
+    with pytest.raises(OSError, match="not permitted"):
+        os.ftruncate(file, 0)
+    ours.close()
+    theirs.close()
+    for descriptor in (file, teller_out, teller_in):
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("entry", [b"\xff" * 16, struct.pack("<qd", 5, math.nan), struct.pack("<qd", 5, -1.0)])
+@pytest.mark.parametrize("entry_number", [-1, 0])
+def test_an_entry_that_cannot_be_is_none(entry: bytes, entry_number: int) -> None:
+    file = make_slate()
+    slate = Slate(file)
+    for content in (entry, struct.pack("<qd", entry_number, 3.0), struct.pack("<qd", 5, math.inf)):
+        os.pwrite(file, content, 0)
+        assert slate.read() == (0, 0.0)
+    slate.expect(JobNumber(8))
+    slate.begin(JobNumber(9), 1.0)
+    assert slate.read() == (0, 0.0), "one that was never sent"
+    slate.begin(JobNumber(8), 1.0)
+    assert slate.read() == (8, 1.0)
+    slate.close()
+    os.close(file)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 1_000_000])

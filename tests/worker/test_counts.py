@@ -9,11 +9,14 @@ import pytest
 from headwater.log.job_operations import Claim, ClaimedJob, Depart, Rescue
 from headwater.model.job import JobState
 from headwater.stores.job_starts import COMMANDS, PLAIN, JobStarts, read_starts
+from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import Bench
+from tests.worker.nasty_functions import SCRIBBLES
 
 ROUNDS = 4
 QUICK = 40
+LONG = 60.0
 
 
 def starts_in(file: Path) -> list[tuple[str, int, int]]:
@@ -122,5 +125,59 @@ def test_marks_are_read_however_many_there_were_before(tmp_path: Path) -> None:
 def test_without_a_place_for_its_file_a_worker_works_on(place: str) -> None:
     starts = JobStarts.make(place, 10)
     assert starts.mark(PLAIN, 1, 1) is not None
-    assert starts.started(PLAIN) == {(1, 1)}
+    assert starts.started() == {(1, 1)}
     starts.close()
+
+
+@pytest.mark.parametrize("kind", SCRIBBLES)
+def test_marks_that_somebody_wrote_over_are_made_anew(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "starts"
+    starts = JobStarts.make(str(path), 10)
+    runners = JobStarts(os.dup(starts.file))
+    assert starts.is_intact()
+    with path.open("r+b") as file:
+        file.write(SCRIBBLES[kind])
+    assert not starts.is_intact()
+    assert all(one.mark(ring, 9, 1) is not None for one in (starts, runners) for ring in range(3))
+    following = JobStarts(os.open(path, os.O_RDWR))
+    assert following.mark(PLAIN, 9, 2) is not None, "the next process starts jobs, too"
+    starts.repair([(7, 1)])
+    assert starts.is_intact()
+    assert runners.mark(PLAIN, 8, 1) is not None
+    for one in (starts, runners, following):
+        one.close()
+    left = read_starts(str(path))
+    assert left is not None
+    assert {(7, 1), (8, 1)} <= left.started
+
+
+async def test_a_worker_mends_what_a_job_wrote_over_and_still_knows_what_it_has_started(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    async with bench.running(lease=1.0, concurrency=4) as worker:
+        job = await bench.hw.jobs.add(functions.wait_and_tell.job(str(bench.folder)))
+        command = await bench.hw.jobs.add(command=f"while [ ! -e {gate} ]; do sleep 0.02; done")
+
+        async def run() -> bool:
+            return len(worker.starts.started()) == 2 and bool(list(bench.folder.glob("begun-*")))
+
+        await expect_soon_async(run, LONG)
+        before = worker.starts.started()
+        os.pwrite(worker.starts.file, bytes(70_000), 0)
+
+        async def is_mended() -> bool:
+            return worker.starts.is_intact()
+
+        await expect_soon_async(is_mended, LONG)
+        assert worker.starts.started() >= before
+        later = await bench.hw.jobs.add(functions.add.job(1))
+        assert await later.wait(LONG) is JobState.COMPLETED
+        gate.touch()
+        assert [await one.wait(LONG) for one in (job, command)] == [JobState.COMPLETED] * 2
+        assert [(await one.show()).attempts for one in (job, command)] == [1, 1]
+
+
+async def test_low_numbers_lead_to_nothing_that_a_runner_shares_with_its_worker(bench: Bench) -> None:
+    async with bench.running():
+        job = await bench.hw.jobs.add(functions.name_descriptors.job())
+        found = await job.result(LONG)
+    assert not [name for name in found if "headwater" in name or "-starts-" in name]

@@ -7,6 +7,9 @@ counts as started.
 
 Whoever takes the jobs back closes the file first and reads it then; whoever marks looks afterwards whether it was
 closed. So a worker that slept through its lease either has marked a job in time, or does not start it.
+
+Functions run where the file is mapped, and may write anything into it. Nothing that stands there is believed where it
+would do harm, and the worker puts right what is not as it made it.
 """
 
 import mmap
@@ -14,6 +17,7 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -25,8 +29,10 @@ _header = struct.Struct("<8s36sIQ")
 _position = struct.Struct("<Q")
 _entry = struct.Struct("<qqqq")
 _CLOSED_AT = 56
+_OPEN, _CLOSED = 0, 1
 _POSITIONS_AT = 64
 _PLACE_AT = 96
+_PLACE_BYTES = 16
 _ENTRIES_AT = 4_096
 RINGS = 3
 COMMANDS, PLAIN, ASYNC = range(RINGS)
@@ -50,8 +56,9 @@ class JobStarts:
     def __init__(self, file: int, path: str = "") -> None:
         self.file = file
         self.path = path
-        self._page = mmap.mmap(file, os.fstat(file).st_size)
-        self._entries = int(_header.unpack_from(self._page)[2])
+        size = os.fstat(file).st_size
+        self._page = mmap.mmap(file, size)
+        self._entries = _entries_in(size)
 
     @classmethod
     def make(cls, path: str, jobs_max: int) -> Self:
@@ -62,7 +69,7 @@ class JobStarts:
             return cls(_make_file(path, entries), path)
         except OSError:
             file = os.memfd_create("headwater-starts")
-            _fill(file, entries)
+            _fill(file, entries, path)
             return cls(file, path)
 
     def renew(self, path: str) -> None:
@@ -74,31 +81,47 @@ class JobStarts:
     def mark(self, ring: int, number: int, token: int) -> int | None:
         """A job is about to start here; its place, or None when it is not this worker's any more."""
         at = _POSITIONS_AT + ring * _position.size
-        place = _position.unpack_from(self._page, at)[0]
-        _position.pack_into(self._page, at, place + 1)
+        place = int(_position.unpack_from(self._page, at)[0]) % self._entries
+        _position.pack_into(self._page, at, (place + 1) % self._entries)
         _entry.pack_into(self._page, self._offset(ring, place), number, token, 0, 0)
-        return None if self._page[_CLOSED_AT] else int(place)
+        return None if self.is_closed() else place
 
     def name_process(self, place: int, number: int, token: int, process: int) -> None:
         """The command that was marked runs as this process."""
         _entry.pack_into(self._page, self._offset(COMMANDS, place), number, token, process, start_of(process))
 
-    def started(self, ring: int) -> set[tuple[int, int]]:
-        """What was started in one process, by number and token."""
-        begin = self._offset(ring, 0)
-        content = self._page[begin : begin + self._entries * _entry.size]
-        return {entry[:2] for entry in _entry.iter_unpack(content) if entry[0]}
+    def started(self) -> set[tuple[int, int]]:
+        """What was started, by number and token."""
+        return {entry[:2] for entry in self._found()}
 
     def is_closed(self) -> bool:
         """Whether somebody has taken the jobs back."""
-        return bool(self._page[_CLOSED_AT])
+        return self._page[_CLOSED_AT] == _CLOSED
+
+    def is_intact(self) -> bool:
+        """Whether the file begins as it was made."""
+        place = self._page[_PLACE_AT : _PLACE_AT + _PLACE_BYTES]
+        return (
+            self._page[: _header.size] == _header_of(self._entries)
+            and place == _place(self.path)
+            and self._page[_CLOSED_AT] in (_OPEN, _CLOSED)
+        )
+
+    def repair(self, held: Iterable[tuple[int, int]]) -> None:
+        """Put right a file that somebody has written to: with the marks of what may have started and is still held."""
+        if self._page[_CLOSED_AT] not in (_OPEN, _CLOSED):
+            self._page[_CLOSED_AT] = _OPEN
+        self._page[_PLACE_AT : _PLACE_AT + _PLACE_BYTES] = _place(self.path)
+        for number, token in held:
+            self.mark(COMMANDS, number, token)
+        # Last: until then whoever reads it takes everything for started.
+        self._page[: _header.size] = _header_of(self._entries)
 
     def read(self) -> Left:
         """Close the file, and say what was started."""
-        self._page[_CLOSED_AT] = 1
+        self._page[_CLOSED_AT] = _CLOSED
         time.sleep(_SETTLE_SECONDS)
-        content = self._page[_ENTRIES_AT : _ENTRIES_AT + RINGS * self._entries * _entry.size]
-        found = [entry for entry in _entry.iter_unpack(content) if entry[0]]
+        found = self._found()
         return Left(
             frozenset((number, token) for number, token, _, _ in found),
             {process: start for _, _, process, start in found if process},
@@ -109,6 +132,10 @@ class JobStarts:
         self._page.close()
         os.close(self.file)
 
+    def _found(self) -> list[tuple[int, int, int, int]]:
+        content = self._page[_ENTRIES_AT : _ENTRIES_AT + RINGS * self._entries * _entry.size]
+        return [entry for entry in _entry.iter_unpack(content) if entry[0]]
+
     def _offset(self, ring: int, place: int) -> int:
         return _ENTRIES_AT + (ring * self._entries + place % self._entries) * _entry.size
 
@@ -118,13 +145,24 @@ def starts_path(store: str, worker: str) -> str:
     return f"{store}-starts-{sha256(worker.encode()).hexdigest()[:16]}"
 
 
+def _entries_in(size: int) -> int:
+    """How many entries each ring of a file of this size has: what it says itself may be anybody's words."""
+    entries, rest = divmod(size - _ENTRIES_AT, RINGS * _entry.size)
+    if entries < 1 or rest:
+        raise ValueError(f"a file of {size:,} bytes holds no marks of starts")
+    return entries
+
+
+def _header_of(entries: int) -> bytes:
+    return _header.pack(_MAGIC, boot(), entries, 0)
+
+
 def _make_file(path: str, entries: int) -> int:
     with suppress(FileNotFoundError):
         os.unlink(path)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        _fill(file, entries)
-        os.pwrite(file, _place(path), _PLACE_AT)
+        _fill(file, entries, path)
     except BaseException:
         os.close(file)
         os.unlink(path)
@@ -132,10 +170,11 @@ def _make_file(path: str, entries: int) -> int:
     return file
 
 
-def _fill(file: int, entries: int) -> None:
+def _fill(file: int, entries: int, path: str) -> None:
     # Room on the disk is taken now: a page that cannot be had later would be the end of whoever writes to it.
     os.posix_fallocate(file, 0, _ENTRIES_AT + RINGS * entries * _entry.size)
-    os.pwrite(file, _header.pack(_MAGIC, boot(), entries, 0), 0)
+    os.pwrite(file, _header_of(entries), 0)
+    os.pwrite(file, _place(path), _PLACE_AT)
 
 
 def read_starts(path: str) -> Left | None:
@@ -154,7 +193,7 @@ def read_starts(path: str) -> Left | None:
         os.close(file)
         return None
     is_ours = magic == _MAGIC and booted == boot() and os.pread(file, len(place), _PLACE_AT) == place
-    if not is_ours or size != _ENTRIES_AT + RINGS * entries * _entry.size:
+    if not is_ours or entries < 1 or size != _ENTRIES_AT + RINGS * entries * _entry.size:
         # Also one that was copied with its folder: what it names belongs to the worker of the other.
         os.close(file)
         return None
@@ -172,7 +211,7 @@ def marks_of(path: str, worker: str) -> dict[str, str]:
 
 def _place(path: str) -> bytes:
     """Names where a file lies, and so its store."""
-    return sha256(os.path.realpath(path).encode()).hexdigest()[:16].encode()
+    return sha256(os.path.realpath(path).encode()).hexdigest()[:_PLACE_BYTES].encode()
 
 
 def kill_left(path: str, worker: str, left: Left | None) -> int:

@@ -10,8 +10,11 @@ from headwater.log.job_operations import ClaimedJob, Report
 from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, JobNumber, Outcome
 from headwater.services.job_functions import RunAbout
 from headwater.worker.capture import Capture
-from headwater.worker.frames import Run
+from headwater.worker.frames import Done, Run
 from headwater.worker.loading import FunctionSources
+
+# What a call that was stopped comes to, if not to what it chose itself.
+STOPPED_OUTCOMES = (Outcome.FAILED, Outcome.BURIED, Outcome.CANCELLED, Outcome.RELEASED)
 
 
 class FunctionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +78,23 @@ def blame(call: Call, how: str, begun_at: float | None) -> Report:
         output=output_of(call),
         progress=call.progress,
         duration_seconds=None if begun_at is None else time.monotonic() - begun_at,
+    )
+
+
+def end_of(call: Call, done: Done) -> Report:
+    """A call that has ended by itself; for one that was stopped that is why, unless it chose something else."""
+    if call.stopped and done.outcome in STOPPED_OUTCOMES:
+        return blame(call, call.stopped, time.monotonic() - done.duration_seconds)
+    return Report(
+        number=call.job.number,
+        token=call.job.token,
+        outcome=done.outcome,
+        result=done.result,
+        error=done.error,
+        after_seconds=done.after_seconds,
+        duration_seconds=done.duration_seconds,
+        output=output_of(call),
+        progress=call.progress,
     )
 
 

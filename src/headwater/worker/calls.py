@@ -2,9 +2,12 @@
 
 The line is a socket of whole messages. The kernel gives each to exactly one reader, so a call has either been taken by
 the runner or can be taken back by the worker, at once and without asking; nobody has to listen while a call runs. The
-slate is memory that both see: it outlives a runner that is killed.
+slate is memory that both see: it outlives a runner that is killed. A function may write anything into it: what makes no
+sense there is nothing, for whoever reads it.
 """
 
+import fcntl
+import math
 import mmap
 import os
 import socket
@@ -21,11 +24,14 @@ MESSAGE_BYTES_MAX = 4_096
 _READ_BYTES = 2 * MESSAGE_BYTES_MAX
 _FILES_SPACE = socket.CMSG_SPACE(struct.calcsize("i"))
 NOBODY = JobNumber(0)
+_NOTHING = (NOBODY, 0.0)
 KEPT_BYTES_MAX = 65_536
 _INTERRUPT_AT, _USED_AT, _STEP_AT, _BEAT_AT, _KEPT_AT = 64, 128, 192, 256, 4_096
 # Whoever holds the loop is to be interrupted, as far as that is known in the runner alone.
 ANYBODY = JobNumber(-1)
 SLATE_BYTES = _KEPT_AT + KEPT_BYTES_MAX
+# Looks at an entry that changes while it is read.
+_LOOKS_MAX = 100
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Run).decode
@@ -119,6 +125,13 @@ class Slate:
 
     def __init__(self, file: int) -> None:
         self._page = mmap.mmap(file, SLATE_BYTES)
+        self._number_max: JobNumber | None = None
+        self._used = 0
+        self._beats = 0
+
+    def expect(self, number: JobNumber) -> None:
+        """This call was sent: a higher one than was ever sent does not run."""
+        self._number_max = max(self._number_max or NOBODY, number)
 
     def begin(self, number: JobNumber, now: float) -> None:
         """A call runs from now on."""
@@ -142,18 +155,24 @@ class Slate:
 
     def beat(self) -> None:
         """The loop has turned."""
-        _whole.pack_into(self._page, _BEAT_AT, self.beats() + 1)
+        self._beats += 1
+        _whole.pack_into(self._page, _BEAT_AT, self._beats)
 
     def beats(self) -> int:
         """How often the loop has turned, as far as anybody counts that."""
         return int(_whole.unpack_from(self._page, _BEAT_AT)[0])
 
     def _read_entry(self, place: int) -> tuple[JobNumber, float]:
-        """The other side may write meanwhile: two equal looks are a true one."""
-        seen = _entry.unpack_from(self._page, place)
-        while (again := _entry.unpack_from(self._page, place)) != seen:
-            seen = again
-        return JobNumber(seen[0]), seen[1]
+        """The other side may write meanwhile: two equal looks are a true one. Bytes are compared, because there are
+        numbers that do not even equal themselves."""
+        seen = b""
+        for _ in range(_LOOKS_MAX):
+            before, seen = seen, self._page[place : place + _entry.size]
+            if seen == before:
+                number, moment = _entry.unpack(seen)
+                is_sound = 0 < number <= (self._number_max or number) and math.isfinite(moment) and moment >= 0
+                return (JobNumber(number), moment) if is_sound else _NOTHING
+        return _NOTHING
 
     def interrupt(self, number: JobNumber) -> None:
         """This call is to be interrupted: the signal that follows means no other."""
@@ -165,20 +184,22 @@ class Slate:
 
     def keep(self, frame: bytes) -> bool:
         """Keep what is not told yet; False when there is no room for it."""
-        (used,) = _whole.unpack_from(self._page, _USED_AT)
-        if used + len(frame) > KEPT_BYTES_MAX:
+        begin, end = self._used, self._used + len(frame)
+        if end > KEPT_BYTES_MAX:
             return False
-        self._page[_KEPT_AT + used : _KEPT_AT + used + len(frame)] = frame
-        _whole.pack_into(self._page, _USED_AT, used + len(frame))
+        self._page[_KEPT_AT + begin : _KEPT_AT + end] = frame
+        self._used = end
+        _whole.pack_into(self._page, _USED_AT, end)
         return True
 
     def kept(self) -> bytes:
         """What is not told yet, oldest first."""
         (used,) = _whole.unpack_from(self._page, _USED_AT)
-        return self._page[_KEPT_AT : _KEPT_AT + used]
+        return self._page[_KEPT_AT : _KEPT_AT + min(max(used, 0), KEPT_BYTES_MAX)]
 
     def told(self) -> None:
         """Everything is told."""
+        self._used = 0
         _whole.pack_into(self._page, _USED_AT, 0)
 
     def close(self) -> None:
@@ -188,6 +209,8 @@ class Slate:
 
 def make_slate() -> int:
     """New memory, as a descriptor that a runner inherits."""
-    file = os.memfd_create("headwater-slate")
+    file = os.memfd_create("headwater-slate", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(file, SLATE_BYTES)
+    # Memory that somebody has made shorter is the end of whoever reads it.
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return file

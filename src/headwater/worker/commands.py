@@ -76,6 +76,13 @@ class Commands:
         if self._telling is None:
             self._tell_later()
 
+    def mark_again(self) -> None:
+        """Mark what runs as started, after the marks were damaged."""
+        for shell in self._shells.values():
+            place = self._starts.mark(COMMANDS, shell.job.number, shell.job.token)
+            if place is not None:
+                self._starts.name_process(place, shell.job.number, shell.job.token, shell.process)
+
     def _could_not_start(self, job: ClaimedJob, error: OSError | ValueError) -> None:
         if isinstance(error, OSError) and error.errno in LACKING:
             self.on_report(release(job))

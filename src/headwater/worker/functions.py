@@ -47,6 +47,7 @@ class Functions:
         self.on_lack: Callable[[OSError], None] = lambda error: None
         self.on_ready: Callable[[], None] = lambda: None
         self.on_unloadable: Callable[[], None] = lambda: None
+        self.on_dead: Callable[[], None] = lambda: None
         self.on_gone: Callable[[], None] = lambda: None
         self._connect(self._first)
 
@@ -121,6 +122,10 @@ class Functions:
         for runner in self._runners:
             runner.end_stopped()
 
+    def taken(self) -> list[ClaimedJob]:
+        """The jobs that may have begun."""
+        return [job for runner in self._runners for job in runner.taken()]
+
     def recall(self) -> list[ClaimedJob]:
         """Take back what has not begun."""
         early, self._early = self._early, []
@@ -157,6 +162,7 @@ class Functions:
         runner.on_note = lambda note: self.on_note(note)
         runner.on_lack = lambda error: self.on_lack(error)
         runner.on_again = lambda job: self._run_again(runner, job)
+        runner.on_dead = lambda: self.on_dead()
         runner.on_gone = lambda: self.on_gone()
 
     def _run_again(self, runner: RunnerProcess, job: ClaimedJob) -> None:

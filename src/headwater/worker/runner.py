@@ -14,8 +14,7 @@ import msgspec
 
 from headwater.errors import HeadwaterError
 from headwater.worker.async_calls import AsyncCalls
-from headwater.worker.calls import join_line
-from headwater.worker.frames import Ready, encode_frame
+from headwater.worker.frames import Ready
 from headwater.worker.loading import KnownFunctions, load_functions
 from headwater.worker.outcomes import describe
 from headwater.worker.plain_calls import INTERRUPT, PlainCalls
@@ -34,17 +33,16 @@ def main(options: RunnerOptions) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(INTERRUPT, signal.SIG_IGN)
     sys.path.insert(0, os.getcwd())
+    ends = RunnerEnds(options)
     streams = capture_output()
-    line = join_line(options.line)
     try:
-        known = load_functions(options.sources)
+        ends.known = load_functions(options.sources)
     except BaseException as error:  # sys.exit() in a module is its author's mistake, and has a place in it.
         # What we refuse ourselves says all that there is to say; anything else is somebody's code.
         reason = str(error) if isinstance(error, HeadwaterError) else describe(error)
-        os.write(options.telling, encode_frame(Ready(reason)))
+        ends.teller.send(Ready(reason))
         return 1
-    ready = ready_of(known)
-    ends = RunnerEnds(options, line, known)
+    ready = ready_of(ends.known)
     calls: PlainCalls | AsyncCalls
     signal.signal(INTERRUPT, lambda number, frame: calls.interrupt(number, frame))
     if options.kind == ASYNC_KIND or (options.kind == EITHER_KIND and not ready.plain):

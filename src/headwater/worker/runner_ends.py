@@ -1,13 +1,21 @@
 """A runner's ends of what it shares with its worker, as they were inherited, and what it may call."""
 
+import fcntl
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from headwater.stores.job_starts import JobStarts
-from headwater.worker.calls import CallLine, Slate
+from headwater.worker.calls import Slate, join_line
 from headwater.worker.loading import FunctionSources, KnownFunctions
 from headwater.worker.telling import Teller
+
+# Programs write to low numbers by accident, as to one that they have closed: ours are not among those. Lower ones are
+# tried where a process may have fewer.
+NUMBERS = (200, 100, 50, 20)
+Mapped = TypeVar("Mapped", Slate, JobStarts)
 
 
 class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,18 +34,16 @@ class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunnerEnds:
-    """What the calls of a runner need."""
+    """What the calls of a runner need. Made before any code of others runs in this process."""
 
-    def __init__(self, options: RunnerOptions, line: CallLine, known: KnownFunctions) -> None:
-        self.line = line
-        self.known = known
-        self.slate = Slate(options.slate)
-        self.starts = JobStarts(options.starts)
-        self.hearing = options.hearing
-        self.teller = Teller(self.slate, options.telling)
-        self._own = (options.line, options.hearing, options.telling)
-        for descriptor in self._own:
-            os.set_inheritable(descriptor, False)
+    def __init__(self, options: RunnerOptions) -> None:
+        self.known: KnownFunctions = {}
+        self.slate = _map(Slate, options.slate)
+        self.starts = _map(JobStarts, options.starts)
+        line, self.hearing, telling = map(_move_away, (options.line, options.hearing, options.telling))
+        self.line = join_line(line)
+        self.teller = Teller(self.slate, telling)
+        self._own = (line, self.hearing, telling)
         os.register_at_fork(after_in_child=self._let_go)
 
     def _let_go(self) -> None:
@@ -45,3 +51,30 @@ class RunnerEnds:
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in self._own:
             os.dup2(nothing, descriptor, inheritable=False)
+
+
+def _move_away(descriptor: int) -> int:
+    """The same under a high number, if this process may have such."""
+    for number in NUMBERS:
+        try:
+            moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, number)
+        except OSError:
+            continue
+        os.close(descriptor)
+        return moved
+    os.set_inheritable(descriptor, False)
+    return descriptor
+
+
+def _map(kind: Callable[[int], Mapped], file: int) -> Mapped:
+    """Map memory, and keep no descriptor of it: the one that Python holds, under the lowest number that is free, leads
+    nowhere from then on."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    lowest = os.dup(nothing)
+    os.close(lowest)
+    mapped = kind(file)
+    if os.path.samestat(os.fstat(lowest), os.fstat(file)):
+        os.dup2(nothing, lowest, inheritable=False)
+    os.close(file)
+    os.close(nothing)
+    return mapped

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from headwater.log.job_operations import ClaimedJob, Note, Report
-from headwater.model.job import JobNumber, Outcome
-from headwater.stores.job_starts import ASYNC, PLAIN, JobStarts
-from headwater.worker.call_reports import Call, FunctionSettings, blame, is_charged, output_of, release, run_of
+from headwater.model.job import JobNumber
+from headwater.stores.job_starts import JobStarts
+from headwater.worker.call_reports import Call, FunctionSettings, blame, end_of, is_charged, release, run_of
 from headwater.worker.calls import ANYBODY, NOBODY
 from headwater.worker.capture import Capture
 from headwater.worker.frames import (
@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 READ_BYTES = 65_536
 OUTPUT_PAUSE_SECONDS = 0.5
 GRACE_SECONDS_MIN = 0.1
-# What a call that was stopped comes to, if not to what it chose itself.
-STOPPED_OUTCOMES = (Outcome.FAILED, Outcome.BURIED, Outcome.CANCELLED, Outcome.RELEASED)
 
 
 class RunnerProcess:
@@ -71,6 +69,7 @@ class RunnerProcess:
         self.on_ready: Callable[[Ready], None] = lambda ready: None
         self.on_early_death: Callable[[str], None] = lambda how: None
         self.on_again: Callable[[ClaimedJob], None] = self.run
+        self.on_dead: Callable[[], None] = lambda: None
         self.on_gone: Callable[[], None] = lambda: None
         self.on_report: Callable[[Report], None] = lambda report: None
         self.on_note: Callable[[Note], None] = lambda note: None
@@ -92,7 +91,7 @@ class RunnerProcess:
         if self._process is not None:
             number, begun_at = self._process.slate.read()
             if number in self._calls:
-                begun[number] = begun_at
+                begun[number] = min(begun_at, time.monotonic())
         return begun
 
     def is_held_since(self, moment: float) -> bool:
@@ -114,6 +113,7 @@ class RunnerProcess:
             self.on_lack(error)
             return
         self._calls[job.number] = Call(job)
+        process.slate.expect(job.number)
         if not placed:
             self._unplaced.append(job)
         if job.work.timeout_seconds and self.kind != ASYNC_KIND:
@@ -412,29 +412,20 @@ class RunnerProcess:
 
     def _done(self, done: Done) -> None:
         call = self._forget(done.number)
-        if call is None:
-            return
-        if call.stopped and done.outcome in STOPPED_OUTCOMES:
-            begun_at = time.monotonic() - done.duration_seconds
-            self.on_report(blame(call, call.stopped, begun_at))
-            return
-        self.on_report(
-            Report(
-                number=call.job.number,
-                token=call.job.token,
-                outcome=done.outcome,
-                result=done.result,
-                error=done.error,
-                after_seconds=done.after_seconds,
-                duration_seconds=done.duration_seconds,
-                output=output_of(call),
-                progress=call.progress,
-            )
-        )
+        if call is not None:
+            self.on_report(end_of(call, done))
 
     def _take_kept(self, process: Runner) -> None:
         """What the process had done and not told; what cannot be read was not done, as far as anybody knows."""
         self._take_frames(FrameReader(), process.slate.kept())
+
+    def taken(self) -> list[ClaimedJob]:
+        """The jobs that the runner may have started: what waits in the line it has not."""
+        waiting = self.take_line()
+        taken = [call.job for call in self._calls.values() if call.job not in waiting]
+        for job in waiting:
+            self.run(job)
+        return taken
 
     def _forget(self, number: JobNumber) -> Call | None:
         call = self._calls.pop(number, None)
@@ -460,6 +451,7 @@ class RunnerProcess:
             loop.remove_reader(descriptor)
         loop.remove_writer(process.telling)
         kill_group(process.popen.pid, signal.SIGKILL)
+        self.on_dead()
         how = describe_end(process.popen.wait())
         while self._hear(process):
             pass
@@ -470,7 +462,7 @@ class RunnerProcess:
         process.close()
         self._forget_process()
         was_ready, self.is_ready = self.is_ready, False
-        started = self._starts.started(ASYNC if self.kind == ASYNC_KIND else PLAIN)
+        started = self._starts.started()
         calls = [call for number in list(self._calls) if (call := self._forget(number)) is not None]
         ran = [call for call in calls if (call.job.number, call.job.token) in started]
         rest = [call for call in calls if (call.job.number, call.job.token) not in started]

@@ -20,7 +20,7 @@ class Teller:
         self._slate = slate
         self._descriptor = descriptor
         self._lock = threading.Lock()
-        self._untold = 0
+        self._untold = bytearray()
         self._told_at = 0.0
         self._late = threading.Event()
         self._ticking = False
@@ -40,7 +40,8 @@ class Teller:
                 if not self._slate.keep(frame):
                     self._write(frame)
                     return
-            self._untold += 1
+            # Told from here: functions may write to what is shared.
+            self._untold += frame
 
     def tell(self) -> None:
         """Tell what was kept."""
@@ -70,9 +71,9 @@ class Teller:
 
     def _write_kept(self) -> None:
         if self._untold:
-            self._write(self._slate.kept())
+            self._write(bytes(self._untold))
             self._slate.told()
-            self._untold = 0
+            self._untold.clear()
         self._told_at = time.monotonic()
 
     def _write(self, content: bytes) -> None:

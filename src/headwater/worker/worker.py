@@ -24,6 +24,7 @@ from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import release
 from headwater.worker.commands import Commands
 from headwater.worker.functions import Functions
+from headwater.worker.mending import mend_starts
 from headwater.worker.news import News
 from headwater.worker.notes import Notes
 from headwater.worker.reports import LeftToOthers, log_failure
@@ -90,6 +91,7 @@ class Worker:
         self.functions.on_lack = self._lack
         self.functions.on_ready = self._functions_ready
         self.functions.on_unloadable = self._unloadable
+        self.functions.on_dead = lambda: mend_starts(self.starts, self.commands, self.functions)
         self.functions.on_gone = self.commands.sweep
         self.commands.spare = lambda: self.functions.processes
 
@@ -350,6 +352,7 @@ class Worker:
             try:
                 await self._beat()
                 self.functions.end_stopped()
+                self.functions.on_dead()
             except (Closed, StoreReplaced):
                 return
             except HeadwaterError as error:
