@@ -4,15 +4,21 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import headwater
+from headwater.config import Durability
+from headwater.errors import StoreFull
+from headwater.log.job_operations import Rescue
+from headwater.log.operations import Operation
 from headwater.worker import supervisor as supervising
 from headwater.worker.supervisor import Fleet, Supervisor
 from tests.cli.queuectl import Queuectl, is_running
-from tests.waiting import expect_soon
+from tests.waiting import expect_soon, expect_soon_async
 from tests.worker.bench import Bench
 
 LONG = 60.0
@@ -124,6 +130,91 @@ async def test_a_worker_that_a_job_has_stopped_is_replaced(tmp_path: Path, monke
         supervisor.stop()
         assert await asyncio.wait_for(running, LONG) == 0
         assert not is_running(process)
+
+
+# Read by every Python that is started with this folder in its path: a worker spins from a signal on, and hears nothing.
+SPIN = """
+import signal, sys
+def spin(number, frame):
+    while True:
+        pass
+if "run-worker" in sys.orig_argv:
+    signal.signal(signal.SIGALRM, spin)
+"""
+
+
+@asynccontextmanager
+async def spinning(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **limits: float
+) -> AsyncIterator[tuple[headwater.Headwater, Supervisor, "asyncio.Task[int]", int]]:
+    """A service whose only worker spins, with a job that it holds."""
+    (folder / "sitecustomize.py").write_text(SPIN)
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    store = str(folder / "log.db")
+    async with headwater.open(store) as hw:
+        await hw.jobs.configure("lease", 1)
+        await hw.jobs.add(command=f"while [ ! -e {folder}/gate ]; do sleep 0.02; done", id="held")
+        arguments = ("--store", store, "--database", "main", "--concurrency", "1")
+        supervisor = Supervisor(hw.jobs_service, Fleet(database="main", count=1, arguments=arguments, **limits))
+        running = asyncio.get_running_loop().create_task(supervisor.run())
+
+        async def holds() -> bool:
+            return (await hw.jobs.show("held")).state == "processing"
+
+        await expect_soon_async(holds, LONG)
+        ((_, process),) = supervisor.workers()
+        os.kill(process, signal.SIGALRM)
+        yield hw, supervisor, running, process
+
+
+async def test_a_worker_that_spins_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with spinning(tmp_path, monkeypatch, silent_seconds_max=2.0) as (hw, supervisor, running, process):
+        (tmp_path / "gate").touch()
+        assert await hw.jobs.wait("held", LONG) == "completed"
+        await hw.jobs.add(command="true", id="later")
+        assert await hw.jobs.wait("later", LONG) == "completed"
+
+        async def is_replaced() -> bool:
+            return not is_running(process) and process not in dict(supervisor.workers()).values()
+
+        await expect_soon_async(is_replaced, LONG)
+        supervisor.stop()
+        assert await asyncio.wait_for(running, LONG) == 0
+
+
+async def test_the_second_signal_ends_a_worker_that_spins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with spinning(tmp_path, monkeypatch, end_seconds_max=0.5) as (hw, supervisor, running, process):
+        supervisor.stop()
+        supervisor.stop()
+        assert await asyncio.wait_for(running, LONG) == 0
+        assert not is_running(process)
+        assert (await hw.jobs.show("held")).state in ("failed", "pending")
+
+
+async def test_a_worker_whose_service_may_not_write_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full keeps every worker from its lease: it is none's fault, and none is ended for it."""
+    async with spinning(tmp_path, monkeypatch, silent_seconds_max=2.0) as (hw, supervisor, running, process):
+        refused: list[object] = []
+        run = hw.jobs_service.run
+
+        async def refuse(operation: Operation, durability: Durability | None = None) -> object:
+            if isinstance(operation, Rescue):
+                refused.append(operation)
+                raise StoreFull("the disk is full")
+            return await run(operation, durability)
+
+        monkeypatch.setattr(hw.jobs_service, "run", refuse)
+
+        async def was_refused() -> bool:
+            return len(refused) >= 2
+
+        await expect_soon_async(was_refused, LONG)
+        assert is_running(process)
+        supervisor.stop()
+        monkeypatch.undo()
+        assert await asyncio.wait_for(running, LONG) == 0
 
 
 async def test_an_async_function_that_stops_its_process_is_ended_beside_its_neighbours(tmp_path: Path) -> None:

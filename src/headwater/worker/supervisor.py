@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError
-from headwater.log.job_operations import Depart
-from headwater.services.jobs import JobService
+from headwater.log.job_operations import Depart, Rescue
+from headwater.services.jobs import Jobs, JobService
+from headwater.stores.job_questions import WorkerStatus
 from headwater.worker.processes import adopting_orphans, children, describe_end, is_stopped, kill_strays
 from headwater.worker.worker_options import TOLD_BY_SIGNAL, UNLOADABLE
 
@@ -27,16 +29,24 @@ STEADY_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 # Longer than leases commonly are: whoever stops a worker on purpose lets it go on, and its jobs are others' by then.
 STOPPED_SECONDS_MAX = 120.0
+# A worker whose loop does not turn is told from one that is slow by this.
+SILENT_SECONDS_MAX = 120.0
+SILENT_LOOKS = 12
+# How long one may take that was told to end at once.
+END_SECONDS_MAX = 10.0
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """How many workers of what kind: `arguments` are what each is started with, besides its id. One that was stopped
-    (SIGSTOP) and does nothing for `stopped_seconds_max` is replaced."""
+    (SIGSTOP) and does nothing for `stopped_seconds_max` is replaced, and so is one that runs and has not renewed its
+    lease for `silent_seconds_max`. One that was told to end at once is killed after `end_seconds_max`."""
 
     database: str
     count: int
     arguments: tuple[str, ...]
     stopped_seconds_max: float = STOPPED_SECONDS_MAX
+    silent_seconds_max: float = SILENT_SECONDS_MAX
+    end_seconds_max: float = END_SECONDS_MAX
 
 
 class _Child(msgspec.Struct):
@@ -47,6 +57,9 @@ class _Child(msgspec.Struct):
     started_at: float
     ended: asyncio.Future[None]
     stopped_at: float | None = None
+    seen_at: Timestamp | None = None
+    lease_seconds: float = 0.0
+    silent_looks: int = 0
 
 
 class Supervisor:
@@ -61,6 +74,7 @@ class Supervisor:
         # Whoever this process had started before is none of ours.
         self._others: set[int] = set()
         self._signals = 0
+        self._killing: asyncio.TimerHandle | None = None
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.failed = False
 
@@ -68,11 +82,18 @@ class Supervisor:
         """Until every worker has ended; 0 when all ended well."""
         self._others = children()
         with adopting_orphans():
-            looking = asyncio.get_running_loop().create_task(self._look_for_stopped(), name="headwater-stopped-workers")
+            loop = asyncio.get_running_loop()
+            looking = (
+                loop.create_task(self._look_for_stopped(), name="headwater-stopped-workers"),
+                loop.create_task(self._look_for_silent(), name="headwater-silent-workers"),
+            )
             try:
                 await asyncio.gather(*(self._keep() for _ in range(self._fleet.count)))
             finally:
-                looking.cancel()
+                for task in looking:
+                    task.cancel()
+                if self._killing is not None:
+                    self._killing.cancel()
             kill_strays(self._others)
         return 1 if self.failed else 0
 
@@ -84,6 +105,15 @@ class Supervisor:
         for child in self._children.values():
             child.process.send_signal(number)
             child.process.send_signal(signal.SIGCONT)
+        if self._signals > 1 and self._killing is None:
+            loop = asyncio.get_running_loop()
+            self._killing = loop.call_later(self._fleet.end_seconds_max, self._kill_all)
+
+    def _kill_all(self) -> None:
+        """Whoever hears nothing any more cannot end by itself."""
+        for child in self._children.values():
+            log.warning("worker %s did not end when it was told to, and is killed", child.id)
+            child.process.send_signal(signal.SIGKILL)
 
     def workers(self) -> Sequence[tuple[str, int]]:
         """Ids and processes of the workers that run."""
@@ -130,6 +160,35 @@ class Supervisor:
         if now - child.stopped_at >= self._fleet.stopped_seconds_max:
             log.warning("worker %s was stopped by a signal %.0f s ago, and is ended", child.id, now - child.stopped_at)
             child.process.send_signal(signal.SIGKILL)
+
+    async def _look_for_silent(self) -> None:
+        """A worker that runs and does not get to renew its lease holds nothing any more, and would never end."""
+        pause = self._fleet.silent_seconds_max / SILENT_LOOKS
+        jobs = Jobs(self._service, self._fleet.database)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                found = {worker.id: worker for worker in await jobs.workers()}
+                silent = [one for one in self._children.values() if self._is_silent(one, found.get(one.id), pause)]
+                if silent:
+                    # Where nobody can write, a full disk say, no worker is at fault: this is an error then.
+                    await self._service.run(Rescue())
+            except HeadwaterError as error:
+                log.warning("whether workers renew their leases cannot be seen now: %s", error)
+                continue
+            for child in silent:
+                log.warning("worker %s runs and has not renewed its lease for long, and is ended", child.id)
+                child.process.send_signal(signal.SIGKILL)
+
+    def _is_silent(self, child: _Child, status: WorkerStatus | None, pause: float) -> bool:
+        """Looks are counted, not seconds: a machine or supervisor that slept is no fault of the worker. One that has
+        no lease yet is still starting; a lease that is long is renewed seldom."""
+        if status is not None and status.seen_at != child.seen_at:
+            child.seen_at, child.silent_looks = status.seen_at, 0
+            child.lease_seconds = (status.lease_until - status.seen_at) / SECOND
+        elif child.seen_at is not None:
+            child.silent_looks += 1
+        return child.silent_looks * pause >= max(self._fleet.silent_seconds_max, 2 * child.lease_seconds)
 
     def _start(self) -> _Child:
         name = f"{socket.gethostname().partition('.')[0]}-{secrets.token_hex(4)}"
