@@ -35,6 +35,11 @@ async def add_later(left: int, right: int = 1) -> int:
 
 
 @app.job
+def describe_all(first: Order, *orders: Order, **named: Order) -> list[str]:
+    return [f"{order.id}: {', '.join(order.tags)}" for order in (first, *orders, *named.values())]
+
+
+@app.job
 def describe(order: Order) -> str:
     return f"{order.id}: {', '.join(order.tags)}"
 

@@ -1,14 +1,14 @@
 """Python functions as jobs."""
 
 import asyncio
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 import pytest
 
 from headwater import NewJob
 from headwater.errors import Closed, InvalidOption, InvalidPayload, JobUnsuccessful
-from headwater.jobs import JobApp, current_job
+from headwater.jobs import JobApp, current_job, testing
 from headwater.log.committer import Answer
 from headwater.log.job_operations import Claim, Report, Settle
 from headwater.log.operations import Operation
@@ -45,6 +45,45 @@ async def test_plain_and_async_functions_return_their_results(bench: Bench) -> N
 
 async def test_arguments_arrive_as_the_types_that_the_function_asks_for(bench: Bench) -> None:
     assert await result(bench, functions.describe.job(functions.Order(7, ["new", "big"]))) == "7: new, big"
+
+
+async def test_each_of_many_arguments_arrives_as_its_annotation_says(bench: Bench) -> None:
+    orders = [functions.Order(number, ["new"]) for number in range(4)]
+    said = [f"{number}: new" for number in range(4)]
+    assert await result(bench, functions.describe_all.job(orders[0], *orders[1:3], last=orders[3])) == said
+    with testing.run_inline(functions.app) as calls:
+        await functions.describe_all.enqueue(orders[0], *orders[1:3], last=orders[3])
+    assert calls[0].returned == said
+
+
+class Limits(TypedDict):
+    low: int
+    high: int
+
+
+def test_each_of_many_arguments_is_checked_where_it_is_enqueued() -> None:
+    app = JobApp("nowhere.db")
+
+    def each(*numbers: int, **named: int) -> None: ...
+
+    def unpacked(*pair: *tuple[int, str], **limits: Unpack[Limits]) -> None: ...
+
+    def anything(*some, **named) -> None: ...  # type: ignore[no-untyped-def]
+
+    checked: Any = app.job(name="each")(each)
+    packed: Any = app.job(name="unpacked")(unpacked)
+    free: Any = app.job(name="anything")(anything)
+    wrong: list[tuple[Any, Any]] = [((1, "two"), {}), ((), {"one": "two"}), ((None,), {"one": 1})]
+    for arguments, named in wrong:
+        with pytest.raises(InvalidOption, match="each cannot be called like this"):
+            checked.job(*arguments, **named)
+        free.job(*arguments, **named)
+    assert bytes(checked.job(1, 2, three=3).arguments) == b'[[1,2],{"three":3}]'
+    packed.job(1, "two", low=1, high=2)
+    wrong = [(("one", "two"), {"low": 1, "high": 2}), ((1, "two"), {"low": "x", "high": 2})]
+    for arguments, named in wrong:
+        with pytest.raises(InvalidOption, match="unpacked cannot be called like this"):
+            packed.job(*arguments, **named)
 
 
 async def test_a_call_that_does_not_fit_the_function_is_refused_when_it_is_enqueued() -> None:

@@ -224,9 +224,8 @@ class JobFunction(Generic[P, R]):
         bound = self._signature.bind(*arguments, **options)
         types = self._annotations()
         for name, value in bound.arguments.items():
-            kind = self._signature.parameters[name].kind
-            if name in types and kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-                bound.arguments[name] = msgspec.convert(value, types[name])
+            if name in types:
+                bound.arguments[name] = _convert(value, types[name], self._signature.parameters[name].kind)
         return list(bound.args), dict(bound.kwargs)
 
     def _check_types(self, kept: bytes) -> None:
@@ -252,6 +251,17 @@ class JobFunction(Generic[P, R]):
             hints.pop("return", None)
             self._types = hints
         return self._types
+
+
+def _convert(value: Any, wanted: Any, kind: Any) -> Any:
+    """An argument as its annotation says, which is that of each of them for `*args` and `**kwargs`."""
+    if typing.get_origin(wanted) is Unpack:
+        return msgspec.convert(value, typing.get_args(wanted)[0])
+    if kind is inspect.Parameter.VAR_POSITIONAL:
+        return tuple(msgspec.convert(one, wanted) for one in value)
+    if kind is inspect.Parameter.VAR_KEYWORD:
+        return {name: msgspec.convert(one, wanted) for name, one in value.items()}
+    return msgspec.convert(value, wanted)
 
 
 class StandIn(Protocol):
