@@ -186,3 +186,10 @@ def test_a_schedule_runs_without_anybody_asking(queuectl: Queuectl) -> None:
     with queuectl.workers("--count", "1"):
         expect_soon(lambda: ticks.exists() and len(ticks.read_text().splitlines()) >= 3, LONG)
     assert queuectl.expect(0, "schedule", "list", "--json").document()["last_id"]
+
+
+@pytest.mark.parametrize("every", ["0s", "0", "0m"])
+def test_a_schedule_of_no_time_at_all_is_refused_and_says_why(queuectl: Queuectl, every: str) -> None:
+    refused = queuectl.expect(2, "schedule", "add", "often", '{"command": "true"}', "--every", every)
+    assert f"--every has to be above 0, and is {every}" in refused.err
+    assert "often" not in queuectl.expect(0, "schedule", "list", "--json").out

@@ -40,6 +40,8 @@ def add_schedule(
         raise Misuse("say either --cron or --every")
     template = decode_job(job)
     seconds = duration_of("--every", every) if every else 0.0
+    if every and not seconds:
+        raise Misuse(f"--every has to be above 0, and is {every}: the shortest is 0.1 s")
 
     async def add() -> int:
         async with reached(settings, create=True) as hw:
