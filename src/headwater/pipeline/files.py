@@ -30,6 +30,8 @@ CSV_OPTIONS = {
 }
 TAB = "\\t"
 NO_QUOTE = "\0"
+# What Spark takes for infinite in lower case.
+INFINITE = "^[+-]?inf(inity)?$"
 
 # A time without a zone is one of UTC, whatever the session of a cluster says.
 _ZONE = {"spark.sql.session.timeZone": "UTC"}
@@ -291,7 +293,12 @@ def _value(field: spark_types.StructField, text: Column, style: CsvStyle) -> Col
         return f.try_to_timestamp(text, f.lit(pattern)).cast(field.dataType)
     if kind == "binary":
         return f.try_to_binary(text, f.lit("base64"))
-    return text.try_cast(field.dataType)
+    value = text.try_cast(field.dataType)
+    if kind in ("double", "float"):
+        # A number beyond the greatest is none of the type; Spark makes it infinite.
+        is_infinite = f.abs(value) == f.lit(float("inf"))
+        return f.when(~is_infinite | f.lower(f.trim(text)).rlike(INFINITE), value)
+    return value
 
 
 def _breaks_within_quotes(spark: SparkSession, place: str, quote: str) -> bool:

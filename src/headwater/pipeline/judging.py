@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 REASON_LENGTH_MAX = 300
+# The first number that is rounded to none of 32 bits any more.
+FLOAT_BEYOND = 2.0**128 - 2.0**103
 INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 Judge = Callable[[str | None], str | None]
@@ -132,7 +134,8 @@ _SIMPLE: dict[str, Any] = {
     "string": str,
     # JSON has no numbers for these three; as texts Spark writes them, and reads them.
     "double": float | Literal["NaN", "Infinity", "-Infinity"],
-    "float": float | Literal["NaN", "Infinity", "-Infinity"],
+    "float": Annotated[float, msgspec.Meta(gt=-FLOAT_BEYOND, lt=FLOAT_BEYOND)]
+    | Literal["NaN", "Infinity", "-Infinity"],
     "binary": bytes,
     "boolean": bool,
     "decimal": decimal.Decimal,

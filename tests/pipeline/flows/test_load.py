@@ -163,6 +163,30 @@ def test_csv_rows_become_objects_of_the_schema(spark: SparkSession, folder: Path
     assert [row["value"] for row in set_aside(folder)] == ["x,b,1", '3,,"2,5"', "5,short", "6,too,1.0,long"]
 
 
+NUMBERS = {
+    "DOUBLE": (["1e308", "-1.7976931348623157e308", "4.9e-324", "1"], ["1e400", "-1e309", "1e999999"]),
+    "FLOAT": (["1e38", "-3.4028235e38", "3.4028234663852886e38"], ["1e39", "-1e39", "3.4028236e38", "1e400"]),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("ending", ["csv", "ndjson"])
+def test_a_number_that_its_type_cannot_hold_is_set_aside(
+    spark: SparkSession, folder: Path, kind: str, ending: str
+) -> None:
+    """And never made infinite; what is infinite says so."""
+    held, beyond = NUMBERS[kind]
+    is_csv = ending == "csv"
+    infinite = ["Infinity", "-Infinity", "NaN", *(["inf", " +INF", "-infinity"] if is_csv else [])]
+    numbers, texts = [*held, *beyond], infinite if is_csv else [f'"{each}"' for each in infinite]
+    lines = ["n", *numbers, *texts] if is_csv else [f'{{"n":{each}}}' for each in (*numbers, *texts)]
+    load_into(spark, folder, write_lines(folder / f"a.{ending}", *lines), schema=f"n {kind} NOT NULL")
+    found = [payload["n"] for payload in payloads(folder)["Default"]]
+    assert list(map(float, found[: len(held)])) == pytest.approx(list(map(float, held)))
+    assert found[len(held) :] == ["Infinity", "-Infinity", "NaN", "Infinity", "Infinity", "-Infinity"][: len(infinite)]
+    assert [row["value"] for row in set_aside(folder)] == (beyond if is_csv else [f'{{"n":{each}}}' for each in beyond])
+
+
 @pytest.mark.parametrize("lines", [False, True], ids=["cut at lines", "read as a whole"])
 def test_an_empty_text_in_quotes_is_one_and_nothing_at_all_is_null(
     spark: SparkSession, folder: Path, lines: bool
