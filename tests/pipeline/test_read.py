@@ -221,6 +221,27 @@ def test_a_field_that_must_be_there_is_missed(spark: SparkSession, store: Store,
             typed_by(spark, store, way, schema, **one)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_field_that_must_be_there_is_empty_in_what_does_not_fit(
+    spark: SparkSession, store: Store, way: str, alone: bool
+) -> None:
+    """The promise is one of payloads that fit; beside them stand those that do not, with their text."""
+    schema = "id BIGINT NOT NULL, `a b` STRUCT<c: STRING NOT NULL> NOT NULL COMMENT 'NOT NULL', _corrupt_record STRING"
+    fit = {"id": 1, "a b": {"c": "Graz"}}
+    unfit: list[Any] = [{}, {"id": 2}, {"id": None, "a b": {"c": "x"}}, {"id": 3, "a b": None}, {"id": 4, "a b": {}}, 7]
+    for payload in unfit:
+        store.push(*([] if alone else [fit]), payload)
+    found = typed_by(spark, store, way, schema, mode="PERMISSIVE")
+    texts = [json.loads(row.value["_corrupt_record"]) for row in found if row.value["_corrupt_record"] is not None]
+    assert texts == unfit
+    whole = [row.value for row in found if row.value["_corrupt_record"] is None]
+    assert [(value.id, value["a b"].c) for value in whole] == ([] if alone else [(1, "Graz")] * len(unfit))
+    # Without the column for it, it is empty all the same.
+    plain = typed_by(spark, store, way, "id BIGINT NOT NULL", mode="PERMISSIVE")
+    assert [row.value and row.value.id for row in plain].count(1) == (0 if alone else len(unfit))
+
+
 @pytest.mark.parametrize("way", ["format", "helper"])
 def test_a_value_may_be_a_variant(spark: SparkSession, store: Store, way: str) -> None:
     store.push({"id": 1, "deep": {"list": [1, 2.5, "x", None]}}, "text", None)

@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType, VariantVal
 
 from headwater.errors import InvalidOption, InvalidPayload, StoreDamaged
 from headwater.model.record import Record, split_records
-from headwater.pipeline.options import FAILFAST, RECORDS, ReadOptions
+from headwater.pipeline.ddl import required_fields, without_required
+from headwater.pipeline.options import FAILFAST, PERMISSIVE, RECORDS, ReadOptions
 from headwater.pipeline.typed import (
     ENVELOPE,
     Fitting,
@@ -66,8 +67,15 @@ def _columns(options: ReadOptions) -> str:
     if options.is_segments:
         typed = f", {TYPED_COLUMNS.format(schema=options.schema)}" if options.schema else ""
         return SEGMENT_COLUMNS + typed
-    value = f"STRUCT<{options.schema}>" if options.schema else options.value_type.upper()
+    # What does not fit leaves the fields of its row empty, whatever must be there in what does.
+    schema = without_required(options.schema) if _may_be_unfit(options) else options.schema
+    value = f"STRUCT<{schema}>" if options.schema else options.value_type.upper()
     return f"{LOG_COLUMNS}, value {value}{', unfit STRING' if options.is_typed else ''}"
+
+
+def _may_be_unfit(options: ReadOptions) -> bool:
+    """Whether payloads that do not fit are rows, too."""
+    return options.mode == PERMISSIVE and options.shape == RECORDS
 
 
 def check_schema(options: ReadOptions, schema: StructType) -> None:
@@ -97,8 +105,11 @@ class Rows:
         if options.schema:
             kind = self._schema.field("payloads").type.value_type if options.is_segments else self._value_type()
             here = options.shape == RECORDS
-            self._typer = typer_for(kind, utc=zone is UTC if here else options.is_utc, corrupt=options.corrupt_column)
-            self._values = Values(kind, zone, options.corrupt_column) if here else None
+            corrupt = options.corrupt_column
+            required = required_fields(options.schema) - {corrupt}
+            utc = zone is UTC if here else options.is_utc
+            self._typer = typer_for(kind, utc=utc, corrupt=corrupt, required=required)
+            self._values = Values(kind, zone, corrupt, required) if here else None
 
     def _value_type(self) -> pa.DataType:
         return self._schema.field("value").type

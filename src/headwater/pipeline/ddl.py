@@ -17,6 +17,10 @@ TEXTS = ("CHAR", "CHARACTER", "VARCHAR")
 ONE = "a schema is written like id BIGINT NOT NULL, tags ARRAY<STRING>, address STRUCT<city: STRING>"
 
 _FIELD = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s:`<>(),]+))\s*:?\s*(?P<type>\S.*)?", re.DOTALL)
+_REQUIRED = re.compile(
+    r"(?<=[\s>)])NOT\s+NULL(?=(?:\s+COMMENT\s+(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))?\s*$)",
+    re.DOTALL | re.IGNORECASE,
+)
 _TYPE = re.compile(r"(?P<word>[A-Za-z_][\w]*)\s*(?:<(?P<inner>.*)>)?", re.DOTALL)
 _PIECE = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", re.DOTALL)
 
@@ -56,6 +60,25 @@ def _complaints_of_type(kind: str, name: str) -> Iterator[str]:
     elif found and found["inner"]:
         for part in split_at_commas(found["inner"]):
             yield from _complaints_of_type(part.strip(), f"what is in {name}")
+
+
+def required_fields(schema: str) -> frozenset[str]:
+    """The names of the fields that must be there; not those of structs within.
+
+    >>> sorted(required_fields("a INT NOT NULL, `b c` STRUCT<d: INT> NOT NULL COMMENT 'e', f STRUCT<g: INT NOT NULL>"))
+    ['a', 'b c']
+    """
+    found = (_FIELD.fullmatch(part) for part in split_at_commas(schema) if _REQUIRED.search(part))
+    return frozenset((field["quoted"] or field["plain"]).replace("``", "`") for field in found if field)
+
+
+def without_required(schema: str) -> str:
+    """The schema with every field one that may be absent; those of structs within stay as they are.
+
+    >>> without_required("a INT NOT NULL, f STRUCT<g: INT NOT NULL>")
+    'a INT , f STRUCT<g: INT NOT NULL>'
+    """
+    return ",".join(_REQUIRED.sub("", part) for part in split_at_commas(schema))
 
 
 def split_at_commas(text: str) -> list[str]:

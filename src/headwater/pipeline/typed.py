@@ -7,7 +7,7 @@ that does not fit is not taken at all: it goes the long way, where it is told wh
 Times and days have many spellings. Those that are written in full are taken here; a segment with any other is Spark's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import reduce
 from itertools import accumulate, chain
@@ -71,14 +71,17 @@ class Fitting(NamedTuple):
 class Typer:
     """Decodes segments whose payloads are of one Arrow type. `utc` says that times without a zone are those of UTC.
 
-    The field `corrupt` is for who reads: it is null in what fits, whatever a payload has under this name.
+    The field `corrupt` is for who reads: it is null in what fits, whatever a payload has under this name. The fields
+    `required` must be there in what fits, also where the type has a null for what does not.
     """
 
-    def __init__(self, kind: pa.DataType, *, utc: bool = False, corrupt: str = "") -> None:
+    def __init__(
+        self, kind: pa.DataType, *, utc: bool = False, corrupt: str = "", required: Collection[str] = ()
+    ) -> None:
         self._wanted = kind
         self._kind = _without(kind, corrupt)
         # A payload that is null is none of a struct.
-        payload = without_none(_shape(self._kind))
+        payload = without_none(_shape(with_required(self._kind, required)))
         self._spellings = {TIME: (_TIME_IN_ZONE, _LOCAL_TIME)[: 1 + utc], DAY: (_ONE_DAY,)}
         # A record that says something of itself is no bare one, and is told from it by its second field.
         bare = msgspec.defstruct(
@@ -130,10 +133,17 @@ class Typer:
         return _integers(values, kind) if pa.types.is_integer(kind) else pa.array(values, kind)
 
 
-def typer_for(kind: pa.DataType, *, utc: bool = False, corrupt: str = "") -> Typer | None:
+def typer_for(
+    kind: pa.DataType, *, utc: bool = False, corrupt: str = "", required: Collection[str] = ()
+) -> Typer | None:
     """A typer for payloads of this type; None when only Spark knows the ways in which JSON has it."""
     known = pa.types.is_struct(kind) and _known(_without(kind, corrupt))
-    return Typer(kind, utc=utc, corrupt=corrupt) if known else None
+    return Typer(kind, utc=utc, corrupt=corrupt, required=required) if known else None
+
+
+def with_required(kind: pa.DataType, required: Collection[str]) -> pa.DataType:
+    """A struct in which these fields must be something."""
+    return pa.struct([field.with_nullable(field.nullable and field.name not in required) for field in kind])
 
 
 def _without(kind: pa.DataType, corrupt: str) -> pa.DataType:

@@ -5,7 +5,7 @@ each payload that does not fit what is wrong with it.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Literal
@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from headwater.errors import InvalidOption
-from headwater.pipeline.typed import INTEGERS, attribute, field_shape, without_none
+from headwater.pipeline.typed import INTEGERS, attribute, field_shape, with_required, without_none
 from headwater.pipeline.zones import in_utc
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,13 +43,18 @@ Convert = Callable[[Any], Any]
 
 
 class Values:
-    """Reads payloads as structs of one Arrow type; `corrupt` is the field for the text of one that does not fit."""
+    """Reads payloads as structs of one Arrow type; `corrupt` is the field for the text of one that does not fit.
 
-    def __init__(self, kind: pa.DataType, zone: tzinfo | None, corrupt: str) -> None:
+    The fields `required` must be there in what fits, also where the type has a null for what does not.
+    """
+
+    def __init__(self, kind: pa.DataType, zone: tzinfo | None, corrupt: str, required: Collection[str] = ()) -> None:
         self._kind = kind
         place = kind.get_field_index(corrupt)
         self._corrupt = corrupt if place >= 0 and kind.field(place).type == pa.string() else ""
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(without_none(_shape(kind)))
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+            without_none(_shape(with_required(kind, required)))
+        )
         self._convert = _converter(kind, zone)
 
     def column(self, payloads: Sequence[bytes], refuse: Callable[[int, str], None]) -> pa.Array:
