@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.errors import InvalidOption
+from headwater.errors import HeadwaterError, InvalidOption
 from headwater.pipeline import read, read_stream
 from headwater.pipeline.options import READ_OPTION_NAMES, WRITE_OPTION_NAMES, read_options, write_options
 from tests.pipeline.store import QUERY_ERRORS, Store, collect
@@ -310,6 +310,17 @@ def test_a_wrong_option_is_told_with_what_there_is(
     store.push({}, partition="eu")
     with pytest.raises(QUERY_ERRORS, match=told):
         spark.read.format("headwater").options(store=store.address, **options).load().collect()
+
+
+@pytest.mark.parametrize("parse", [read_options, write_options])
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_no_option_may_be_empty(parse: Callable[[dict[str, str]], object], blank: str) -> None:
+    """A variable that nobody set must not pass for an option that was left out."""
+    for name in READ_OPTION_NAMES if parse is read_options else WRITE_OPTION_NAMES:
+        others = {"store": "https://host", "queue": "q"} if name not in ("store", "path") else {"queue": "q"}
+        parse(others | {"store": "https://host"})
+        with pytest.raises(HeadwaterError):
+            parse({**others, name.lower(): blank})
 
 
 @pytest.mark.parametrize("parse", [read_options, write_options])

@@ -267,25 +267,28 @@ class _Option(msgspec.Struct, frozen=True):
 
 
 def _text(name: str, text: str) -> str:
+    """A text that says something: one that is empty is a variable that nobody set."""
+    if not text.strip():
+        raise InvalidOption(f"option {name} is empty; leave it out, or say what it is to be")
     return text
 
 
 def _schema(name: str, text: str) -> str:
-    if complaint := complaint_of(text) if text else "":
+    if complaint := complaint_of(_text(name, text)):
         raise InvalidOption(f"option {name} cannot be used: {complaint}")
     return text
 
 
 def _store(name: str, text: str) -> str:
-    return anywhere(text) if text else text
+    return anywhere(_text(name, text))
 
 
 def _token(name: str, text: str) -> str:
-    return check_token(text)
+    return check_token(_text(name, text))
 
 
 def _file(name: str, text: str) -> str:
-    return os.path.abspath(text) if text else text
+    return os.path.abspath(_text(name, text))
 
 
 def _seconds(name: str, text: str) -> float:
