@@ -39,6 +39,7 @@ from tests.pipeline.test_stream import (
 )
 from tests.pipeline.test_write import (
     test_a_key_belongs_to_its_queue_and_goes_with_it,
+    test_a_key_of_rows_that_name_their_queues_goes_when_one_of_them_goes,
     test_a_micro_batch_that_spark_forgot_to_note_is_not_pushed_again,
     test_a_stream_is_pushed_micro_batch_by_micro_batch,
     test_a_table_is_pushed_with_all_that_its_columns_say,

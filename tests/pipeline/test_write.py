@@ -17,9 +17,10 @@ from headwater.errors import KeyReused
 from headwater.log.operations import Operation, Push, Transaction
 from headwater.model.record import Record
 from headwater.pipeline import keys, payload
-from headwater.pipeline.encoding import Encoder
+from headwater.pipeline.encoding import Chunk, Encoder
 from headwater.pipeline.keys import NOTE_LENGTH_MAX, Kept, add_to_note, parse_note, push_once, rows_of
 from headwater.pipeline.options import WriteOptions, write_options
+from headwater.pipeline.sink import BatchSink, Written
 from headwater.pipeline.writing import close_all, run_once
 from tests.pipeline.store import QUERY_ERRORS, Store
 
@@ -194,6 +195,117 @@ def test_a_key_belongs_to_its_queue_and_goes_with_it(spark: SparkSession, store:
     store.push(0, queue="there")
     write_with_key(rows, store, "there")
     assert len(store.records("there")) == 3
+
+
+def test_a_key_of_rows_that_name_their_queues_goes_when_one_of_them_goes(spark: SparkSession, store: Store) -> None:
+    rows = spark.range(4).selectExpr("string(id) AS value", "concat('s', id % 2) AS queue")
+    writer = rows.write.format("headwater").mode("append").options(store=store.address, idempotencyKey="z")
+    writer.save()
+    writer.save()
+    assert [len(store.records(queue)) for queue in ("s0", "s1")] == [2, 2]
+    store.opened.queue("s1").delete()
+    writer.save()
+    writer.save()
+    assert sorted(value for _, _, value in store.records("s1")) == [1, 3]
+
+
+def keyed(store: Store, **named: str) -> WriteOptions:
+    return write_options({"store": store.address, "idempotencykey": "k", **named})
+
+
+def one_each(*queues: str, text: bytes = b"1") -> list[Push]:
+    return [Push(queue=queue, records=[Record(msgspec.Raw(text))]) for queue in queues]
+
+
+@pytest.mark.parametrize("named", [{"queue": "a"}, {}], ids=["by option", "by column"])
+@pytest.mark.parametrize("there_before", [True, False])
+@pytest.mark.parametrize("made_anew", [True, False])
+@pytest.mark.parametrize("queues", [("a",), ("b", "a"), ("c", "a", "b")])
+def test_a_key_goes_when_any_queue_of_its_write_goes(
+    store: Store, named: dict[str, str], there_before: bool, made_anew: bool, queues: tuple[str, ...]
+) -> None:
+    """Whoever made the queue, and whether another of its name was made since."""
+    options, mine = keyed(store, **named), one_each(*(queues if not named else ("a",)))
+    if there_before:
+        store.push(0, queue="a")
+    try:
+        for _ in range(3):
+            push_once(options, mine)
+        assert [value for _, _, value in store.records("a")] == [0, 1][not there_before :]
+        store.opened.queue("a").delete()
+        if made_anew:
+            store.push(0, queue="a")
+        for _ in range(3):
+            push_once(options, mine)
+        assert [value for _, _, value in store.records("a")] == [0, 1][not made_anew :]
+        # A queue that the write has nothing to do with takes no key along.
+        store.push(0, queue="other")
+        store.opened.queue("other").delete()
+        push_once(options, mine)
+        assert len(store.records("a")) == 1 + made_anew
+    finally:
+        close_all()
+
+
+def test_a_key_of_a_write_that_died_before_it_noted_its_queues_is_known(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt pushes nothing and notes them, so that the key still goes with them."""
+    options, mine = keyed(store), one_each("a", "b")
+
+    def die(*_: Any) -> None:
+        raise ConnectionError("died")
+
+    try:
+        with monkeypatch.context() as dying:
+            dying.setattr(keys, "_note_queues", die)
+            with pytest.raises(ConnectionError):
+                push_once(options, mine)
+        push_once(options, mine)
+        assert [len(store.records(queue)) for queue in ("a", "b")] == [1, 1]
+        store.opened.queue("b").delete()
+        store.push(0, queue="b")
+        push_once(options, mine)
+        assert [value for _, _, value in store.records("b")] == [0, 1]
+    finally:
+        close_all()
+
+
+def test_who_may_push_and_not_look_pushes_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, mine = keyed(store), one_each("a", "b")
+    try:
+        push_once(options, mine)
+        monkeypatch.setattr(keys, "look_at", lambda *_: None)
+        push_once(options, mine)
+        push_once(keyed(store, idempotencykey="l"), mine)
+        push_once(keyed(store, idempotencykey="l"), mine)
+    finally:
+        close_all()
+    assert [len(store.records(queue)) for queue in ("a", "b")] == [2, 2]
+
+
+@pytest.mark.parametrize("named", [{"queue": "a"}, {}], ids=["by option", "by column"])
+@pytest.mark.parametrize("there_before", [True, False])
+def test_a_write_of_no_rows_takes_its_key_as_any_other(store: Store, named: dict[str, str], there_before: bool) -> None:
+    if there_before:
+        store.push(0, queue="a")
+    columns = StructType().add("value", StringType()).add("queue", StringType())
+    sink = BatchSink(keyed(store, **named), columns, overwrite=False)
+    full = Written("", (Chunk("a", "Default", b'[{"data":1}]'),))
+    nothing: list[Written | None] = [Written("", ()), None]
+    other = BatchSink(keyed(store, **{**named, "idempotencykey": "other"}), columns, overwrite=False)
+    try:
+        sink.commit(nothing)
+        sink.commit(nothing)
+        with pytest.raises(KeyReused):
+            sink.commit([full])
+        other.commit([full])
+        with pytest.raises(KeyReused):
+            other.commit(nothing)
+        other.commit([full])
+    finally:
+        close_all()
+    assert [value for _, _, value in store.records("a")] == [0, 1][not there_before :]
 
 
 def test_rows_are_known_in_any_order_and_told_from_all_others() -> None:

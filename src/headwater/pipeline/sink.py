@@ -135,7 +135,8 @@ class BatchSink(DataSourceArrowWriter):
     def commit(self, messages: "list[Any]") -> None:
         """On the driver, when all tasks are done."""
         operations = pushes(self._options.database, messages)
-        if operations and self._options.idempotency_key:
+        # Also when there is nothing to push: other rows under its key are others than none.
+        if self._options.idempotency_key:
             push_once(self._options, operations)
         elif operations:
             whole = Transaction(database=self._options.database, operations=operations)
