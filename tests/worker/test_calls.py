@@ -14,11 +14,11 @@ import pytest
 from headwater import NewJob
 from headwater.log.job_operations import Claim, ClaimedJob, Report
 from headwater.model.job import JobNumber, Outcome
-from headwater.services.job_functions import JobFunction, RunAbout
+from headwater.services.job_functions import Interrupted, JobFunction, RunAbout
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.calls import KEPT_BYTES_MAX, MESSAGE_BYTES_MAX, CallLine, Slate, make_line, make_slate
-from headwater.worker.frames import MARK, FrameReader, NoFrame, Progress, Run, decode_to_worker, encode_frame
+from headwater.worker.frames import MARK, Done, FrameReader, NoFrame, Progress, Run, decode_to_worker, encode_frame
 from headwater.worker.functions import Functions
 from headwater.worker.loading import FunctionSources
 from headwater.worker.loop_watch import LoopWatch, Measure
@@ -323,3 +323,33 @@ async def test_a_job_with_large_arguments_is_run(bench: Bench) -> None:
     job = await bench.hw.jobs.add(functions.shout.job(text))
     await bench.drain()
     assert await job.result(5) == text.upper()
+
+
+def test_an_interruption_waits_until_what_is_told_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a frame would take the next one along: that a call has ended, say."""
+    reading, writing = os.pipe()
+    file = make_slate()
+    slate = Slate(file)
+    teller = Teller(slate, writing)
+    write = os.write
+
+    def interrupt() -> None:
+        raise Interrupted
+
+    def write_a_little(descriptor: int, content: bytes) -> int:
+        assert teller.defer(interrupt)
+        return write(descriptor, content[:7])
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", write_a_little)
+            with pytest.raises(Interrupted):
+                teller.send(Done(JobNumber(1), Outcome.COMPLETED, 0.0))
+        teller.send(Done(JobNumber(2), Outcome.COMPLETED, 0.0))
+        assert not teller.defer(interrupt)
+        told = [decode_to_worker(frame) for frame in FrameReader().feed(os.read(reading, 65_536))]
+        assert [done.number for done in told if isinstance(done, Done)] == [1, 2]
+    finally:
+        slate.close()
+        for descriptor in (reading, writing, file):
+            os.close(descriptor)

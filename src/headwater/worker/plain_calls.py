@@ -42,6 +42,10 @@ class PlainCalls:
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """The worker asks a call to end: only the one that it means, and only while that runs."""
+        if not self._ends.teller.defer(self._interrupt):
+            self._interrupt()
+
+    def _interrupt(self) -> None:
         if self._running and self._ends.slate.interrupted() == self._running:
             self._running = JobNumber(0)
             raise Interrupted

@@ -6,6 +6,8 @@ What is kept for later stands on the slate, which outlives the runner: a call th
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from headwater.worker.calls import Slate
 from headwater.worker.frames import ToWorker, encode_frame
@@ -24,17 +26,27 @@ class Teller:
         self._told_at = 0.0
         self._late = threading.Event()
         self._ticking = False
+        self._telling = 0
+        self._afterwards: Callable[[], None] | None = None
+
+    def defer(self, interrupt: Callable[[], None]) -> bool:
+        """Whether this thread is telling something just now; then it is interrupted behind that: half a frame would
+        take what comes behind it along."""
+        if self._telling != threading.get_ident():
+            return False
+        self._afterwards = interrupt
+        return True
 
     def send(self, message: ToWorker) -> None:
         """Tell something now, after whatever was kept."""
-        with self._lock:
+        with self._lock, self._undisturbed():
             self._write_kept()
             self._write(encode_frame(message))
 
     def keep(self, message: ToWorker) -> None:
         """Tell something later; what is too long for that is told now."""
         frame = encode_frame(message)
-        with self._lock:
+        with self._lock, self._undisturbed():
             if not self._slate.keep(frame):
                 self._write_kept()
                 if not self._slate.keep(frame):
@@ -45,7 +57,7 @@ class Teller:
 
     def tell(self) -> None:
         """Tell what was kept."""
-        with self._lock:
+        with self._lock, self._undisturbed():
             self._write_kept()
 
     def tell_soon(self) -> None:
@@ -59,6 +71,17 @@ class Teller:
                 self._ticking = True
                 threading.Thread(target=self._tick, name="headwater-teller", daemon=True).start()
             self._late.set()
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        self._telling = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._telling = 0
+            afterwards, self._afterwards = self._afterwards, None
+            if afterwards is not None:
+                afterwards()
 
     def _tick(self) -> None:
         while self._late.wait():
