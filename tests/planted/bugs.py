@@ -863,6 +863,33 @@ BUGS = [
         ("tests/scenarios/test_job_workers.py",),
     ),
     Bug(
+        "marks-in-a-ring",
+        "the mark of a job that runs for long is written over by those of later ones, and it may be started again",
+        (
+            Edit(
+                "headwater/stores/job_starts.py",
+                "self._free.popleft()",
+                "self._free.rotate(-1) or self._free[-1]",
+            ),
+            Edit("headwater/stores/job_starts.py", "            self._free.append(slot)", "            pass"),
+        ),
+        ("tests/worker/test_counts.py",),
+    ),
+    Bug(
+        "marks-let-go-with-the-report",
+        "a job's mark may be written over while its report is on its way to the store",
+        (
+            Edit(
+                "headwater/worker/settlement.py",
+                "        operation = Settle(database=self._database, worker=self._worker, reports=reports)\n",
+                "        operation = Settle(database=self._database, worker=self._worker, reports=reports)\n"
+                "        for report in reports:\n"
+                "            self._starts.let_go(report.number, report.token)\n",
+            ),
+        ),
+        ("tests/worker/test_counts.py",),
+    ),
+    Bug(
         "fetched-is-charged",
         "what a killed worker had only fetched counts as an attempt",
         (Edit(JOBS, "            elif started is not None and (row", "            elif started is None and (row"),),
@@ -879,8 +906,8 @@ BUGS = [
         "a job's type that no function is registered under is looked up in the modules that the worker imported",
         (
             Edit(
-                "headwater/worker/worker.py",
-                "functions=self.functions.able_to_begin(STALLED_SECONDS),",
+                "headwater/worker/worker_options.py",
+                "functions=functions,",
                 "functions=None,",
             ),
             Edit("headwater/worker/functions.py", "        elif job.type in self.known:\n", "        elif job.type:\n"),

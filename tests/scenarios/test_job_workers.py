@@ -193,3 +193,35 @@ def test_a_schedule_of_no_time_at_all_is_refused_and_says_why(queuectl: Queuectl
     refused = queuectl.expect(2, "schedule", "add", "often", '{"command": "true"}', "--every", every)
     assert f"--every has to be above 0, and is {every}" in refused.err
     assert "often" not in queuectl.expect(0, "schedule", "list", "--json").out
+
+
+def test_a_job_that_runs_at_most_once_is_not_started_again_behind_thousands_when_its_worker_is_killed(
+    queuectl: Queuectl,
+) -> None:
+    program = """
+        import asyncio
+        from pathlib import Path
+        from headwater.jobs import JobApp
+        app = JobApp()
+
+        @app.job(retries=0)
+        async def long() -> None:
+            with Path("starts").open("a") as file:
+                file.write("started\\n")
+            await asyncio.sleep(1_000)
+
+        @app.job
+        async def quick() -> None: ...
+    """
+    (queuectl.folder / "tasks.py").write_text("\n".join(line[8:] for line in program.splitlines()))
+    (queuectl.folder / "quick.ndjson").write_text('{"type": "tasks:quick"}\n' * 2_100)
+    starts = queuectl.folder / "starts"
+    with queuectl.workers("--count", "1", "--concurrency", "4", "--app", "tasks:app"):
+        queuectl.expect(0, "enqueue", '{"id": "long", "type": "tasks:long", "retries": 0}')
+        expect_soon(starts.exists, LONG)
+        queuectl.expect(0, "enqueue", "--file", "quick.ndjson")
+        expect_soon(lambda: queuectl.expect(0, "stats", "--json").document()["completed"] == 2_100, 4 * LONG)
+        (worker,) = worker_processes(queuectl)
+        os.kill(worker, signal.SIGKILL)
+        expect_state(queuectl, "long", "dead")
+    assert starts.read_text() == "started\n"

@@ -33,7 +33,7 @@ SECONDS = 30.0
 
 def call(number: int, arguments: bytes = b"[[],{}]") -> Run:
     about = RunAbout(id=f"job{number}", queue="default", type="add", token=1, attempt=1, attempts_max=4)
-    return Run(JobNumber(number), about, arguments, 0.0)
+    return Run(JobNumber(number), about, arguments, 0.0, number)
 
 
 @pytest.fixture

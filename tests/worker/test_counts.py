@@ -1,14 +1,19 @@
 """Counts are true: every start of a job has a token of its own and is an attempt, and nothing else is one."""
 
+import asyncio
 import os
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from headwater.log.job_operations import Claim, ClaimedJob, Depart, Rescue
-from headwater.model.job import JobState
-from headwater.stores.job_starts import COMMANDS, PLAIN, JobStarts, read_starts
+from headwater.config import Durability
+from headwater.log.committer import Answer, Committer
+from headwater.log.job_operations import Claim, ClaimedJob, Depart, Report, Rescue, Settle, Settled
+from headwater.model.job import JobNumber, JobState, Outcome
+from headwater.stores.job_starts import JobStarts, read_starts
+from headwater.worker.settlement import Settlement
 from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import Bench
@@ -51,12 +56,16 @@ def starts_of(bench: Bench, worker: str) -> JobStarts:
     return JobStarts.make(bench.hw.jobs_service.store.job_starts_path(worker), 200)
 
 
+def start(starts: JobStarts, job: ClaimedJob) -> bool:
+    return starts.mark(starts.hold(job.number, job.token), job.number, job.token)
+
+
 async def test_what_a_killed_worker_had_only_fetched_is_not_charged(bench: Bench) -> None:
     handles = await bench.hw.jobs.add_many([functions.add.using(id=f"job{number}").job(1) for number in range(10)])
     starts = starts_of(bench, "killed")
     jobs = await claim(bench, "killed", 10)
     for job in jobs[:2]:
-        assert starts.mark(PLAIN, job.number, job.token) is not None
+        assert start(starts, job)
     starts.close()
     await bench.hw.jobs_service.run(Depart(database="main", worker="killed", reason="killed"))
     found = [((await handle.show()).state, (await handle.show()).attempts) for handle in handles]
@@ -86,11 +95,11 @@ async def test_a_worker_whose_jobs_were_taken_back_starts_none_of_them_any_more(
     await bench.hw.jobs.add(functions.add.job(1))
     (job,) = await claim(bench, "asleep", 1)
     await bench.hw.jobs_service.run(Depart(database="main", worker="asleep"))
-    assert starts.mark(COMMANDS, job.number, job.token) is None
+    assert not start(starts, job)
     starts.renew(bench.hw.jobs_service.store.job_starts_path("asleep"))
     (again,) = await claim(bench, "asleep", 1)
     assert again.token > job.token
-    assert starts.mark(COMMANDS, again.number, again.token) is not None
+    assert start(starts, again)
     starts.close()
 
 
@@ -109,22 +118,110 @@ async def test_a_worker_leaves_no_file_behind(bench: Bench) -> None:
     assert not [name for name in os.listdir(bench.folder) if "-starts-" in name]
 
 
-def test_marks_are_read_however_many_there_were_before(tmp_path: Path) -> None:
+def test_a_mark_stays_until_its_job_is_let_go_however_many_come_behind_it(tmp_path: Path) -> None:
     path = str(tmp_path / "starts")
     starts = JobStarts.make(path, 10)
+    size, room = os.path.getsize(path), starts.room
+    held = [(number, 7) for number in range(1, 11)]
     for number in range(1, 100_000):
-        starts.mark(number % 3, number, 1)
+        assert starts.mark(starts.hold(number, 7), number, 7)
+        if (number, 7) not in held:
+            starts.let_go(number, 7)
+    assert (os.path.getsize(path), starts.room) == (size, room - len(held))
     starts.close()
     left = read_starts(path)
     assert left is not None
-    assert {(number, 1) for number in range(99_900, 100_000)} <= left.started
+    assert set(held) <= left.started
     assert read_starts(path) is None
+
+
+def test_no_more_jobs_are_held_than_there_are_slots_for_and_each_has_its_own(tmp_path: Path) -> None:
+    starts = JobStarts.make(str(tmp_path / "starts"), 10)
+    room = starts.room
+    assert len({starts.hold(number, 1) for number in range(room)}) == room
+    assert starts.hold(3, 1) == starts.hold(3, 1)
+    assert starts.room == 0
+    starts.let_go(3, 1)
+    starts.let_go(3, 1)
+    assert starts.room == 1
+    starts.renew(str(tmp_path / "starts"))
+    assert starts.room == room
+    starts.let_go(4, 1)
+    assert starts.room == room, "what is let go too late frees nothing that others hold by then"
+    starts.close()
+
+
+@pytest.mark.parametrize("slot", [-1, 10**12])
+def test_a_slot_that_makes_no_sense_lies_in_the_file_all_the_same(tmp_path: Path, slot: int) -> None:
+    path = tmp_path / "starts"
+    starts = JobStarts.make(str(path), 10)
+    assert starts.mark(slot, 9, 1)
+    assert starts.is_intact()
+    assert starts.started() == {(9, 1)}
+    starts.close()
+
+
+MANY = 2_100
+
+
+async def test_a_long_job_still_counts_as_started_behind_thousands_of_others(bench: Bench) -> None:
+    """Its worker is killed then: a job that runs at most once must not run again."""
+    async with bench.running(id="busy", concurrency=4) as worker:
+        call = functions.wait_for_file_politely.using(retries=0).job(str(bench.folder / "no"))
+        long = [await bench.hw.jobs.add(call), await bench.hw.jobs.add(command="sleep 1000", retries=0)]
+
+        async def run() -> bool:
+            return len(worker.starts.started()) == len(long)
+
+        await expect_soon_async(run, LONG)
+        quick = await bench.hw.jobs.add_many([functions.add_later.job(1) for _ in range(MANY)])
+        assert await quick[-1].wait(LONG) is JobState.COMPLETED
+        await bench.hw.jobs_service.run(Depart(database="main", worker=f"busy-{os.getpid()}"))
+        assert [(await job.show()).state for job in long] == [JobState.DEAD] * len(long)
+
+
+class Slow:
+    """A store that takes its time."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def submit(self, operation: Settle) -> asyncio.Future[Answer]:
+        return self.answer
+
+
+async def test_a_mark_is_kept_until_the_store_has_taken_what_the_job_came_to(tmp_path: Path) -> None:
+    """A worker that is killed before that has not reported, and the job must not seem never to have started."""
+    starts = JobStarts.make(str(tmp_path / "starts"), 10)
+    store = Slow()
+    settlement = Settlement(cast("Committer", store), "main", "worker", starts)
+    starts.mark(starts.hold(1, 1), 1, 1)
+    settlement.hand_in([Report(number=JobNumber(1), token=1, outcome=Outcome.COMPLETED)])
+    for number in range(2, 2 * starts.room):
+        starts.mark(starts.hold(number, 1), number, 1)
+        starts.let_go(number, 1)
+    assert (1, 1) in starts.started()
+    room = starts.room
+    store.answer.set_result(Answer(Settled([JobState.COMPLETED]), Durability.SYNCED))
+    await settlement.finished()
+    assert starts.room == room + 1
+    starts.close()
+
+
+async def test_a_worker_fetches_no_more_than_it_has_slots_for(bench: Bench) -> None:
+    worker = bench.worker(drain=True)
+    kept = [worker.starts.hold(-number, 1) for number in range(1, worker.starts.room - 2)]
+    handles = await bench.hw.jobs.add_many([functions.add.job(number) for number in range(50)])
+    await asyncio.wait_for(worker.run(), LONG)
+    assert {(await handle.show()).state for handle in handles} == {JobState.COMPLETED}
+    assert worker.starts.room == 3
+    assert len(kept) == len(set(kept))
 
 
 @pytest.mark.parametrize("place", ["/proc/nowhere/starts", ""])
 def test_without_a_place_for_its_file_a_worker_works_on(place: str) -> None:
     starts = JobStarts.make(place, 10)
-    assert starts.mark(PLAIN, 1, 1) is not None
+    assert starts.mark(starts.hold(1, 1), 1, 1)
     assert starts.started() == {(1, 1)}
     starts.close()
 
@@ -138,17 +235,20 @@ def test_marks_that_somebody_wrote_over_are_made_anew(tmp_path: Path, kind: str)
     with path.open("r+b") as file:
         file.write(SCRIBBLES[kind])
     assert not starts.is_intact()
-    assert all(one.mark(ring, 9, 1) is not None for one in (starts, runners) for ring in range(3))
+    assert all(one.mark(starts.hold(9, 1), 9, 1) for one in (starts, runners))
     following = JobStarts(os.open(path, os.O_RDWR))
-    assert following.mark(PLAIN, 9, 2) is not None, "the next process starts jobs, too"
-    starts.repair([(7, 1)])
+    assert following.mark(starts.hold(9, 2), 9, 2), "the next process starts jobs, too"
+    starts.hold(7, 1)
+    starts.hold(6, 1)
+    starts.repair([(6, 1)])
     assert starts.is_intact()
-    assert runners.mark(PLAIN, 8, 1) is not None
+    assert runners.mark(starts.hold(8, 1), 8, 1)
     for one in (starts, runners, following):
         one.close()
     left = read_starts(str(path))
     assert left is not None
-    assert {(7, 1), (8, 1)} <= left.started
+    assert {(7, 1), (8, 1), (9, 1), (9, 2)} <= left.started
+    assert (6, 1) not in left.started
 
 
 async def test_a_worker_mends_what_a_job_wrote_over_and_still_knows_what_it_has_started(bench: Bench) -> None:

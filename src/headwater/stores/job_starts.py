@@ -5,6 +5,9 @@ runners for functions. Memory that is mapped stays when a process is killed, so 
 no commit. It does not outlive the machine: a file of an earlier boot says nothing, and then every job that was held
 counts as started.
 
+The worker gives each job that it holds a slot for its mark, and no other job gets that before the store has taken what
+the job came to: however long one runs, and however many run meanwhile, its mark stays.
+
 Whoever takes the jobs back closes the file first and reads it then; whoever marks looks afterwards whether it was
 closed. So a worker that slept through its lease either has marked a job in time, or does not start it.
 
@@ -17,25 +20,22 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-_MAGIC = b"hwstart2"
+_MAGIC = b"hwstart3"
 _header = struct.Struct("<8s36sIQ")
-_position = struct.Struct("<Q")
 _entry = struct.Struct("<qqqq")
 _CLOSED_AT = 56
 _OPEN, _CLOSED = 0, 1
-_POSITIONS_AT = 64
 _PLACE_AT = 96
 _PLACE_BYTES = 16
 _ENTRIES_AT = 4_096
-RINGS = 3
-COMMANDS, PLAIN, ASYNC = range(RINGS)
 # A mark that was made on another processor before the file was closed is seen after this long, by far.
 _SETTLE_SECONDS = 0.002
 WORKER_VARIABLE = "HEADWATER_JOB_WORKER"
@@ -51,7 +51,7 @@ class Left(NamedTuple):
 
 
 class JobStarts:
-    """The marks of one worker, in a ring for each process that makes them."""
+    """The marks of one worker. The worker holds slots and lets them go, whoever starts a job marks it in its slot."""
 
     def __init__(self, file: int, path: str = "") -> None:
         self.file = file
@@ -59,12 +59,17 @@ class JobStarts:
         size = os.fstat(file).st_size
         self._page = mmap.mmap(file, size)
         self._entries = _entries_in(size)
+        self._free = deque(range(self._entries))
+        self._slots: dict[tuple[int, int], int] = {}
 
     @classmethod
     def make(cls, path: str, jobs_max: int) -> Self:
         """New marks for a worker that holds no more jobs than this. Where there is no place for the file, as on a disk
         that is full, they are kept in memory, and nobody else will know them."""
-        entries = 1 << (jobs_max * 4 + 1_024).bit_length()
+        return cls._make(path, 1 << (jobs_max * 4 + 1_024).bit_length())
+
+    @classmethod
+    def _make(cls, path: str, entries: int) -> Self:
         try:
             return cls(_make_file(path, entries), path)
         except OSError:
@@ -74,21 +79,42 @@ class JobStarts:
 
     def renew(self, path: str) -> None:
         """Begin anew, after the jobs that were held were taken back."""
-        fresh = JobStarts.make(path, self._entries // 8)
+        fresh = JobStarts._make(path, self._entries)
         self.close()
-        self.file, self._page, self._entries = fresh.file, fresh._page, fresh._entries
+        self.file, self._page = fresh.file, fresh._page
+        self.let_all_go()
 
-    def mark(self, ring: int, number: int, token: int) -> int | None:
-        """A job is about to start here; its place, or None when it is not this worker's any more."""
-        at = _POSITIONS_AT + ring * _position.size
-        place = int(_position.unpack_from(self._page, at)[0]) % self._entries
-        _position.pack_into(self._page, at, (place + 1) % self._entries)
-        _entry.pack_into(self._page, self._offset(ring, place), number, token, 0, 0)
-        return None if self.is_closed() else place
+    @property
+    def room(self) -> int:
+        """How many more jobs can be held."""
+        return len(self._free)
 
-    def name_process(self, place: int, number: int, token: int, process: int) -> None:
+    def hold(self, number: int, token: int) -> int:
+        """The slot of a job that this worker has, the same one until it is let go."""
+        slot = self._slots.get((number, token))
+        if slot is None:
+            slot = self._slots[number, token] = self._free.popleft()
+        return slot
+
+    def let_go(self, number: int, token: int) -> None:
+        """The store has taken what a job came to: nobody will ask whether it has started."""
+        slot = self._slots.pop((number, token), None)
+        if slot is not None:
+            self._free.append(slot)
+
+    def let_all_go(self) -> None:
+        """Nothing that was held is this worker's any more."""
+        self._free = deque(range(self._entries))
+        self._slots.clear()
+
+    def mark(self, slot: int, number: int, token: int) -> bool:
+        """A job is about to start here; False when it is not this worker's any more."""
+        _entry.pack_into(self._page, self._offset(slot), number, token, 0, 0)
+        return not self.is_closed()
+
+    def name_process(self, slot: int, number: int, token: int, process: int) -> None:
         """The command that was marked runs as this process."""
-        _entry.pack_into(self._page, self._offset(COMMANDS, place), number, token, process, start_of(process))
+        _entry.pack_into(self._page, self._offset(slot), number, token, process, start_of(process))
 
     def started(self) -> set[tuple[int, int]]:
         """What was started, by number and token."""
@@ -99,21 +125,25 @@ class JobStarts:
         return self._page[_CLOSED_AT] == _CLOSED
 
     def is_intact(self) -> bool:
-        """Whether the file begins as it was made."""
+        """Whether the file begins as it was made, and is as long."""
         place = self._page[_PLACE_AT : _PLACE_AT + _PLACE_BYTES]
         return (
             self._page[: _header.size] == _header_of(self._entries)
             and place == _place(self.path)
             and self._page[_CLOSED_AT] in (_OPEN, _CLOSED)
+            and os.fstat(self.file).st_size == len(self._page)
         )
 
-    def repair(self, held: Iterable[tuple[int, int]]) -> None:
-        """Put right a file that somebody has written to: with the marks of what may have started and is still held."""
+    def repair(self, waiting: Collection[tuple[int, int]]) -> None:
+        """Put right a file that somebody has written to: with the marks of all that is held, except of what waits."""
+        os.ftruncate(self.file, len(self._page))
         if self._page[_CLOSED_AT] not in (_OPEN, _CLOSED):
             self._page[_CLOSED_AT] = _OPEN
         self._page[_PLACE_AT : _PLACE_AT + _PLACE_BYTES] = _place(self.path)
-        for number, token in held:
-            self.mark(COMMANDS, number, token)
+        for (number, token), slot in self._slots.items():
+            marked = _entry.unpack_from(self._page, self._offset(slot))[:2]
+            if marked != (number, token) and (number, token) not in waiting:
+                self.mark(slot, number, token)
         # Last: until then whoever reads it takes everything for started.
         self._page[: _header.size] = _header_of(self._entries)
 
@@ -133,11 +163,11 @@ class JobStarts:
         os.close(self.file)
 
     def _found(self) -> list[tuple[int, int, int, int]]:
-        content = self._page[_ENTRIES_AT : _ENTRIES_AT + RINGS * self._entries * _entry.size]
+        content = self._page[_ENTRIES_AT : _ENTRIES_AT + self._entries * _entry.size]
         return [entry for entry in _entry.iter_unpack(content) if entry[0]]
 
-    def _offset(self, ring: int, place: int) -> int:
-        return _ENTRIES_AT + (ring * self._entries + place % self._entries) * _entry.size
+    def _offset(self, slot: int) -> int:
+        return _ENTRIES_AT + slot % self._entries * _entry.size
 
 
 def starts_path(store: str, worker: str) -> str:
@@ -146,9 +176,9 @@ def starts_path(store: str, worker: str) -> str:
 
 
 def _entries_in(size: int) -> int:
-    """How many entries each ring of a file of this size has: what it says itself may be anybody's words."""
-    entries, rest = divmod(size - _ENTRIES_AT, RINGS * _entry.size)
-    if entries < 1 or rest:
+    """How many entries a file of this size has: what it says itself may be anybody's words, and so may be its end."""
+    entries = (size - _ENTRIES_AT) // _entry.size
+    if entries < 1:
         raise ValueError(f"a file of {size:,} bytes holds no marks of starts")
     return entries
 
@@ -172,7 +202,7 @@ def _make_file(path: str, entries: int) -> int:
 
 def _fill(file: int, entries: int, path: str) -> None:
     # Room on the disk is taken now: a page that cannot be had later would be the end of whoever writes to it.
-    os.posix_fallocate(file, 0, _ENTRIES_AT + RINGS * entries * _entry.size)
+    os.posix_fallocate(file, 0, _ENTRIES_AT + entries * _entry.size)
     os.pwrite(file, _header_of(entries), 0)
     os.pwrite(file, _place(path), _PLACE_AT)
 
@@ -193,7 +223,7 @@ def read_starts(path: str) -> Left | None:
         os.close(file)
         return None
     is_ours = magic == _MAGIC and booted == boot() and os.pread(file, len(place), _PLACE_AT) == place
-    if not is_ours or entries < 1 or size != _ENTRIES_AT + RINGS * entries * _entry.size:
+    if not is_ours or entries < 1 or size != _ENTRIES_AT + entries * _entry.size:
         # Also one that was copied with its folder: what it names belongs to the worker of the other.
         os.close(file)
         return None

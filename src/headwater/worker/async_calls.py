@@ -13,7 +13,6 @@ from typing import Any
 
 from headwater.model.job import JobNumber, Outcome
 from headwater.services.job_functions import Interrupted, JobFunction, enter_job
-from headwater.stores.job_starts import ASYNC
 from headwater.worker.calls import ANYBODY, NOBODY
 from headwater.worker.frames import Begun, Done, FrameReader, Run, decode_to_runner
 from headwater.worker.outcomes import completed, failed
@@ -112,7 +111,7 @@ class AsyncCalls:
         if function is None:
             self._ends.teller.send(Done(run.number, Outcome.RELEASED, 0.0))
             return
-        if self._ends.starts.mark(ASYNC, run.number, run.about.token) is None:
+        if not self._ends.starts.mark(run.slot, run.number, run.about.token):
             self._close()
             return
         self._left -= 1

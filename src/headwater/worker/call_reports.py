@@ -42,8 +42,8 @@ class Call(msgspec.Struct):
     progress: str | None = None
 
 
-def run_of(job: ClaimedJob) -> Run:
-    """A job as its runner gets it."""
+def run_of(job: ClaimedJob, slot: int) -> Run:
+    """A job as its runner gets it, with the slot in which it marks it as started."""
     results = None if job.results is None else {name: bytes(result) for name, result in job.results.items()}
     about = RunAbout(
         id=job.id,
@@ -55,7 +55,7 @@ def run_of(job: ClaimedJob) -> Run:
         previous_error=job.previous_error,
         results=results,
     )
-    return Run(job.number, about, bytes(job.work.arguments), job.work.timeout_seconds)
+    return Run(job.number, about, bytes(job.work.arguments), job.work.timeout_seconds, slot)
 
 
 def output_of(call: Call) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from headwater.log.job_operations import ClaimedJob, Note, Report
 from headwater.model.job import JobNumber, Outcome, WorkerSettings
-from headwater.stores.job_starts import COMMANDS, JobStarts, marks_of
+from headwater.stores.job_starts import JobStarts, marks_of
 from headwater.worker.call_reports import release
 from headwater.worker.processes import kill_strays
 from headwater.worker.reports import report_of, unstartable
@@ -54,8 +54,8 @@ class Commands:
 
     def run(self, job: ClaimedJob) -> None:
         """Start a command. One that cannot be started has failed, unless it is this process that lacks something."""
-        place = self._starts.mark(COMMANDS, job.number, job.token)
-        if place is None:
+        slot = self._starts.hold(job.number, job.token)
+        if not self._starts.mark(slot, job.number, job.token):
             self.on_report(release(job))
             return
         limits = (self._settings.output_max, self._settings.grace)
@@ -71,7 +71,7 @@ class Commands:
         except (OSError, ValueError) as error:
             self._could_not_start(job, error)
             return
-        self._starts.name_process(place, job.number, job.token, shell.process)
+        self._starts.name_process(slot, job.number, job.token, shell.process)
         self._shells[job.number] = shell
         if self._telling is None:
             self._tell_later()
@@ -79,9 +79,8 @@ class Commands:
     def mark_again(self) -> None:
         """Mark what runs as started, after the marks were damaged."""
         for shell in self._shells.values():
-            place = self._starts.mark(COMMANDS, shell.job.number, shell.job.token)
-            if place is not None:
-                self._starts.name_process(place, shell.job.number, shell.job.token, shell.process)
+            job = shell.job
+            self._starts.name_process(self._starts.hold(job.number, job.token), job.number, job.token, shell.process)
 
     def _could_not_start(self, job: ClaimedJob, error: OSError | ValueError) -> None:
         if isinstance(error, OSError) and error.errno in LACKING:

@@ -22,6 +22,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     about: RunAbout
     arguments: bytes
     timeout_seconds: float
+    slot: int
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):

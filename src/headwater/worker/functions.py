@@ -122,9 +122,9 @@ class Functions:
         for runner in self._runners:
             runner.end_stopped()
 
-    def taken(self) -> list[ClaimedJob]:
-        """The jobs that may have begun."""
-        return [job for runner in self._runners for job in runner.taken()]
+    def untaken(self) -> list[ClaimedJob]:
+        """The jobs that have not begun, and stay where they are."""
+        return [*self._early, *(job for runner in self._runners for job in runner.untaken())]
 
     def recall(self) -> list[ClaimedJob]:
         """Take back what has not begun."""

@@ -11,7 +11,6 @@ import msgspec
 
 from headwater.model.job import JobNumber, Outcome
 from headwater.services.job_functions import Interrupted, JobContext, JobFunction, enter_job
-from headwater.stores.job_starts import PLAIN
 from headwater.worker.frames import Done, Progress, Run
 from headwater.worker.outcomes import completed, describe, failed
 from headwater.worker.printing import Printer
@@ -66,7 +65,7 @@ class PlainCalls:
             # The worker has asked for known types only; what a job says chooses, and never finds.
             self._ends.teller.send(Done(run.number, Outcome.RELEASED, 0.0))
             return True
-        if self._ends.starts.mark(PLAIN, run.number, run.about.token) is None:
+        if not self._ends.starts.mark(run.slot, run.number, run.about.token):
             return False
         begun = time.monotonic()
         self._ends.slate.begin(run.number, begun)

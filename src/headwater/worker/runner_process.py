@@ -27,6 +27,7 @@ from headwater.worker.frames import (
     Output,
     Progress,
     Ready,
+    Run,
     Stop,
     ToWorker,
     decode_to_worker,
@@ -107,7 +108,7 @@ class RunnerProcess:
         """Send a call; it is given back when this process lacks what that takes."""
         try:
             process = self._process or self.start()
-            placed = not (self._unplaced or self._retiring) and process.line.put(run_of(job))
+            placed = not (self._unplaced or self._retiring) and process.line.put(self._run_of(job))
         except OSError as error:
             self.on_report(release(job))
             self.on_lack(error)
@@ -118,6 +119,9 @@ class RunnerProcess:
             self._unplaced.append(job)
         if job.work.timeout_seconds and self.kind != ASYNC_KIND:
             self._watch_by(time.monotonic() + job.work.timeout_seconds)
+
+    def _run_of(self, job: ClaimedJob) -> Run:
+        return run_of(job, self._starts.hold(job.number, job.token))
 
     def stop(self, number: JobNumber, reason: str) -> None:
         """End a call: it is interrupted, and its process is ended when that does not help."""
@@ -260,7 +264,7 @@ class RunnerProcess:
         if self._hear(process) is False:
             asyncio.get_running_loop().remove_reader(process.hearing)
         try:
-            while self._unplaced and not self._retiring and process.line.put(run_of(self._unplaced[0])):
+            while self._unplaced and not self._retiring and process.line.put(self._run_of(self._unplaced[0])):
                 self._unplaced.popleft()
         except OSError as error:
             job = self._unplaced.popleft()
@@ -419,13 +423,12 @@ class RunnerProcess:
         """What the process had done and not told; what cannot be read was not done, as far as anybody knows."""
         self._take_frames(FrameReader(), process.slate.kept())
 
-    def taken(self) -> list[ClaimedJob]:
-        """The jobs that the runner may have started: what waits in the line it has not."""
+    def untaken(self) -> list[ClaimedJob]:
+        """The jobs that wait in the line, and go on doing so: the runner has started none of them."""
         waiting = self.take_line()
-        taken = [call.job for call in self._calls.values() if call.job not in waiting]
         for job in waiting:
             self.run(job)
-        return taken
+        return waiting
 
     def _forget(self, number: JobNumber) -> Call | None:
         call = self._calls.pop(number, None)

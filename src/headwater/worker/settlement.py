@@ -8,6 +8,7 @@ from typing import Any
 from headwater.errors import Closed, HeadwaterError, Overloaded, StoreReplaced
 from headwater.log.committer import Answer, Committer
 from headwater.log.job_operations import Report, Settle, Settled
+from headwater.stores.job_starts import JobStarts
 
 log = logging.getLogger(__name__)
 
@@ -15,13 +16,14 @@ ERROR_PAUSE_SECONDS = 0.5
 
 
 class Settlement:
-    """Reports on their way."""
+    """Reports on their way. The marks of their jobs are kept until they have arrived."""
 
-    def __init__(self, committer: Committer, database: str, worker: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, committer: Committer, database: str, worker: str, starts: JobStarts) -> None:
         self._committer = committer
         self._database = database
         self._worker = worker
-        self._on_change = on_change
+        self._starts = starts
+        self.on_change: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -47,7 +49,7 @@ class Settlement:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        self._on_change()
+        self.on_change()
 
     def _submit(self, operation: Settle) -> asyncio.Future[Answer] | None:
         try:
@@ -62,6 +64,8 @@ class Settlement:
                 if answer is not None:
                     settled: Settled = (await answer).result
                     _log_lost(settled)
+                    for report in operation.reports:
+                        self._starts.let_go(report.number, report.token)
                     return
             except (Closed, StoreReplaced) as error:
                 log.warning("%d reports came too late: %s", len(operation.reports), error)

@@ -16,7 +16,7 @@ from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, StoreReplaced
 from headwater.log.committer import Committer
-from headwater.log.job_operations import Beat, Claim, Claimed, ClaimedJob, Depart, Heartbeat, Note, Report
+from headwater.log.job_operations import Beat, Claimed, ClaimedJob, Depart, Heartbeat, Note, Report
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
 from headwater.services.jobs import Jobs, JobService
@@ -76,11 +76,12 @@ class Worker:
         self._ready_at: Timestamp | None = None
         self._seconds = AHEAD_SECONDS
         self._news = News()
-        self._settlement = Settlement(service.committer, options.database, options.id, self._news.tell)
         self._left = LeftToOthers()
         self._lacking_until = 0.0
         self._asked_for: frozenset[str] | None = None
         self.starts = JobStarts.make(self._store.job_starts_path(options.id), max(options.concurrency, AHEAD_MAX))
+        self._settlement = Settlement(service.committer, options.database, options.id, self.starts)
+        self._settlement.on_change = self._news.tell
         self.commands = Commands(settings, self.starts, worker=options.id, sweeps=options.sweeps)
         self.commands.on_report = self._command_ended
         self.commands.on_output = self._note
@@ -91,7 +92,7 @@ class Worker:
         self.functions.on_lack = self._lack
         self.functions.on_ready = self._functions_ready
         self.functions.on_unloadable = self._unloadable
-        self.functions.on_dead = lambda: mend_starts(self.starts, self.commands, self.functions)
+        self.functions.on_dead = lambda: mend_starts(self.starts, self.commands, self.functions, self._buffer)
         self.functions.on_gone = self.commands.sweep
         self.commands.spare = lambda: self.functions.processes
 
@@ -217,7 +218,8 @@ class Worker:
         depth = max(self._options.concurrency, ahead * self._options.concurrency)
         depth = min(depth, max(AHEAD_MAX, self._options.concurrency))
         held = self._held()
-        return depth - held if held <= depth // 2 or held < self._options.concurrency else 0
+        wanted = depth - held if held <= depth // 2 or held < self._options.concurrency else 0
+        return min(wanted, self.starts.room)
 
     def _held(self) -> int:
         """How many jobs are here."""
@@ -289,14 +291,7 @@ class Worker:
         if not wanted or not self._look:
             await asyncio.sleep(0)
             return
-        claim = Claim(
-            database=self._options.database,
-            worker=self._options.id,
-            queues=self._options.queues,
-            limit=wanted,
-            lease_seconds=self._settings.lease,
-            functions=self.functions.able_to_begin(STALLED_SECONDS),
-        )
+        claim = self._options.claim(wanted, self._settings, self.functions.able_to_begin(STALLED_SECONDS))
         self._asked_for = claim.functions if claim.functions != self.functions.known else None
         self._look = False
         self._defer(BUSY_SECONDS)  # What others do meanwhile, the answer will tell.
@@ -321,7 +316,9 @@ class Worker:
         unknown = [one for one in claimed.unknown if one not in self.functions.known]
         self._left.say(unknown)
         self._buffer.extend(claimed.jobs)
-        self._jobs |= {job.number: job for job in claimed.jobs}
+        for job in claimed.jobs:
+            self._jobs[job.number] = job
+            self.starts.hold(job.number, job.token)
         self._vain_wakes = 0 if claimed.jobs else self._vain_wakes + 1
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted or unknown:
@@ -407,6 +404,7 @@ class Worker:
         self._reports.clear()
         self.commands.abort("the lease was lost")
         self.functions.close()
+        self.starts.let_all_go()
 
     def _cancel(self, number: JobNumber) -> None:
         held = [job for job in self._buffer if job.number == number]

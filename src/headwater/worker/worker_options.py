@@ -5,7 +5,7 @@ import socket
 
 import msgspec
 
-from headwater.log.job_operations import WorkerAbout
+from headwater.log.job_operations import Claim, WorkerAbout
 from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, WorkerSettings
 from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.loading import FunctionSources
@@ -41,6 +41,17 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             supervisor=self.supervisor,
             queues=self.queues,
             concurrency=self.concurrency,
+        )
+
+    def claim(self, limit: int, settings: WorkerSettings, functions: frozenset[str]) -> Claim:
+        """How it asks for jobs."""
+        return Claim(
+            database=self.database,
+            worker=self.id,
+            queues=self.queues,
+            limit=limit,
+            lease_seconds=settings.lease,
+            functions=functions,
         )
 
     def functions(self, settings: WorkerSettings) -> FunctionSettings:
