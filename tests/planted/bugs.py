@@ -890,6 +890,12 @@ BUGS = [
         ("tests/worker/test_counts.py",),
     ),
     Bug(
+        "lost-once-known-for-ever",
+        "of a worker that is lost a second time it is believed what it had started the first time",
+        (Edit("headwater/stores/tables/writer.py", "        self.jobs.committed()\n", ""),),
+        ("tests/worker/test_counts.py",),
+    ),
+    Bug(
         "fetched-is-charged",
         "what a killed worker had only fetched counts as an attempt",
         (Edit(JOBS, "            elif started is not None and (row", "            elif started is None and (row"),),

@@ -103,6 +103,21 @@ async def test_a_worker_whose_jobs_were_taken_back_starts_none_of_them_any_more(
     starts.close()
 
 
+async def test_a_worker_that_is_lost_a_second_time_is_asked_anew_what_it_has_started(bench: Bench) -> None:
+    """It slept through its lease and went on: what was read of it the first time says nothing about the second."""
+    handle = await bench.hw.jobs.add(functions.add.using(retries=0).job(1))
+    starts = starts_of(bench, "sleepy")
+    await claim(bench, "sleepy", 1)
+    await bench.hw.jobs_service.run(Depart(database="main", worker="sleepy"))
+    assert (await handle.show()).state is JobState.PENDING
+    starts.renew(bench.hw.jobs_service.store.job_starts_path("sleepy"))
+    (again,) = await claim(bench, "sleepy", 1)
+    assert start(starts, again)
+    starts.close()
+    await bench.hw.jobs_service.run(Depart(database="main", worker="sleepy"))
+    assert (await handle.show()).state is JobState.DEAD
+
+
 async def test_a_job_that_was_to_be_cancelled_is_cancelled_when_its_worker_dies(bench: Bench) -> None:
     job = await bench.hw.jobs.add(functions.add.job(1))
     await claim(bench, "killed", 1)

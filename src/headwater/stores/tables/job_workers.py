@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 # A lease that is longer was written by another clock than ours.
 LEASE_MAX = 7 * 86_400 * SECOND
-LEFT_KEPT_MAX = 1_000
 
 
 class WorkerLease(msgspec.Struct, frozen=True):
@@ -39,6 +38,7 @@ class JobWorkers:
         self.clock: SteadyClock = SystemClock()
         self._path = path
         # What was read of workers that are lost: their files are gone then, and this commit may have to be repeated.
+        # Not for longer: a worker that only slept has a new file, and can be lost again.
         self._left: dict[str, Left | None] = {}
 
     def renew(self, worker: str, database: str, seconds: float, now: Timestamp, *, always: bool = False) -> WorkerLease:
@@ -69,8 +69,6 @@ class JobWorkers:
         """What a worker that is gone had started, None when nobody knows; what it left running of that is killed."""
         path = starts_path(self._path, worker) if self._path else ""
         if worker not in self._left:
-            if len(self._left) >= LEFT_KEPT_MAX:
-                self._left.clear()
             self._left[worker] = read_starts(path) if path else None
         left = self._left[worker]
         if held and path:
@@ -78,6 +76,10 @@ class JobWorkers:
             if killed:
                 log.warning("killed %d processes that worker %s left running", killed, worker)
         return None if left is None else left.started
+
+    def committed(self) -> None:
+        """What was taken back is taken back."""
+        self._left.clear()
 
     def describe(self, worker: str, about: WorkerAbout) -> None:
         """Remember who a worker is."""

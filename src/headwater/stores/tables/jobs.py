@@ -139,6 +139,10 @@ class Jobs:
         self._lanes.forget()
         self.intake.forget()
 
+    def committed(self) -> None:
+        """What was done stays."""
+        self._workers.committed()
+
     def catch_up(self, touched: Sequence[Touch], *, complete: bool) -> None:
         """Others have committed these segments. Settings and limits change together with a word to the workers."""
         told = any(touch.lane.partition == CONTROL_PARTITION and touch.lane.queue == JOBS_QUEUE for touch in touched)

@@ -258,6 +258,7 @@ class Writer:
     def committed(self) -> None:
         """Our own commit raised the version too."""
         self._version = self._data_version()
+        self.jobs.committed()
 
     def forget(self) -> None:
         """After a rollback: what is remembered may never have happened."""
