@@ -90,7 +90,8 @@ def push(
 
     Without a partition it goes to one of the queue's lanes, and the offset counts in that lane; one with a `delay` has
     none before it is due. A transaction id is kept with the message, and a later push with the same id is a duplicate
-    of this one; this push itself is not checked, because your transaction happens once.
+    of this one; this push itself is not checked, because your transaction happens once. A queue that is full refuses it
+    (`QueueFull`) and leaves your transaction as it is: what becomes of your own rows is yours to decide.
     """
     message = check_outgoing(
         payload, transaction_id=transaction_id, trace_id=trace_id, type=type, headers=headers, timestamp=timestamp

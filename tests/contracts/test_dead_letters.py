@@ -109,9 +109,32 @@ async def test_dead_letters_go_to_another_queue_when_asked(log: Log) -> None:
 async def test_dead_letters_stay_when_the_other_queue_is_full(log: Log) -> None:
     await bury(log, 2)
     await log.configure(queue="by-hand", size_max=1)
-    with pytest.raises(QueueFull):
+    with pytest.raises(QueueFull, match="'by-hand' holds 0 waiting records of at most 1; 2 more do not fit"):
         await log.run(Requeue(queue="orders", to="by-hand"))
     assert len(await log.dead_letters()) == 2
+
+
+async def test_what_the_other_queue_holds_is_counted_once(log: Log, other: Log) -> None:
+    """Also what an earlier push or requeue has put there."""
+    await bury(log, 4)
+    await log.configure(queue="by-hand", size_max=4)
+    await log.push("pushed", queue="by-hand")
+    for letter in (await log.dead_letters())[:3]:
+        # Somebody else has committed meanwhile, so everything is counted anew.
+        await other.push("something", queue="elsewhere")
+        await log.run(Requeue(queue="orders", to="by-hand", ids=[letter.id]))
+    with pytest.raises(QueueFull, match=r"'by-hand' holds 4 waiting records of at most 4$"):
+        await log.run(Requeue(queue="orders", to="by-hand"))
+    assert len(await log.drain(queue="by-hand", group="anybody")) == 4
+
+
+async def test_dead_letters_that_come_back_take_room(log: Log) -> None:
+    await log.configure(size_max=3)
+    await bury(log, 2)
+    await log.push("new")
+    assert (await log.run(Requeue(queue="orders"))).count == 2
+    with pytest.raises(QueueFull, match="holds 3 waiting records"):
+        await log.push("one more")
 
 
 async def test_dead_letters_of_a_group_that_is_gone_stay_until_it_is_said_who_gets_them(log: Log) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import headwater
 from headwater import outbox
-from headwater.errors import InvalidInput, InvalidName, StoreForeign, TooLarge
+from headwater.errors import InvalidInput, InvalidName, QueueFull, StoreForeign, TooLarge
 from tests.waiting import expect_soon_async
 
 
@@ -136,3 +136,37 @@ async def test_the_interpreters_own_sqlite_is_refused_beside_ours(path: str, sho
         connection.rollback()
         await hw.close()
         connection.close()
+
+
+@pytest.mark.parametrize("delay", [0, 60])
+@pytest.mark.parametrize("partition", ["", "p"])
+async def test_a_full_queue_refuses_the_message_and_leaves_the_rows_to_their_owner(
+    path: str, shop: apsw.Connection, partition: str, delay: int
+) -> None:
+    async with headwater.open(path, adopt=True) as hw:
+        await hw.queue("orders").configure(size_max=2)
+        await hw.queue("orders").push("first", partition="other")
+        with shop:
+            shop.execute("INSERT INTO shop_orders VALUES (7)")
+            outbox.push(shop, "orders", "second", partition=partition, delay=delay)
+            with pytest.raises(QueueFull, match="holds 2 waiting records of at most 2"):
+                outbox.push(shop, "orders", "third", partition="new")
+        assert count(shop, "shop_orders") == 1
+        assert {name for (name,) in shop.execute("SELECT name FROM hw_partitions").fetchall()}.isdisjoint({"new"})
+        assert count(shop, "hw_segments") + count(shop, "hw_delayed") == 2
+        await hw.queue("orders").ack(await hw.queue("orders").pop(batch=10))
+        with shop:
+            outbox.push(shop, "orders", "fourth", partition=partition)
+
+
+async def test_a_partition_too_many_is_refused_in_the_users_transaction(path: str, shop: apsw.Connection) -> None:
+    async with headwater.open(path, adopt=True) as hw:
+        await hw.queue("orders").configure(partitions_max=16)
+        with shop:
+            for number in range(16):
+                outbox.push(shop, "orders", number, partition=str(number))
+            with pytest.raises(QueueFull, match="partitions_max"):
+                outbox.push(shop, "orders", 16, partition="16")
+            outbox.push(shop, "orders", 17, partition="0")
+        found = [message.payload for message in await hw.queue("orders").pop(batch=100)]
+        assert sorted(found) == [*range(16), 17]

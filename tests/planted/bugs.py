@@ -1412,9 +1412,9 @@ BUGS = [
         "the outbox forgets the priority on the way",
         (
             Edit(
-                "headwater/stores/sqlite/outbox.py",
-                "choose_lane(queue, identity, now, operation.priority)",
-                "choose_lane(queue, identity, now)",
+                "headwater/stores/tables/pushes.py",
+                "choose_lane(queue, push.records[0].transaction_id, now, push.priority)",
+                "choose_lane(queue, push.records[0].transaction_id, now)",
             ),
         ),
         ("tests/faces/test_ways_of_pushing.py",),

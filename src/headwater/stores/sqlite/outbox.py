@@ -38,7 +38,8 @@ def push(
 ) -> Offset | None:
     """Append one message as part of the transaction that is open on `connection`; its offset, if that commits.
 
-    One that is delivered later has none yet. Nothing is compared with what is there: the transaction happens once.
+    One that is delivered later has none yet. Nothing is compared with what is there: the transaction happens once. What
+    the queue's limits leave no room for is refused before anything is written.
     """
     tables = _check_connection(connection)
     config = load_config()
@@ -47,13 +48,8 @@ def push(
     segments = Segments(tables, codec, _origin, config.deduplication_ids_max)
     segments.catch_up(read_last_lsn(tables))
     now = SystemClock().now()
-    queue = catalog.make_queue(operation.database, operation.queue, now)
     delayed = Delayed(tables, codec, catalog, segments)
-    if operation.partition:
-        lane = catalog.make_partition(queue, operation.partition, now)
-    else:
-        identity = operation.records[0].transaction_id
-        lane = Pushes(tables, catalog, segments, delayed).choose_lane(queue, identity, now, operation.priority)
+    lane = Pushes(tables, catalog, segments, delayed).place_one(operation, now)
     if operation.delay_seconds:
         due_at = Timestamp(now + int(operation.delay_seconds * SECOND))
         delayed.add(lane, operation.records, due_at, now, operation.ttl_seconds)

@@ -67,7 +67,7 @@ class DeadLetters:
         target = queue
         if operation.to:
             target = self._catalog.make_queue(operation.database, operation.to, now)
-            self._pushes.need_room(target, len(letters))
+            self._pushes.need_room_now(target, len(letters))
         elif not operation.all_groups:
             self._need_groups(queue, {letter.group for letter in letters})
         # All of them have a place before the first is moved: a requeue that is refused changes nothing.
@@ -77,6 +77,8 @@ class DeadLetters:
             self._segments.append(partition, records, now)
             self._segments.remember(partition, records)
             self._connection.execute(self._sql.drop_dead_letter, (queue.id, letter.id))
+        # What comes back to its own queue takes room there although nobody asked for it.
+        self._pushes.forget()
         return Requeued(len(letters))
 
     def _need_groups(self, queue: Queue, names: set[str]) -> None:

@@ -141,15 +141,22 @@ class Pushes:
         if queue is None:
             queue = self._catalog.make_queue(push.database, push.queue, now, push.lanes)
         if queue.options.size_max:
-            self.need_room(queue, len(push.records))
+            self._need_room(queue, len(push.records))
         return queue
 
     def place(self, load: Load, now: Timestamp) -> Partition:
         """The partition that a load names, once there is room in its queue."""
-        self._placed.clear()
         queue = self._catalog.make_queue(load.database, load.queue, now)
-        self.need_room(queue, len(load.records))
+        self.need_room_now(queue, len(load.records))
         return self.named(queue, load.partition, now)
+
+    def place_one(self, push: Push, now: Timestamp) -> Partition:
+        """The partition for the one record of a push, once there is room in its queue."""
+        self._placed.clear()
+        queue = self._queue(push, now)
+        if push.partition:
+            return self.named(queue, push.partition, now)
+        return self.choose_lane(queue, push.records[0].transaction_id, now, push.priority)
 
     def named(self, queue: Queue, name: str, now: Timestamp) -> Partition:
         """The partition of this name; a new one if the queue may have one more."""
@@ -163,7 +170,12 @@ class Pushes:
                 raise QueueFull(f"queue {queue.name!r} has {count:,} partitions, as many as its partitions_max allows")
         return self._catalog.make_partition(queue, name, now)
 
-    def need_room(self, queue: Queue, count: int) -> None:
+    def need_room_now(self, queue: Queue, count: int) -> None:
+        """Raises when the queue is full. What was placed before is in the tables."""
+        self._placed.clear()
+        self._need_room(queue, count)
+
+    def _need_room(self, queue: Queue, count: int) -> None:
         """Raises when the queue is full. What waits is counted only when the last count no longer leaves room."""
         limit = queue.options.size_max
         if not limit:
@@ -176,7 +188,8 @@ class Pushes:
             waiting = int(kept) + int(delayed) + placed
         if waiting + count > limit:
             self._waiting.pop(queue.id, None)
-            raise QueueFull(f"queue {queue.name!r} holds {waiting:,} waiting records of at most {limit:,}")
+            left = f"; {count:,} more do not fit" if waiting < limit else ""
+            raise QueueFull(f"queue {queue.name!r} holds {waiting:,} waiting records of at most {limit:,}{left}")
         self._waiting[queue.id] = waiting + count
         self._placed[queue.id] = placed + count
 
