@@ -407,6 +407,104 @@ async def test_a_drain_that_goes_on_waits_for_trouble_to_pass_and_never_moves_tw
     assert submitted.count(3) == 1
 
 
+async def test_a_drain_that_goes_on_waits_for_a_table_that_is_made_anew(
+    hw: headwater.Headwater, shop: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    after, looks = Table.after, [0]
+
+    def counted(table: Table, number: int, limit: int) -> Any:
+        looks[0] += 1
+        return after(table, number, limit)
+
+    monkeypatch.setattr(Table, "after", counted)
+    stage(shop, "orders", "before", partition="p")
+    task = asyncio.create_task(outbox.drain(hw, lambda: sqlite3.connect(shop), every_seconds=0.001))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await until(lambda: not waiting(shop))
+        for round in ("first", "second"):
+            with plain_transaction(shop) as connection:
+                connection.execute("DROP TABLE headwater_outbox")
+            begun = looks[0]
+            await until(lambda begun=begun: looks[0] > begun + 3)  # type: ignore[misc]
+            with plain_transaction(shop) as connection:
+                outbox.create_table(connection)
+                outbox.stage(connection, "orders", round, partition="p")
+            await until(lambda: not waiting(shop))
+            await until(lambda: caplog.messages[-1].endswith("is back"))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await payloads(hw, "orders") == ["before", "first", "second"]
+    assert ["is away" in message for message in caplog.messages] == [True, False] * 2
+
+
+async def test_a_drain_that_goes_on_follows_a_file_that_another_takes_the_place_of(
+    hw: headwater.Headwater, shop: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A migration may write a new file and rename it: the old one stays open here, and nobody else writes to it."""
+    stage(shop, "orders", "before", partition="p")
+    task = asyncio.create_task(outbox.drain(hw, lambda: sqlite3.connect(shop), every_seconds=0.001))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await until(lambda: not waiting(shop))
+        fresh = str(tmp_path / "fresh.db")
+        with plain_transaction(fresh) as connection:
+            outbox.create_table(connection)
+            outbox.stage(connection, "orders", "after", partition="p")
+        Path(shop).rename(tmp_path / "old.db")
+        await until(lambda: any("is away" in record.message for record in caplog.records))
+        Path(fresh).rename(shop)
+        await until(lambda: not waiting(shop))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await payloads(hw, "orders") == ["before", "after"]
+
+
+async def test_a_drain_that_ends_does_not_wait_for_a_table_that_is_away(
+    hw: headwater.Headwater, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = Table.after
+
+    def dropped_meanwhile(table: Table, number: int, limit: int) -> Any:
+        with plain_transaction(shop) as connection:
+            connection.execute("DROP TABLE headwater_outbox")
+        return after(table, number, limit)
+
+    monkeypatch.setattr(Table, "after", dropped_meanwhile)
+    with pytest.raises(StoreForeign, match="no outbox table"):
+        await drain(hw, shop)
+
+
+async def test_rows_of_a_table_that_was_made_anew_are_not_taken_for_those_of_the_old_one(
+    hw: headwater.Headwater, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They begin with the same numbers: what was to be dropped from the old one must not be dropped from the new."""
+    stage(shop, "orders", "old", partition="p")
+    settle, calls = Table.settle, [0]
+
+    def made_anew_meanwhile(table: Table, verdicts: Verdicts) -> Verdicts:
+        calls[0] += 1
+        if calls[0] == 1:
+            with plain_transaction(shop) as connection:
+                connection.execute("DROP TABLE headwater_outbox")
+            try:
+                return settle(table, verdicts)
+            finally:
+                with plain_transaction(shop) as connection:
+                    outbox.create_table(connection)
+                    outbox.stage(connection, "orders", "new", partition="p")
+        return settle(table, verdicts)
+
+    monkeypatch.setattr(Table, "settle", made_anew_meanwhile)
+    task = asyncio.create_task(outbox.drain(hw, lambda: sqlite3.connect(shop), every_seconds=0.001))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await until(lambda: calls[0] > 1 and not waiting(shop))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await payloads(hw, "orders") == ["old", "new"]
+
+
 async def test_a_cancelled_drain_drops_what_it_has_moved(
     hw: headwater.Headwater, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

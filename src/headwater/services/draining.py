@@ -23,6 +23,7 @@ from headwater.errors import (
     JobError,
     QueueError,
     StoreDamaged,
+    StoreForeign,
     TooLarge,
 )
 from headwater.log.committer import Answer, Committer
@@ -192,6 +193,7 @@ class Drain:
         # What the users' database did not take: it is said again before anything more is moved.
         self._owed: list[tuple[Verdicts, frozenset[int]]] = []
         self._moved = self._duplicates = self._set_aside = 0
+        self._is_away = False
 
     async def once(self) -> Drained:
         """Move all there is, once; what its queue refuses is left, and told."""
@@ -200,11 +202,16 @@ class Drain:
         return Drained(self._moved, self._duplicates, self._set_aside, tuple(self._left.values()))
 
     async def for_ever(self, every_seconds: float) -> None:
-        """Move what there is, look again, and so on. Trouble that may pass is waited for, longer each time."""
+        """Move what there is, look again, and so on. Trouble that may pass is waited for, longer each time; the table
+        was there when this began, so one that is away comes back: it is made anew, say, by a migration."""
         tries = 0
         while True:
             try:
                 more = await _finished(self._bite())
+                self._found()
+            except StoreForeign as error:
+                self._miss(error)
+                await asyncio.sleep(every_seconds)
             except HeadwaterError as error:
                 if not error.retryable:
                     raise
@@ -215,6 +222,19 @@ class Drain:
                 tries = 0
                 if not more:
                     await asyncio.sleep(every_seconds)
+
+    def _miss(self, error: StoreForeign) -> None:
+        """The table is away. What was to be dropped from it may be another row by its number when it is back; a row
+        that is moved once more is known by its key."""
+        self._owed.clear()
+        if not self._is_away:
+            self._is_away = True
+            log.warning("the outbox table is away, and is waited for: %s", error)
+
+    def _found(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            log.warning("the outbox table is back")
 
     # ── one bite ──
 

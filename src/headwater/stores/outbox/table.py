@@ -5,6 +5,7 @@ mode. So the two never share a file: the message waits in a table of the users' 
 and a process that has the store open moves it to the log.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -80,20 +81,38 @@ class Table:
     """The table as whoever moves its rows to the log holds it: one connection, made and used in one thread."""
 
     def __init__(self, connect: Callable[[], Plain]) -> None:
+        self._connect = connect
+        self._open()
+
+    def _open(self) -> None:
         with _translated():
-            self._connection = connect()
+            connection = self._connect()
         try:
             with _translated():
-                _check_library(self._connection)
+                _check_library(connection)
                 # A file that may only be read is found out before anything of it is in the log and cannot be dropped.
-                _run(self._connection, sql.touch_outbox)
-                self._connection.rollback()
+                _run(connection, sql.touch_outbox)
+                path = _path_of(connection)
+                connection.rollback()
         except BaseException:
-            self._connection.close()
+            connection.close()
             raise
+        self._connection, self._path, self._file = connection, path, _file_at(path)
+
+    def _follow(self) -> None:
+        """Another file may be in the place of ours: a connection would go on reading one that nobody else sees."""
+        found = _file_at(self._path)
+        if found == self._file:
+            return
+        if found is None:
+            raise StoreForeign(f"the outbox's database is away: there is no file {self._path}")
+        before = self._connection
+        self._open()
+        before.close()
 
     def after(self, number: int, limit: int) -> list[Staged]:
         """The oldest that wait after a number."""
+        self._follow()
         with self._transaction(), _translated():
             return [Staged(*row) for row in _run(self._connection, sql.staged, (number, limit)).fetchall()]
 
@@ -144,6 +163,21 @@ def _translated() -> Iterator[None]:
         raise _meaning(found) from error
 
 
+def _path_of(connection: Any) -> str:
+    """The file that a connection has open, "" when it is none."""
+    rows = _run(connection, "PRAGMA database_list").fetchall()
+    return next((str(path or "") for _, name, path in rows if name == "main"), "")
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """What is there now; None when nothing is."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _sqlite_error(error: BaseException | None) -> sqlite3.Error | None:
     """The error of SQLite itself: SQLAlchemy and Django put their own around it."""
     while error is not None and not isinstance(error, sqlite3.Error):
@@ -166,9 +200,7 @@ def _run(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
     """Run a statement through whatever kind of connection it is."""
     if hasattr(connection, "in_atomic_block"):
         # Django's own: it has one way to write a place for a value, whatever the database.
-        cursor = connection.cursor()
-        cursor.execute(statement.replace("?", "%s"), values)
-        return cursor
+        return _executed(connection.cursor(), statement.replace("?", "%s"), values)
     session_of = getattr(connection, "connection", None)
     if callable(session_of):
         # SQLAlchemy's session.
@@ -180,8 +212,16 @@ def _run(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
             "a connection of sqlite3, a connection or session of SQLAlchemy, or Django's is wanted, with the "
             f"transaction open on it; got {type(connection).__name__}"
         )
-    cursor = connection.cursor()
-    cursor.execute(statement, values)
+    return _executed(connection.cursor(), statement, values)
+
+
+def _executed(cursor: Any, statement: str, values: Sequence[Any]) -> Any:
+    """The cursor. One that has failed is closed: an error that somebody keeps would keep it, and with it the file."""
+    try:
+        cursor.execute(statement, values)
+    except BaseException:
+        cursor.close()
+        raise
     return cursor
 
 
