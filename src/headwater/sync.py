@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protoco
 
 from headwater import app
 from headwater.config import Config
-from headwater.errors import Closed, InvalidOption
+from headwater.errors import Closed, InvalidInput, InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.services import database as async_database
 from headwater.services import jobs as async_jobs
@@ -53,8 +53,9 @@ class Runs(Protocol):
 class Bridge:
     """An event loop in a thread."""
 
-    def __init__(self, line: str = "with headwater.sync.open(...) as hw:") -> None:
-        self._life = Life("this Headwater", line)
+    def __init__(self, line: str, name: str = "this Headwater") -> None:
+        self._name = name
+        self._life = Life(name, line)
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
         self._thread.start()
@@ -80,7 +81,7 @@ class Bridge:
         except concurrent.futures.CancelledError:
             if self._life.is_open:
                 raise
-            raise Closed("this Headwater was closed by another thread meanwhile") from None
+            raise Closed(f"{self._name} was closed by another thread meanwhile") from None
         except BaseException:
             # Ctrl-C while it waits: nobody would take what comes.
             waiting.cancel()
@@ -290,7 +291,9 @@ class Messages:
         return _plain(self._bridge, message)
 
     def __enter__(self) -> Self:
-        self._bridge.run(cast(Consumption, self._inner).__aenter__())
+        if isinstance(self._inner, Loop):
+            raise InvalidInput("a loop that has begun takes no block; write `with queue.consume() as messages:`")
+        self._bridge.run(self._inner.__aenter__())
         self._in_block = True
         return self
 

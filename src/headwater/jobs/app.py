@@ -182,8 +182,9 @@ class _Line:
 
     def __init__(self, app: JobApp) -> None:
         self.process = os.getpid()
-        self.bridge = sync.Bridge()
+        self.bridge = sync.Bridge("with app:", "this JobApp")
         self.opened = app.open_for_line()
+        self.opened.life.line = "with app:"
         try:
             self.bridge.run(self.opened.start())
             if app.functions:

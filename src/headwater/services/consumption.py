@@ -44,7 +44,8 @@ Taker = asyncio.Task[Any] | threading.Thread
 
 # A pop that came back with nothing before its time was sent away by somebody who is closing: no reason to hurry.
 PAUSE_SECONDS = 0.1
-BLOCK_LEFT = "the block of this consume() was left; begin another with `async with`, or call consume() again"
+# Said to those with async and to those without.
+BLOCK_LEFT = "the block of this consume() was left; begin another block with it, or call consume() again"
 
 
 class Consumption:
@@ -204,7 +205,9 @@ class Session:
             raise InvalidInput(BLOCK_LEFT)
         if self._is_ended:
             raise Closed("Headwater was closed while this loop ran; what it held was given back")
-        raise InvalidInput("two tasks ask one consume() for messages at once; give each a consume() of its own")
+        raise InvalidInput(
+            "two tasks or threads ask one consume() for messages at once; give each a consume() of its own"
+        )
 
     async def _go_on(self, *, comes_back: bool) -> None:
         """There is none to take: get more. What lies behind a message that comes back in its partition must not be

@@ -292,7 +292,10 @@ class JobRegistry:
         if self.stand_in is not None:
             return self.stand_in.jobs
         if self._jobs is None:
-            raise Closed("this JobApp is not open: use `async with app:`, or `app.use(hw.jobs)`")
+            raise Closed(
+                "this JobApp is not open: use `async with app:`, or `app.use(hw.jobs)`; without async, `with app:` and "
+                "enqueue_sync"
+            )
         return self._jobs
 
     def use(self, jobs: Jobs | None) -> None:
