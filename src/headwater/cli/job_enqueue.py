@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.exits import InvalidJob, Misuse
+from headwater.cli.job_types import find_unregistered, warn_of
 from headwater.cli.job_views import duration_of
 from headwater.cli.output import plural, print_json, print_line
 from headwater.cli.pushing import open_input
@@ -68,6 +69,7 @@ def enqueue(
 
     A job is a JSON object with a command for the shell, or argv, or the type of a function with args and kwargs. What
     else it may say has an option of the same name below, and env. What it does not say, its function and its queue do.
+    A type that no app or worker has registered, while others are, is enqueued with a warning: it may be misspelled.
 
     Examples:
       queuectl enqueue '{"id": "job1", "command": "sleep 2"}'
@@ -79,10 +81,11 @@ def enqueue(
     settings = settings_of(said.pop("ctx"))
     try:
         found = _found(said.pop("jobs", []), said.pop("file", None), said)
-        handles = run_async(_enqueue(settings, found))
+        handles, unregistered = run_async(_enqueue(settings, found))
     except InvalidInput as error:
         raise InvalidJob(error) from error
     _tell(settings, handles)
+    warn_of(unregistered)
 
 
 def _found(jobs: list[str], file: Path | None, options: dict[str, Any]) -> "list[NewJob]":
@@ -150,6 +153,6 @@ def _read(file: Path | None) -> "list[NewJob]":
     return [_decode(line, f"line {number}") for number, line in numbered]
 
 
-async def _enqueue(settings: Settings, jobs: "list[NewJob]") -> Any:
+async def _enqueue(settings: Settings, jobs: "list[NewJob]") -> tuple[Any, dict[str, str]]:
     async with reached(settings, create=True) as hw:
-        return await hw.jobs.add_many(jobs)
+        return await hw.jobs.add_many(jobs), await find_unregistered(hw.jobs, jobs)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.exits import Misuse
+from headwater.cli.job_types import find_unregistered, warn_of
 from headwater.cli.job_views import duration_of
 from headwater.cli.output import iso_time, note, print_json, print_line, print_table
 from headwater.cli.session import reached, run_async
@@ -43,15 +44,17 @@ def add_schedule(
     if every and not seconds:
         raise Misuse(f"--every has to be above 0, and is {every}: the shortest is 0.1 s")
 
-    async def add() -> int:
+    async def add() -> tuple[int, dict[str, str]]:
         async with reached(settings, create=True) as hw:
-            return await hw.jobs.schedule(name, template, cron=cron, every=seconds, timezone=timezone)
+            next_at = await hw.jobs.schedule(name, template, cron=cron, every=seconds, timezone=timezone)
+            return next_at, await find_unregistered(hw.jobs, [template])
 
-    next_at = run_async(add())
+    next_at, unregistered = run_async(add())
     if settings.json:
         print_json({"name": name, "next_at": iso_time(next_at)})
     else:
         print_line((name, "cyan"), (f" comes next at {iso_time(next_at)}", ""))
+    warn_of(unregistered)
 
 
 def list_schedules(ctx: typer.Context) -> None:
