@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.jobs import Cancel, Interrupted, JobApp, Retry, Snooze, current_job
+from headwater.worker.runner_process import LATE_SECONDS
 
 app = JobApp()
 
@@ -306,3 +307,13 @@ async def cancel_the_others() -> int:
     for task in others:
         task.cancel()
     return len(others)
+
+
+@app.job(retries=0)
+async def clean_up_stubbornly(file: str) -> None:
+    """Cleans up for longer than a call may go on that nobody has told to end."""
+    try:
+        await asyncio.sleep(1_000)
+    finally:
+        time.sleep(2 * LATE_SECONDS)  # noqa: ASYNC251
+        Path(file).write_text("to the end")

@@ -181,12 +181,12 @@ def test_a_frame_without_a_message_is_none(body: bytes) -> None:
 class Calls:
     """A runner of its own, and what it reported."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, grace_seconds: float = 0.3, concurrency: int = 1) -> None:
         self._bench = bench
         self.starts = JobStarts.make("", 200)
-        self.runner = Functions(
-            FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), self.starts
-        )
+        sources = FunctionSources(app=FUNCTIONS)
+        settings = FunctionSettings(sources=sources, grace_seconds=grace_seconds, concurrency=concurrency)
+        self.runner = Functions(settings, self.starts)
         self.runner.on_report = self._take
         self.reports: dict[str, Report] = {}
         self._names: dict[int, str] = {}

@@ -1,12 +1,13 @@
 """The event loop that async functions share: a worker sees that it does not turn, and who holds it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from headwater.log.job_operations import Claim
-from headwater.model.job import JobNumber, JobState
+from headwater.model.job import JobNumber, JobState, Outcome
 from headwater.services.jobs import JobHandle
 from headwater.worker.async_calls import HELD
 from headwater.worker.call_reports import Call, is_charged
@@ -16,6 +17,7 @@ from headwater.worker.worker import STALLED_SECONDS
 from tests.waiting import expect_soon_async
 from tests.worker import functions
 from tests.worker.bench import Bench
+from tests.worker.test_calls import Calls
 
 LONG = 120.0
 ONE, OTHER = JobNumber(1), JobNumber(2)
@@ -182,3 +184,34 @@ async def test_who_is_charged_when_a_process_dies(
     assert job.number == ONE
     call = Call(job, stopped=stopped)
     assert is_charged(call, set(map(JobNumber, culprits)), set(map(JobNumber, suspects)), alone=alone) is charged
+
+
+@pytest.fixture
+async def patient(bench: Bench) -> AsyncIterator[Calls]:
+    """Calls with more time of grace than any test has."""
+    calls = Calls(bench, grace_seconds=10 * LONG, concurrency=2)
+    yield calls
+    calls.runner.close()
+    await asyncio.wait_for(calls.runner.closed(), LONG)
+    calls.starts.close()
+
+
+async def test_who_holds_the_loop_when_its_time_is_over_is_interrupted_then(patient: Calls, bench: Bench) -> None:
+    """And not when the time of grace is over, which is for those who were told."""
+    gate = str(bench.folder / "gate")
+    neighbour = functions.wait_for_file_politely.using(id="neighbour").job(gate)
+    blocks = functions.block_until.using(id="blocks", timeout=0.2).job(gate)
+    await patient.run([neighbour, blocks])
+    assert await patient.ended("blocks") == [Outcome.FAILED]
+    assert patient.reports["blocks"].error == "timed out after 0.2 s"
+    Path(gate).touch()
+    assert await patient.ended("neighbour") == [Outcome.COMPLETED]
+
+
+async def test_who_was_told_that_its_time_is_over_may_clean_up_although_that_holds_the_loop(
+    patient: Calls, bench: Bench
+) -> None:
+    cleaned = bench.folder / "cleaned"
+    await patient.run([functions.clean_up_stubbornly.using(id="cleans", timeout=0.2).job(str(cleaned))])
+    assert await patient.ended("cleans") == [Outcome.FAILED]
+    assert cleaned.read_text() == "to the end"

@@ -115,7 +115,7 @@ class AsyncCalls:
             self._close()
             return
         self._left -= 1
-        self._tell(Begun(run.number))
+        self._tell(Begun(run.number, time.monotonic()))
         task = self._steps.task(self._loop, run.number, self._run(run, function))
         self._tasks[run.number] = task
         if not self._beating:

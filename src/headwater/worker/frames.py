@@ -32,9 +32,10 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """An async call runs now."""
+    """An async call runs from this moment of the monotonic clock on."""
 
     number: JobNumber
+    at: float
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):

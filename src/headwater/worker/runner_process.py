@@ -18,7 +18,6 @@ from headwater.model.job import JobNumber
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import Call, FunctionSettings, blame, end_of, is_charged, release, run_of
 from headwater.worker.calls import ANYBODY, NOBODY
-from headwater.worker.capture import Capture
 from headwater.worker.frames import (
     Begun,
     Done,
@@ -38,12 +37,14 @@ from headwater.worker.plain_calls import INTERRUPT
 from headwater.worker.processes import describe_end, is_stopped, kill_group
 from headwater.worker.runner import ASYNC_KIND
 from headwater.worker.runner_start import Runner, start_runner
+from headwater.worker.running_output import RunningOutput
 
 log = logging.getLogger(__name__)
 
 READ_BYTES = 65_536
-OUTPUT_PAUSE_SECONDS = 0.5
 GRACE_SECONDS_MIN = 0.1
+# For so long a step of an async call may go on when the time of the call is over: its own loop may tell it then.
+LATE_SECONDS = 0.5
 
 
 class RunnerProcess:
@@ -64,8 +65,7 @@ class RunnerProcess:
         self._gone: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._watch_at = 0.0
-        self._printed: set[JobNumber] = set()
-        self._telling: asyncio.TimerHandle | None = None
+        self._output = RunningOutput(self._calls, settings.output_bytes_max, lambda note: self.on_note(note))
         self.is_ready = False
         self.on_ready: Callable[[Ready], None] = lambda ready: None
         self.on_early_death: Callable[[str], None] = lambda how: None
@@ -310,7 +310,7 @@ class RunnerProcess:
         if isinstance(message, Done):
             self._done(message)
         elif isinstance(message, Begun):
-            self._has_begun(message.number)
+            self._has_begun(message)
         elif isinstance(message, Ready):
             self.is_ready = not message.error
             self.on_ready(message)
@@ -323,26 +323,12 @@ class RunnerProcess:
         if isinstance(message, Progress):
             call.progress = message.value
             self.on_note(Note(number=call.job.number, token=call.job.token, progress=message.value))
-            return
-        if call.output is None:
-            call.output = Capture(self._settings.output_bytes_max)
-        call.output.add(message.text.encode())
-        self._printed.add(call.job.number)
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(OUTPUT_PAUSE_SECONDS, self._tell_output)
+        else:
+            self._output.add(call, message.text)
 
-    def _tell_output(self) -> None:
-        """A call that runs for long shows its output while it does."""
-        self._telling = None
-        printed, self._printed = self._printed, set()
-        for number in printed:
-            call = self._calls.get(number)
-            if call is not None and call.output is not None:
-                self.on_note(Note(number=number, token=call.job.token, output=call.output.text()))
-
-    def _has_begun(self, number: JobNumber) -> None:
+    def _has_begun(self, begun: Begun) -> None:
         """An async call runs."""
-        call = self._calls.get(number)
+        call = self._calls.get(begun.number)
         if call is None:
             return
         call.begun_at = time.monotonic()
@@ -352,7 +338,8 @@ class RunnerProcess:
             self._interrupt(call)
         elif call.job.work.timeout_seconds:
             # It is stopped by its own loop; when that does not help, its process is.
-            self._time(call, call.job.work.timeout_seconds + self._settings.grace_seconds, self._overdue, call)
+            seconds, late = call.job.work.timeout_seconds, min(LATE_SECONDS, self._settings.grace_seconds)
+            self._time(call, seconds + late, self._look_whether_told, call, begun.at + seconds, late)
 
     # ── time ──
 
@@ -383,6 +370,17 @@ class RunnerProcess:
                 moments.append(moment)
         if moments:
             self._watch_by(min(moments))
+
+    def _look_whether_told(self, call: Call, deadline: float, late: float) -> None:
+        """An async call is over its time. One that holds its loop up since before that cannot have been told, and is
+        interrupted now; any other was told, and may clean up within the time of grace."""
+        if self._process is None:
+            return
+        holder, since = self._process.slate.read_step()
+        if holder == call.job.number and since < deadline:
+            self._overdue(call)
+        else:
+            self._time(call, self._settings.grace_seconds - late, self._overdue, call)
 
     def _overdue(self, call: Call) -> None:
         call.stopped = call.stopped or "timeout"
