@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,34 @@ async def test_an_ack_whose_answer_was_lost_counts_and_is_no_lost_lease(proxy: P
     with pytest.raises(LeaseLost):
         await queue.ack(first)
     assert [message.payload for message in await queue.pop()] == [2]
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 40, 150], ids=["nothing", "half a head", "half a body"])
+@pytest.mark.parametrize("wait", [0, SOON])
+async def test_every_message_is_delivered_once_although_each_answer_is_lost_at_first(
+    proxy: Proxy, far: Client, kept_bytes: int, wait: float
+) -> None:
+    """With `auto_ack` the server keeps no lease, so what was lost would be gone."""
+    queue = far.queue("orders")
+    await queue.push_many(list(range(100)))
+    got: list[Any] = []
+    for _ in range(100):
+        proxy.fault = fault = CutAnswers(1, kept_bytes)
+        got += [message.payload for message in await queue.pop(auto_ack=True, wait=wait)]
+        assert fault.left == 0
+    assert sorted(got) == list(range(100))
+    assert await queue.pop(auto_ack=True) == []
+
+
+async def test_a_pop_whose_answer_was_lost_has_its_lease_at_once(server: Server, proxy: Proxy, far: Client) -> None:
+    """And not when that has run out."""
+    queue = far.queue("orders")
+    await queue.push(1)
+    proxy.fault = CutAnswers(3)
+    [message] = await queue.pop()
+    assert (message.payload, message.attempts) == (1, 1)
+    await queue.ack(message)
+    assert [group.lag for group in await server.hw.queue("orders").groups()] == [0]
 
 
 async def test_a_transaction_whose_answer_was_lost_counts_once(server: Server, proxy: Proxy, far: Client) -> None:

@@ -1,14 +1,18 @@
 """Idempotency keys: the second operation with a key changes nothing and gets the answer of the first."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
 from headwater.errors import HeadwaterError, KeyReused, LeaseLost
 from headwater.log.job_operations import Enqueue, NewJob
-from headwater.log.operations import Ack, Configure, Operation, Pop, Popped, Requeue, Transaction
+from headwater.log.operations import Ack, Batch, Configure, Operation, Pop, Popped, Requeue, Retain, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.idempotency import scoped_key
 from headwater.model.principal import OWNER, Principal
 from headwater.services.queue import with_keys
+from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, payloads, push
 
@@ -226,3 +230,99 @@ async def test_principals_do_not_meet_in_their_keys(log: Log, who: str) -> None:
 def test_patterns_in_another_order_are_the_same_principal() -> None:
     turned = [Principal(subject="billing", queues=queues) for queues in (("a", "b"), ("b", "a"))]
     assert len({scoped_key(principal, "k") for principal in turned}) == 1
+
+
+# ── pops that are asked for again because their answer was lost ──
+
+
+async def ask(log: Log, **more: Any) -> list[Batch]:
+    popped: Popped = await log.run(Pop(queue="orders", key="k", asks_again=True, **more))
+    return popped.batches
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+async def test_a_pop_whose_answer_was_lost_gets_the_same_again(log: Log, other: Log, auto_ack: bool) -> None:
+    for partition in ("a", "b"):
+        await log.push(1, 2, 3, partition=partition)
+    first = await ask(log, batch=5, partitions=0, auto_ack=auto_ack)
+    assert sum(len(batch.offsets) for batch in first) == 5
+    assert await ask(log, batch=5, partitions=0, auto_ack=auto_ack) == first
+    assert await ask(other, batch=5, partitions=0, auto_ack=auto_ack) == first
+
+
+async def test_nothing_is_no_answer_yet_to_whoever_asks_again(log: Log) -> None:
+    await log.configure()
+    assert await ask(log) == []
+    await log.push("a")
+    (batch,) = await ask(log)
+    assert payloads(batch) == ["a"]
+
+
+OVER: dict[str, Callable[[Log, FakeClock, Batch], Awaitable[object]]] = {
+    "given back": lambda log, clock, batch: log.settle(batch, Outcome.RELEASED),
+    "failed": lambda log, clock, batch: log.settle(batch, Outcome.FAILED),
+    "done": lambda log, clock, batch: log.ack(batch),
+    "run out": lambda log, clock, batch: run_out(clock),
+}
+
+
+async def run_out(clock: FakeClock) -> None:
+    clock.advance(1_000)
+
+
+@pytest.mark.parametrize("how", OVER)
+async def test_a_lease_that_is_over_is_not_told_again(log: Log, clock: FakeClock, how: str) -> None:
+    """Others may have its records; whoever asks again gets what a new pop would."""
+    await log.configure(retry_delay_seconds=0)
+    await log.push("a", "b", partition="p")
+    (first,) = await ask(log)
+    await OVER[how](log, clock, first)
+    again, same = await log.results(*[Pop(queue="orders", key="k", asks_again=True)] * 2)
+    (batch,) = again.batches
+    assert batch.token > first.token
+    assert payloads(batch) == (["b"] if how == "done" else ["a"])
+    assert same == again, "one lease for one key, also in one commit"
+    assert await ask(log) == [batch]
+
+
+async def test_of_a_lease_that_was_reported_on_in_part_the_rest_is_told_again(log: Log) -> None:
+    await log.push(0, 1, 2, 3, partition="p")
+    (first,) = await ask(log, batch=4)
+    await log.run(Ack(partition_id=first.partition_id, token=first.token, offsets=[0, 2]))
+    (again,) = await ask(log, batch=4)
+    assert (again.token, again.offsets, payloads(again)) == (first.token, [1, 3], [1, 3])
+
+
+async def test_a_lease_that_another_holds_now_is_not_told_again(log: Log) -> None:
+    await log.push("a", partition="p")
+    (first,) = await ask(log)
+    await log.settle(first, Outcome.RELEASED)
+    other = await log.take()
+    assert await ask(log) == []
+    await log.ack(other)
+    assert await ask(log) == []
+
+
+async def test_records_that_are_gone_are_not_told_again(log: Log, clock: FakeClock) -> None:
+    await log.configure(retention_seconds=60)
+    await log.push("old", partition="p")
+    assert [payloads(batch) for batch in await ask(log, auto_ack=True)] == [["old"]]
+    clock.advance(61)
+    await log.run(Retain())
+    await log.push("new", partition="p")
+    assert [payloads(batch) for batch in await ask(log, auto_ack=True)] == [["new"]]
+
+
+async def test_the_answer_to_a_pop_is_kept_whatever_its_offsets(log: Log) -> None:
+    await log.push(*range(6), partition="p")
+    first = await log.take(6)
+    await log.run(
+        Ack(partition_id=first.partition_id, token=first.token, outcomes={n: done_or_back(n) for n in range(6)})
+    )
+    (batch,) = await ask(log, batch=6)
+    assert batch.offsets == [0, 3, 4]
+    assert await ask(log, batch=6) == [batch]
+
+
+def done_or_back(number: int) -> Outcome:
+    return Outcome.RELEASED if number in (0, 3, 4) else Outcome.COMPLETED

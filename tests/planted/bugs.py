@@ -1408,6 +1408,18 @@ BUGS = [
         ("tests/doors/test_own_job_names.py",),
     ),
     Bug(
+        "old-leases-told-again",
+        "a pop that is repeated with its key is told of a lease that is over, while others have its records",
+        (
+            Edit(
+                "headwater/stores/tables/repeated_pops.py",
+                "held = set(rules.still_held(cursor, lease.token, now))",
+                "held = {place.offset for place in places}",
+            ),
+        ),
+        ("tests/contracts/test_idempotency.py",),
+    ),
+    Bug(
         "outbox-without-priority",
         "the outbox forgets the priority on the way",
         (

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -176,3 +177,29 @@ async def test_an_older_file_gets_one_identity_however_many_open_it_first(path: 
             return await hw.store.ask(FindIdentity())
 
     assert len({*await asyncio.gather(*(identity() for _ in range(3))), await identity()}) == 1
+
+
+async def test_a_key_of_a_pop_keeps_where_the_records_are_and_not_the_records(path: str) -> None:
+    async with headwater.open(path) as hw:
+        await hw.queue("orders").push_many([{"secret": "x" * 100}] * 500, partition="p")
+        found = await hw.queue("orders").pop(batch=500, idempotency_key="k")
+        assert len(found) == 500
+        ((kept,),) = apsw.Connection(path).execute("SELECT result FROM hw_applied WHERE key = 'k'").fetchall()
+        assert isinstance(kept, str)
+        assert len(kept) < 300
+        assert "secret" not in kept
+        again = await hw.queue("orders").pop(batch=500, idempotency_key="k")
+        assert [(one.offset, one.token, one.payload) for one in again] == [
+            (one.offset, one.token, one.payload) for one in found
+        ]
+
+
+async def test_the_whole_answers_that_an_older_version_kept_for_pops_are_given_again(path: str) -> None:
+    async with headwater.open(path) as hw:
+        await hw.queue("orders").push("old", partition="p")
+        (message,) = await hw.queue("orders").pop(idempotency_key="k")
+        whole = json.dumps({"batches": [json.loads(msgspec.json.encode(message.batch))], "ready_at": None})
+        with apsw.Connection(path) as shop:
+            shop.execute("UPDATE hw_applied SET result = ? WHERE key = 'k'", (whole,))
+        (again,) = await hw.queue("orders").pop(idempotency_key="k")
+        assert (again.payload, again.token) == ("old", message.token)

@@ -195,6 +195,8 @@ class RemoteQueues(Verbs):
         """Lease the next records; waits in slices, so that nothing between here and there finds it too quiet."""
         self.check_pop(operation)
         self.check_wait(wait_seconds)
+        # An answer that is lost is asked for again, and brings what the lost one did.
+        operation = msgspec.structs.replace(operation, key=operation.key or next(self._keys))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         said = [self._report(report) for report in reports]

@@ -230,6 +230,13 @@ def outstanding(cursor: Cursor) -> list[int]:
     return [offset for offset in range(cursor.position, cursor.leased_to) if offset not in reported]
 
 
+def still_held(cursor: Cursor, token: int, now: int) -> list[int]:
+    """The records that are held under this token: none when its lease is over."""
+    if cursor.token != token or cursor.lease_until is None or cursor.lease_until <= now:
+        return []
+    return outstanding(cursor)
+
+
 def _check_outstanding(left: Sequence[int], outcomes: Mapping[int, Outcome]) -> None:
     known = set(left)
     for offset in outcomes:

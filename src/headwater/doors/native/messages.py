@@ -107,6 +107,8 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         subscribe=body.subscribe,
         since=None if body.since is None else check_timestamp(body.since),
         holder=request.principal.as_holder(check_text("holder", body.holder)),
+        # A client asks again with its key when the answer was lost: for what it got, as long as that is any use.
+        asks_again=bool(body.key),
     )
     reports = [await report_of(site, request, report) for report in body.reports]
     seconds = min(body.wait_seconds, site.config.wait_seconds_max)

@@ -16,6 +16,7 @@ from headwater.log.store_operations import STORE_RESULT_TYPES
 from headwater.log.stream_operations import STREAM_RESULT_TYPES
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.repeated_pops import KeptPop, kept_of
 
 KIND_LENGTH_MAX = 200
 # The answer of another operation of the same commit, which is not known yet.
@@ -81,7 +82,7 @@ class Applied:
                 continue
             if isinstance(operation, Pop) and operation.asks_again and not result.batches:
                 continue
-            answer = msgspec.json.encode(result).decode()
+            answer = msgspec.json.encode(kept_of(result) if isinstance(operation, Pop) else result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
             self._connection.execute(self._sql.add_applied, row)
 
@@ -96,8 +97,12 @@ _result_types = {
 }
 
 
+# The records of a pop are in the log; within a transaction its answer is kept whole, like that of the other steps.
+_kept_types: dict[type[Operation], Any] = {**_result_types, Pop: KeptPop}
+
+
 class Remembered(msgspec.Struct, frozen=True):
-    """An answer that was given in an earlier commit."""
+    """An answer that was given in an earlier commit; of a pop what is kept of it."""
 
     answer: Any
 
@@ -146,6 +151,6 @@ def _recall(operation: Operation, kept: str) -> "Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=_result_types[type(operation)])
+        return msgspec.json.decode(kept, type=_kept_types[type(operation)])
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
-    return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
+    return Transacted([msgspec.json.decode(answer, type=_result_types[type(step)]) for step, answer in steps])

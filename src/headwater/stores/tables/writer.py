@@ -67,6 +67,7 @@ from headwater.stores.tables.identity import Identity
 from headwater.stores.tables.jobs import Jobs
 from headwater.stores.tables.pops import Pops
 from headwater.stores.tables.pushes import Pushes
+from headwater.stores.tables.repeated_pops import KeptPop, RepeatedPops
 from headwater.stores.tables.reports import Reports
 from headwater.stores.tables.retention import Retention
 from headwater.stores.tables.segments import SegmentRow, Segments
@@ -109,6 +110,7 @@ class Writer:
         self.identity = Identity(connection, lose)
         self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         self._applied = Applied(connection)
+        self._repeated = RepeatedPops(self.catalog, self.segments, cursors)
         self._check_lease = reports.check_lease
         self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
             Configure: self.catalog.configure,
@@ -173,8 +175,11 @@ class Writer:
         for index, operation in enumerate(operations):
             if operation.key:
                 first = firsts.setdefault((operation.database, operation.key), index)
-                results[index] = self._applied.answered_before(operation, operations[first] if first < index else None)
-                if results[index] is not None:
+                before = self._applied.answered_before(operation, operations[first] if first < index else None)
+                if type(before) is Remembered and isinstance(operation, Pop):
+                    before = self._popped_before(operation, before.answer, now, SAME_KEY if first < index else None)
+                if before is not None:
+                    results[index] = before
                     continue
             phases[_order.get(type(operation), _FIRST)].append(index)
         self._applied.refuse_wholly(operations, results, phases[_PUSHES])
@@ -201,6 +206,14 @@ class Writer:
             if result is SAME_KEY:
                 results[index] = results[firsts[operations[index].database, operations[index].key]]
         return results, repeated
+
+    def _popped_before(self, operation: Pop, kept: KeptPop, now: Timestamp, otherwise: Any) -> Any:
+        """What a pop got before, read anew; `otherwise` when it may have something else."""
+        try:
+            popped = self._repeated.answer(operation, kept, now)
+        except HeadwaterError as error:
+            return error
+        return otherwise if popped is None else Remembered(popped)
 
     def catch_up(self) -> list[Touch]:
         """Take in what other connections have committed since our last commit: the pager's version tells.

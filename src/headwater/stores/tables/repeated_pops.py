@@ -1,0 +1,133 @@
+"""A pop that is asked for again with its key, because its answer was lost: the same leases, their records read anew.
+
+A key keeps where the records are and not the records, so that it costs a line, however much was handed out.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.log.operations import Batch, Pop, Popped
+from headwater.model import cursor as rules
+from headwater.model.cursor import Cursor
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import Record
+from headwater.stores.tables.catalog import Catalog, Partition
+from headwater.stores.tables.cursors import Cursors
+from headwater.stores.tables.segments import Segments
+
+
+class KeptLease(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What one batch of a pop covered. `runs` are its offsets, each run by its first one and how many there are."""
+
+    partition_id: PartitionId
+    group: str
+    token: int
+    lease_until: Timestamp
+    attempts: int
+    runs: list[tuple[int, int]]
+    lost: int = 0
+
+
+class KeptPop(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to a pop as a key keeps it. Older versions kept the `batches` themselves, with all their records."""
+
+    leases: list[KeptLease] = []
+    batches: list[Batch] = []
+    ready_at: Timestamp | None = None
+
+
+def kept_of(popped: Popped) -> KeptPop:
+    """What is kept of an answer."""
+    return KeptPop(leases=[_lease_of(batch) for batch in popped.batches], ready_at=popped.ready_at)
+
+
+def _lease_of(batch: Batch) -> KeptLease:
+    about = (batch.partition_id, batch.group, batch.token, batch.lease_until, batch.attempts)
+    return KeptLease(*about, list(_runs(batch.offsets)), batch.lost)
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Offsets, which rise, as runs without a gap."""
+    first = count = 0
+    for offset in offsets:
+        if count and offset == first + count:
+            count += 1
+            continue
+        if count:
+            yield first, count
+        first, count = offset, 1
+    if count:
+        yield first, count
+
+
+class RepeatedPops:
+    """Answers pops that were answered before, under the write lock."""
+
+    def __init__(self, catalog: Catalog, segments: Segments, cursors: Cursors) -> None:
+        self._catalog = catalog
+        self._segments = segments
+        self._cursors = cursors
+
+    def answer(self, operation: Pop, kept: KeptPop, now: Timestamp) -> Popped | None:
+        """What a pop got the first time. None when that is of no more use to whoever asks on: all of its leases are
+        over, and it may have others."""
+        if not kept.leases:
+            return Popped(kept.batches, kept.ready_at)
+        batches = [self._batch(operation, lease, now) for lease in kept.leases]
+        found = [batch for batch in batches if batch is not None]
+        return None if operation.asks_again and not found else Popped(found)
+
+    def _batch(self, operation: Pop, lease: KeptLease, now: Timestamp) -> Batch | None:
+        partition = self._catalog.partition_by_id(lease.partition_id)
+        if partition is None or partition.queue.database != operation.database:
+            return None
+        places = list(self._places(lease))
+        until = lease.lease_until
+        if lease.token and operation.asks_again:
+            # What was given back, has run out or was reported on is not told again: others may have it.
+            cursor = self._cursor(partition, lease.group)
+            held = set(rules.still_held(cursor, lease.token, now))
+            places = [place for place in places if place.offset in held]
+            until = Timestamp(cursor.lease_until or until)
+        if not places:
+            return None
+        return Batch(
+            queue=partition.queue.name,
+            partition=partition.name,
+            partition_id=partition.id,
+            group=lease.group,
+            token=lease.token,
+            lease_until=until,
+            attempts=lease.attempts,
+            offsets=[place.offset for place in places],
+            written_at=[place.written_at for place in places],
+            lsns=[place.lsn for place in places],
+            records=[place.record for place in places],
+            lost=lease.lost,
+        )
+
+    def _cursor(self, partition: Partition, name: str) -> Cursor:
+        group = self._catalog.find_group(partition.queue, name)
+        return (None if group is None else self._cursors.find(group, partition.id)) or Cursor()
+
+    def _places(self, lease: KeptLease) -> "Iterator[_Place]":
+        """The records of a lease that are still there."""
+        for first, count in lease.runs:
+            end = first + count
+            for stretch in self._segments.stretches(lease.partition_id, Offset(first)):
+                begin = stretch.first_offset
+                if begin >= end:
+                    break
+                records = self._segments.records_of(stretch)
+                for offset in range(max(first, begin), min(end, begin + stretch.count)):
+                    yield _Place(Offset(offset), stretch.written_at, stretch.lsn, records[offset - begin])
+
+
+class _Place(NamedTuple):
+    offset: Offset
+    written_at: Timestamp
+    lsn: Lsn
+    record: Record
