@@ -16,8 +16,9 @@ from urllib.parse import quote
 from pyspark.sql import SparkSession
 
 from headwater.clock import SECOND
-from headwater.pipeline.ends import Place, Step, make_batch, read_bodies
+from headwater.pipeline.ends import Step, make_batch
 from headwater.pipeline.manifest import telling_full
+from headwater.pipeline.ranges import Place, read_bodies
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,7 +7,6 @@ A plan looks at segments without their records. It also finds what retention dro
 dense, so a gap is seen, counted and told.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,16 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from headwater.client.access import Access
-from headwater.config import load_config
 from headwater.errors import QueueMissing, SourceUnfit
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn
 from headwater.model.record import BareRecord, Record, split_if_bare, split_records
-from headwater.pipeline.asking import ask
-from headwater.pipeline.seeing import open_seen
+from headwater.pipeline.planning import Range
+from headwater.pipeline.ranges import Place, read_bodies
 from headwater.pipeline.served import Log
-from headwater.stores.open import open_reader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
     from headwater.stores.log_reader import Body
     from headwater.stores.questions import PartitionStatus
 
-BYTES_PER_LOOK = 4 * 1_048_576
 PARTITIONS_PER_LOOK = 10_000
 RECORDS_PER_TASK = 250_000
 RECORDS_PER_STEP = 2_000_000
@@ -54,25 +49,10 @@ COLUMNS = {
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()).replace("MAP", "MAP<STRING, STRING>")
 
 
-class Place(NamedTuple):
-    """A database of a store."""
-
-    store: str
-    database: str
-    access: Access = Access()
-
-
-class Span(NamedTuple):
-    """A stretch of the log for one task: after `after`, up to `through`."""
-
-    after: int
-    through: int
-
-
 class Step(NamedTuple):
     """Spans that are done together. `ends` has the next offset of each partition, `lost` what retention dropped."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[Range, ...]
     records: int
     ends: dict[int, int]
     lost: dict[str, int]
@@ -127,7 +107,7 @@ class Planner:
         self._begin(min(marks.values(), default=0))
 
     def _begin(self, after: int) -> None:
-        self._spans: list[Span] = []
+        self._spans: list[Range] = []
         self._after = after
         self._in_span = self._in_step = 0
         self._ends: dict[int, int] = {}
@@ -160,7 +140,7 @@ class Planner:
 
     def _cut(self, through: int) -> None:
         if through > self._after:
-            self._spans.append(Span(self._after, through))
+            self._spans.append(Range(Lsn(self._after), Lsn(through)))
         self._after, self._in_span = through, 0
 
 
@@ -194,7 +174,7 @@ def read_step(spark: SparkSession, place: Place, marks: Mapping[str, int], step:
     def run(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                yield from _read_span(place, queues, spans[number])
+                yield from map(make_batch, read_bodies(place, queues, spans[number]))
 
     messages = spark.range(0, len(spans), 1, len(spans)).mapInArrow(run, SCHEMA)
     if len(set(marks.values())) == 1:
@@ -203,24 +183,6 @@ def read_step(spark: SparkSession, place: Place, marks: Mapping[str, int], step:
     for queue, mark in marks.items():
         wanted = wanted | ((f.col("queue") == queue) & (f.col("lsn") > mark))
     return messages.where(wanted)
-
-
-def _read_span(place: Place, queues: Sequence[str], span: Span) -> "Iterator[pyarrow.RecordBatch]":
-    return map(make_batch, read_bodies(place, queues, span))
-
-
-def read_bodies(place: Place, queues: Sequence[str], span: Span) -> "Iterator[list[Body]]":
-    """Short looks one after the other: none of them holds the write-ahead log back."""
-    reader = open_reader(place.store, load_config(), place.access)
-    after = Lsn(span.after)
-    with asyncio.Runner() as runner:
-        open_seen(runner, reader)
-        try:
-            while found := ask(runner, reader.bodies(after, Lsn(span.through), BYTES_PER_LOOK, place.database, queues)):
-                after = found[-1].lsn
-                yield found
-        finally:
-            ask(runner, reader.close())
 
 
 def make_batch(bodies: "Sequence[Body]") -> "pyarrow.RecordBatch":

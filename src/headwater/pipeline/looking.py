@@ -4,112 +4,79 @@ What is gone is told as an error, or where the options allow it as a warning: re
 was deleted, a store that was replaced.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from types import TracebackType
-from typing import Self
+from itertools import chain, islice
 
 import msgspec
 
-from headwater.config import load_config
 from headwater.errors import DataLost, HeadwaterError, InvalidOption, QueueMissing
 from headwater.model.names import Lsn
-from headwater.pipeline.asking import ask
 from headwater.pipeline.options import EARLIEST, LATEST, OF_EARLIEST, OF_LATEST, Place, ReadOptions
 from headwater.pipeline.planning import Cut, Offset, Range, Share, Snapshot, cut_body, is_whole, share_out, split
-from headwater.pipeline.seeing import open_seen
+from headwater.pipeline.ranges import Place as Location
+from headwater.pipeline.ranges import RangeReader
 from headwater.pipeline.standing import Here, begin_anew, find_change
 from headwater.stores.log_reader import Body, Stretch
-from headwater.stores.open import open_reader
 from headwater.stores.questions import PartitionStatus
 
 log = logging.getLogger(__name__)
 
-LOOK_BYTES = 4 * 1_048_576
-LOOK_SEGMENTS = 10_000
 LOOK_PARTITIONS = 10_000
 WAITING_SEGMENTS = 100_000
 NAMED_MAX = 10
 REMEDY = "load the table again, or begin a new checkpoint; to go on without what is gone, set failOnDataLoss to false"
 
 
-class Look:
-    """One reader on an event loop of its own; what is asked of it is what the options say."""
+class Look(RangeReader):
+    """A reader of the log of which is asked what the options say."""
 
     def __init__(self, options: ReadOptions) -> None:
+        super().__init__(Location(options.store, options.database, options.access))
         self._options = options
-        self._reader = open_reader(options.store, load_config(), options.access)
-        self._runner = asyncio.Runner()
-
-    def __enter__(self) -> Self:
-        try:
-            open_seen(self._runner, self._reader)
-        except BaseException:
-            self._runner.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        ask(self._runner, self._reader.close())
-        self._runner.close()
 
     # ── what is there ──
 
     def here(self) -> Here:
         """Which store this is, and the queues to read."""
-        numbers = ask(self._runner, self._reader.queue_numbers(self._options.database))
+        numbers = self._ask(self._reader.queue_numbers(self._database))
         chosen = {name: numbers[name] for name in self._options.choose(sorted(numbers))}
-        return Here(self._options.store, ask(self._runner, self._reader.identity()), chosen, self.last_lsn())
+        return Here(self._options.store, self._ask(self._reader.identity()), chosen, self.last_lsn())
 
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
-        return ask(self._runner, self._reader.span())[1]
+        return self._ask(self._reader.span())[1]
 
     def drops(self) -> int:
         """How often anything was dropped from the store."""
-        return ask(self._runner, self._reader.drops(Lsn(0), 0, self._options.database, ())).number
+        return self._ask(self._reader.drops(Lsn(0), 0, self._database, ())).number
 
     def newest(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Lsn | None:
         """The newest segment of the queues in a stretch of the log."""
-        return ask(self._runner, self._reader.newest(after, through, self._options.database, tuple(queues)))
+        return self._ask(self._reader.newest(after, through, self._database, tuple(queues)))
 
     def outline(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Iterator[Stretch]:
-        """The segments of the queues in a stretch of the log, a bounded number a look."""
-        names = tuple(queues)
-        while True:
-            found = ask(
-                self._runner, self._reader.outline(after, through, LOOK_SEGMENTS, self._options.database, names)
-            )
-            yield from found
-            if len(found) < LOOK_SEGMENTS:
-                return
-            after = found[-1].lsn
+        """The segments of the queues in a stretch of the log."""
+        return chain.from_iterable(self.stretches(Range(after, through), queues))
 
     def waiting(self, begin: Offset, newest: Lsn, queue: str) -> Iterator[Stretch]:
         """The segments of a queue behind an offset, as many as are worth counting."""
         return islice(self.outline(begin.lsn, newest, (queue,)), WAITING_SEGMENTS)
 
-    def bodies(self, span: Range, queues: Iterable[str], cut: Cut | None = None) -> Iterator[list[Body]]:
-        """The segments that are wanted of the queues with their records, some megabytes a look."""
-        names, after = tuple(queues), span.after
-        while found := ask(
-            self._runner, self._reader.bodies(after, span.through, LOOK_BYTES, self._options.database, names)
-        ):
-            if wanted := [body for body in found if self._options.wants(body.lane.partition)]:
-                bodies = wanted if cut is None else [part for body in wanted if (part := cut_body(body, cut))]
-                if bodies:
-                    yield bodies
-            after = found[-1].lsn
+    def wanted(self, span: Range, queues: Iterable[str], cut: Cut | None = None) -> Iterator[list[Body]]:
+        """The segments of the queues in a range, as far as the options want them."""
+        for found in self.bodies(span, queues):
+            bodies = [body for body in found if self._options.wants(body.lane.partition)]
+            if cut is not None:
+                bodies = [part for body in bodies if (part := cut_body(body, cut))]
+            if bodies:
+                yield bodies
 
     # ── where to begin and to end ──
 
     def mark(self, offset: Offset, here: Here) -> Offset:
         """An offset with all by which it is known again."""
-        seen = ask(self._runner, self._reader.fingerprint(offset.last))
+        seen = self._ask(self._reader.fingerprint(offset.last))
         return msgspec.structs.replace(offset, store=here.store, queues=here.queues, seen=seen)
 
     def begin(self, here: Here) -> Offset:
@@ -122,7 +89,7 @@ class Look:
             if first < status.start:
                 where = f"{status.queue}/{status.partition} begins at offset {status.start}, behind offset {first}"
                 self._tell(DataLost(f"retention dropped records that were asked for: {where}"), "going on without them")
-        oldest, _ = ask(self._runner, self._reader.span())
+        oldest, _ = self._ask(self._reader.span())
         positions = {status.partition_id: first for status, first in named if first}
         return self.mark(Offset(oldest, self.drops(), positions=positions), here)
 
@@ -162,11 +129,11 @@ class Look:
 
     def _find(self, place: Place) -> Offset:
         """The offset before the first segment from this place on."""
-        oldest, last = ask(self._runner, self._reader.span())
+        oldest, last = self._ask(self._reader.span())
         if place.lsn is not None:
             return Offset(Lsn(max(place.lsn - 1, 0)), 0)
         if place.time is not None:
-            return Offset(ask(self._runner, self._reader.lsn_at(place.time)), self.drops())
+            return Offset(self._ask(self._reader.lsn_at(place.time)), self.drops())
         return Offset(last if place.name == "latest" else oldest, self.drops())
 
     def _named(self, here: Here, offsets: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[PartitionStatus, int]]:
@@ -183,9 +150,7 @@ class Look:
 
     def _partitions(self, queue: str) -> Iterator[PartitionStatus]:
         after = 0
-        while found := ask(
-            self._runner, self._reader.partitions(self._options.database, queue, LOOK_PARTITIONS, after)
-        ):
+        while found := self._ask(self._reader.partitions(self._database, queue, LOOK_PARTITIONS, after)):
             yield from found
             after = found[-1].partition_id
 
@@ -209,12 +174,12 @@ class Look:
         return anew
 
     def _remembers(self, offset: Offset) -> bool | None:
-        return None if offset.seen is None else ask(self._runner, self._reader.remembers(offset.seen))
+        return None if offset.seen is None else self._ask(self._reader.remembers(offset.seen))
 
     def is_there(self, known: Offset) -> bool:
         """Whether this is still the store, the log and the queues that were planned for; tells it when not."""
-        numbers = ask(self._runner, self._reader.queue_numbers(self._options.database))
-        here = Here(self._options.store, ask(self._runner, self._reader.identity()), numbers, self.last_lsn())
+        numbers = self._ask(self._reader.queue_numbers(self._database))
+        here = Here(self._options.store, self._ask(self._reader.identity()), numbers, self.last_lsn())
         change = find_change(known, here, self._remembers(known))
         if change is not None:
             self._tell(change, "nothing of it is read")
@@ -222,7 +187,7 @@ class Look:
 
     def check_loss(self, after: Lsn, drops: int, queues: Iterable[str]) -> None:
         """Raises, or says in the log, when retention took records behind an LSN in drops after the number `drops`."""
-        found = ask(self._runner, self._reader.drops(after, drops, self._options.database, tuple(queues)))
+        found = self._ask(self._reader.drops(after, drops, self._database, tuple(queues)))
         if found.lost:
             named = ", ".join(found.partitions)
             lost = f"retention dropped records after LSN {after} that were not read, in {found.lost:,} partitions"

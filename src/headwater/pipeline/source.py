@@ -153,7 +153,7 @@ def _read(options: ReadOptions, schema: StructType, task: Task) -> Iterator[pa.R
         if not task.share.spans or not look.is_there(task.known):
             return
         for span in task.share.spans:
-            for bodies in look.bodies(span, task.known.queues, task.share.cut):
+            for bodies in look.wanted(span, task.known.queues, task.share.cut):
                 yield from rows.batches(bodies)
         look.is_there(task.known)
         look.check_loss(task.share.spans[0].after, task.known.drops, task.known.queues)
@@ -252,7 +252,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = Offset(newest)
         if isinstance(limit, ReadMaxRows):
             stretches = look.outline(begin.lsn, newest, here.queues)
-            end = self._admission.admit(stretches, begin, limit.max_rows, lambda span: look.bodies(span, here.queues))
+            end = self._admission.admit(stretches, begin, limit.max_rows, lambda span: look.wanted(span, here.queues))
         return look.mark(msgspec.structs.replace(end, drops=look.drops()), here)
 
     def _move_group(self, done: Offset) -> None:

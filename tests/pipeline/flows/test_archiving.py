@@ -18,11 +18,13 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_bare, encode_records, split_if_bare, split_records
 from headwater.pipeline import archiving
 from headwater.pipeline.archiving import Files, day_of
-from headwater.pipeline.ends import COLUMNS, Place, Span, make_batch, read_bodies
+from headwater.pipeline.ends import COLUMNS, make_batch
 from headwater.pipeline.flows import archive, restore
 from headwater.pipeline.flows.archive import Archive
 from headwater.pipeline.flows.restore import Restore
 from headwater.pipeline.loading import Target
+from headwater.pipeline.planning import Range
+from headwater.pipeline.ranges import Place, read_bodies
 from headwater.pipeline.restoring import Origin, in_log_order, loads
 from headwater.stores.log_reader import Body
 from tests.pipeline.flows.logs import DAY, NOON, apply, drop_all, fill, oracle, record
@@ -197,7 +199,8 @@ def test_files_that_spark_must_sort_come_back_the_same(
     apply(store, Push(queue="orders", partition="p1", records=BARE))
     expected = oracle(store)
     archive.run(spark, Archive(store=str(store), folder=str(folder)))
-    stood = [body for found in read_bodies(Place(str(store), "main"), ["orders"], Span(0, 2**40)) for body in found]
+    whole = Range(Lsn(0), Lsn(2**40))
+    stood = [body for found in read_bodies(Place(str(store), "main"), ["orders"], whole) for body in found]
     assert sum(body.count for body in stood) == 124
     for quick in (True, False):
         drop_all(store)

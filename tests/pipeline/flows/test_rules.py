@@ -14,7 +14,7 @@ from headwater.log.operations import Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.pipeline import loading
-from headwater.pipeline.ends import Planner, Span
+from headwater.pipeline.ends import Planner
 from headwater.pipeline.judging import Rules, make_judge, parse_schema
 from headwater.pipeline.loading import Target, operations, runs_of, without
 from headwater.pipeline.manifest import (
@@ -27,6 +27,7 @@ from headwater.pipeline.manifest import (
     write_manifest,
 )
 from headwater.pipeline.options import anywhere
+from headwater.pipeline.planning import Range
 
 TARGET = Target("hw.db", "main", "orders")
 
@@ -78,10 +79,10 @@ def test_a_plan_cuts_steps_and_sees_what_is_missing() -> None:
     assert planner.take(touch(4, "other", partition=3)) is None
     step = planner.take(touch(5, "mails", partition=2, first=10))
     assert step is not None
-    assert (step.spans, step.records, step.through) == ((Span(1, 5),), 20, 5)
+    assert (step.spans, step.records, step.through) == ((Range(Lsn(1), Lsn(5)),), 20, 5)
     assert (step.ends, step.lost) == ({1: 25, 2: 20}, {"orders": 5, "mails": 10})
     rest = planner.finish(9)
-    assert (rest.spans, rest.records) == ((Span(5, 9),), 0)
+    assert (rest.spans, rest.records) == ((Range(Lsn(5), Lsn(9)),), 0)
 
 
 @pytest.mark.usefixtures("spark")

@@ -22,7 +22,6 @@ from headwater.model.names import Lsn
 from headwater.pipeline.archiving import SUFFIX, write_step
 from headwater.pipeline.ends import (
     RECORDS_PER_STEP,
-    Place,
     Step,
     check_plain,
     choose_queues,
@@ -47,6 +46,7 @@ from headwater.pipeline.manifest import (
 )
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.ranges import Place
 from headwater.pipeline.summary import Summary
 
 KIND = "archive"

@@ -23,7 +23,7 @@ from pyspark.sql import types as spark_types
 
 from headwater.client.access import Access
 from headwater.errors import FlowError, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Step, check_plain, choose_queues, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Step, check_plain, choose_queues, plan, read_step
 from headwater.pipeline.files import CSV_OPTIONS, check_format, plain_times
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.manifest import (
@@ -43,6 +43,7 @@ from headwater.pipeline.manifest import (
 )
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
+from headwater.pipeline.ranges import Place
 from headwater.pipeline.served import Log, open_log
 from headwater.pipeline.spelling import TIME_OPTIONS, json_of
 from headwater.pipeline.summary import Summary

@@ -16,7 +16,6 @@ What the figures are made of:
 Rows and the state that says what they cover are kept in one commit: a run that dies is not counted twice.
 """
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +26,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headwater.clock import SECOND, Clock, Timestamp
-from headwater.config import load_config
 from headwater.errors import InvalidOption, StoreDamaged
 from headwater.log.flow_operations import AddRollups
 from headwater.model.job import JOBS_QUEUE
@@ -41,15 +39,14 @@ from headwater.model.rollup import (
     add_up,
     in_resolution,
 )
-from headwater.pipeline.asking import ask
 from headwater.pipeline.chart import check_chart, write_chart
-from headwater.pipeline.ends import RECORDS_PER_STEP, Place, Span, Step, choose_queues, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Step, choose_queues, plan, read_step
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.options import anywhere
+from headwater.pipeline.planning import Range
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
-from headwater.pipeline.seeing import open_seen
+from headwater.pipeline.ranges import Place, read_stretches
 from headwater.pipeline.summary import Summary
-from headwater.stores.open import open_reader
 from headwater.stores.questions import (
     FindRollupState,
     GroupStatus,
@@ -63,9 +60,10 @@ from headwater.stores.questions import (
 if TYPE_CHECKING:
     import pyarrow
 
+    from headwater.stores.log_reader import Stretch
+
 MINUTE = RESOLUTIONS["minute"]
 LATE_SECONDS = 3_600
-STRETCHES_PER_LOOK = 10_000
 STRETCHES = "queue STRING, partition_id BIGINT, lsn BIGINT, first BIGINT, last BIGINT, written_at BIGINT"
 MOVES = "queue STRING, reader STRING, partition_id BIGINT, before BIGINT, after BIGINT"
 DAY_LENGTH = len("2026-11-15")
@@ -302,7 +300,7 @@ def _completed(
     marks = {queue: 0 if queue in fresh else state.passed.get(queue, 0) for queue in moved}
     steps = plan(log, job.database, marks, {})
     through = steps[-1].through if steps else 0
-    stretches = read_stretches(spark, Place(anywhere(job.store), job.database), marks, steps).persist()
+    stretches = outline(spark, Place(anywhere(job.store), job.database), marks, steps).persist()
     try:
         table = spark.createDataFrame([tuple(move) for move in moves], MOVES)
         found = count_completed(table, stretches, seen_at).collect()
@@ -329,7 +327,7 @@ def _is_known(state: State, move: Move) -> bool:
     return move.partition_id in state.positions.get(move.queue, {}).get(move.group, {})
 
 
-def read_stretches(spark: SparkSession, place: Place, marks: Mapping[str, int], steps: Sequence[Step]) -> DataFrame:
+def outline(spark: SparkSession, place: Place, marks: Mapping[str, int], steps: Sequence[Step]) -> DataFrame:
     """The segments of queues after their marks, without their records."""
     spans = [span for step in steps for span in step.spans]
 
@@ -337,34 +335,27 @@ def read_stretches(spark: SparkSession, place: Place, marks: Mapping[str, int], 
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 for queue, mark in marks.items():
-                    yield from _outline(place, queue, Span(max(mark, spans[number].after), spans[number].through))
+                    rest = Range(Lsn(max(mark, spans[number].after)), spans[number].through)
+                    for found in read_stretches(place, queue, rest):
+                        yield _outline(queue, found)
 
     count = max(len(spans), 1)
     numbers = spark.range(0, len(spans), 1, count)
     return numbers.mapInArrow(run, STRETCHES)
 
 
-def _outline(place: Place, queue: str, span: Span) -> "Iterator[pyarrow.RecordBatch]":
+def _outline(queue: str, found: "Sequence[Stretch]") -> "pyarrow.RecordBatch":
     import pyarrow
 
-    reader = open_reader(place.store, load_config())
-    after, through = Lsn(span.after), Lsn(span.through)
-    with asyncio.Runner() as runner:
-        open_seen(runner, reader)
-        try:
-            while found := ask(runner, reader.outline(after, through, STRETCHES_PER_LOOK, place.database, [queue])):
-                after = found[-1].lsn
-                columns = {
-                    "queue": [queue] * len(found),
-                    "partition_id": [one.partition_id for one in found],
-                    "lsn": [one.lsn for one in found],
-                    "first": [one.first_offset for one in found],
-                    "last": [one.first_offset + one.count for one in found],
-                    "written_at": [one.written_at for one in found],
-                }
-                yield pyarrow.RecordBatch.from_pydict(columns)
-        finally:
-            ask(runner, reader.close())
+    columns = {
+        "queue": [queue] * len(found),
+        "partition_id": [one.partition_id for one in found],
+        "lsn": [one.lsn for one in found],
+        "first": [one.first_offset for one in found],
+        "last": [one.first_offset + one.count for one in found],
+        "written_at": [one.written_at for one in found],
+    }
+    return pyarrow.RecordBatch.from_pydict(columns)
 
 
 def _positions(moves: Iterable[Move]) -> dict[str, dict[str, dict[int, int]]]:
