@@ -43,7 +43,9 @@ class Headwater(Database):
         self.store = store
         self.config = config
         self.clock = clock
-        self.tail = Tail(store)
+        self.tail = Tail(
+            store, recent_bytes_max=config.recent_bytes_max, recent_segments_max=config.recent_segments_max
+        )
         self.committer = Committer(store, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
@@ -144,6 +146,8 @@ def open_headwater(
     log_requests_max: int | None = None,
     log_answer_bytes_max: int | None = None,
     staged_bytes_max: int | None = None,
+    recent_bytes_max: int | None = None,
+    recent_segments_max: int | None = None,
     encryption_key: str | None = None,
 ) -> Headwater:
     """A Headwater over the store at `store`: a path, or a URL. Use it with `async with`.
@@ -227,6 +231,8 @@ def asgi(
     log_requests_max: int | None = None,
     log_answer_bytes_max: int | None = None,
     staged_bytes_max: int | None = None,
+    recent_bytes_max: int | None = None,
+    recent_segments_max: int | None = None,
     encryption_key: str | None = None,
 ) -> "AsgiApp":
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.

@@ -74,6 +74,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The most bytes of records in one answer to such a program, before compression; one segment at least."""
     staged_bytes_max: int = 64 * MIB
     """The most bytes of records in one commit that comes in several requests (Spark's micro-batches, tables)."""
+    recent_bytes_max: int = 8 * MIB
+    """The most bytes of its own newest commits that a process keeps for those who follow the log; 0 for none."""
+    recent_segments_max: int = 10_000
+    """The most segments among them."""
     encryption_key: str = ""
     """64 hexadecimal digits; needed by queues with `encrypted`."""
 
@@ -98,6 +102,7 @@ _positive = (
     "log_requests_max",
     "log_answer_bytes_max",
     "staged_bytes_max",
+    "recent_segments_max",
 )
 
 
@@ -146,7 +151,7 @@ def _check(config: Config) -> None:
     for name in _positive:
         if not 0 < getattr(config, name) < math.inf:
             raise ConfigError(f"{name} must be above 0; got {getattr(config, name)!r}")
-    for name in ("wait_seconds_max", "pop_wait_seconds", "idempotency_seconds", "reserve_bytes"):
+    for name in ("wait_seconds_max", "pop_wait_seconds", "idempotency_seconds", "reserve_bytes", "recent_bytes_max"):
         if not 0 <= getattr(config, name) < math.inf:
             raise ConfigError(f"{name} must be 0 or above; got {getattr(config, name)!r}")
     if config.wakeup not in ("auto", "inotify", "data_version"):

@@ -3,10 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import msgspec
 import pytest
 
+from headwater.clock import Timestamp
 from headwater.log.operations import Touch
 from headwater.log.tail import LOOK_LIMIT, Tail
+from headwater.model.added import Added
+from headwater.model.names import Lsn
+from headwater.model.selection import Selection
 from headwater.wakeups.contract import Found
 from tests.log.fake_store import FakeStore, commit_of, touch
 
@@ -59,10 +64,16 @@ class Following:
         self.store.segments += [touch(lsn) for lsn in lsns]
         self.store.changed = True
 
-    def commit_here(self, *lsns: int) -> None:
+    def commit_here(self, *lsns: int, rewrote: bool = False) -> None:
         """This process adds segments and hands them over."""
         self.store.segments += [touch(lsn) for lsn in lsns]
-        self.tail.committed(commit_of(*lsns))
+        added = Added([b'[{"data":1}]'] * len(lsns), 0, Timestamp(0), rewrote)
+        self.tail.committed(msgspec.structs.replace(commit_of(*lsns), added=added))
+
+    @property
+    def kept(self) -> list[int]:
+        """Which segments are in memory."""
+        return [kept.touch.lsn for kept in self.tail.recent.after(Selection("main"), Lsn(0))]
 
 
 async def settle() -> None:
@@ -284,4 +295,51 @@ async def test_who_follows_with_less_haste_says_so_to_the_wakeup(store: FakeStor
     await made.begin()
     made.tail.defer(0.2)
     assert made.wakeup.deferred_seconds == 0.2
+    await made.tail.close()
+
+
+async def test_what_this_process_commits_is_kept_until_another_commit_is_heard_of(following: Following) -> None:
+    following.commit_here(1, 2)
+    following.commit_here(3)
+    assert following.kept == [1, 2, 3]
+    following.store.changed = True
+    following.wakeup.wake()
+    await settle()
+    assert following.kept == []
+    following.commit_here(4)
+    assert (following.kept, following.tail.recent.floor) == ([4], 3)
+    following.commit_elsewhere(5)
+    following.commit_here(6)
+    await settle()
+    assert (following.told, following.kept, following.tail.recent.floor) == ([1, 2, 3, 4, 5, 6], [], 6)
+
+
+async def test_what_is_kept_is_forgotten_when_this_process_drops_something(following: Following) -> None:
+    following.commit_here(1)
+    following.commit_here(rewrote=True)
+    assert following.kept == []
+    following.commit_here(2, rewrote=True)
+    following.commit_here(3)
+    assert (following.told, following.kept) == ([1, 2, 3], [3])
+
+
+async def test_segments_that_were_dropped_before_they_were_told_leave_a_mark(following: Following) -> None:
+    following.commit_here(1, 2)
+    assert following.tail.hole_through == 0
+    following.commit_elsewhere(5, 6)
+    following.wakeup.wake()
+    await settle()
+    assert following.tail.hole_through == 6
+    following.commit_here(7)
+    assert following.tail.hole_through == 6
+
+
+async def test_one_may_listen_without_following(store: FakeStore) -> None:
+    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made.tail.start(made.wakeup)
+    await made.tail.listen()
+    made.commit_elsewhere(1)
+    assert made.wakeup.wake() is Found.NEWS
+    await settle()
+    assert made.tail.position == 1
     await made.tail.close()

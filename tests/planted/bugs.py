@@ -556,7 +556,7 @@ BUGS = [
     Bug(
         "revocation-unheard",
         "a server on which nobody waits does not follow the log, and never hears of what others revoke",
-        (Edit(TOKENS, "            await self._tail.follow(_no_matter)\n", ""),),
+        (Edit(TOKENS, "            await self._tail.listen()\n", ""),),
         (RECEIVED,),
     ),
     Bug(

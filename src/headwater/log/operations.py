@@ -12,6 +12,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import StoreFull
+from headwater.model.added import Added
 from headwater.model.cursor import Outcome
 from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, GROUP_DEFAULT, PARTITION_DEFAULT, Lsn, Offset, PartitionId
@@ -154,10 +155,8 @@ class Pop(Operation, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Records of one partition under one lease, or handed over for good when `token` is 0.
-
-    `lost` counts records before these that retention dropped before this group could read them.
-    """
+    """Records of one partition under one lease, or handed over for good when `token` is 0. `lost` counts records before
+    these that retention dropped before this group could read them."""
 
     queue: str
     partition: str
@@ -463,12 +462,14 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
 
 class Commit(msgspec.Struct, frozen=True):
     """What one transaction did: an answer or an error for each operation, and the segments it added. `full` is set when
-    there was no room for all of them, and only those were applied that make some."""
+    there was no room for all of them, and only those were applied that make some. `added` is what it did to the log,
+    where the store can tell without a look."""
 
     results: list[Any]
     touched: list[Touch]
     wrote: bool
     full: StoreFull | None = None
+    added: Added | None = None
 
 
 RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {

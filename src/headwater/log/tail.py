@@ -3,14 +3,18 @@
 Commits of this process are handed over directly; those of others are found by looking at the store. Either way each
 segment is told once, in LSN order. Whoever subscribes does so before it reads, or a commit in between is missed.
 Until the first one does, the tail does not listen: a process that only writes is not woken by its own commits.
+
+What this process commits is kept for a while with its records (`recent.py`), so that it is not read back.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from headwater.config import MIB
 from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Touch
+from headwater.log.recent import Recent
 from headwater.model.names import Lsn
 from headwater.stores.contract import Store
 from headwater.stores.questions import FindLastLsn
@@ -19,6 +23,8 @@ from headwater.wakeups.contract import Found, Wakeup
 log = logging.getLogger(__name__)
 
 LOOK_LIMIT = 1_000
+RECENT_BYTES_MAX = 8 * MIB
+RECENT_SEGMENTS_MAX = 10_000
 
 Follower = Callable[[Sequence[Touch]], None]
 
@@ -26,8 +32,15 @@ Follower = Callable[[Sequence[Touch]], None]
 class Tail:
     """Follows the log from its end at the time of the first `follow`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        recent_bytes_max: int = RECENT_BYTES_MAX,
+        recent_segments_max: int = RECENT_SEGMENTS_MAX,
+    ) -> None:
         self._store = store
+        self.recent = Recent(recent_bytes_max, recent_segments_max)
         self._wakeup: Wakeup | None = None
         self._starting: asyncio.Task[None] | None = None
         self._followers: list[Follower] = []
@@ -39,8 +52,15 @@ class Tail:
         self._started = False
         self._closed = False
         self.position = Lsn(0)
+        # Where the last hole in the LSNs ended: segments that were dropped before they were told, of nobody knows whom.
+        self.hole_through = Lsn(0)
         self.looks = 0
         self.useful_looks = 0
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it listens, and knows where the log ends."""
+        return self._started
 
     def start(self, wakeup: Wakeup) -> None:
         """Get ready to be woken by this, once somebody follows."""
@@ -56,20 +76,24 @@ class Tail:
         if self._looking is not None:
             await self._looking
 
+    async def listen(self) -> None:
+        """Notice what others commit from now on, also when nobody follows."""
+        if self._wakeup is None or self._closed:
+            raise Closed("Headwater is closed")
+        if not self._started:
+            await self._listen(self._wakeup)
+
     async def follow(self, follower: Follower, elsewhere: Callable[[], None] | None = None) -> Callable[[], None]:
         """Call `follower` with new segments, from when this is answered; returns what ends that. It is called with
         none when the store is lost.
 
         `elsewhere` is called when another process has committed, whatever it was.
         """
-        if self._wakeup is None or self._closed:
-            raise Closed("Headwater is closed")
         self._followers.append(follower)
         if elsewhere is not None:
             self._elsewhere.append(elsewhere)
         try:
-            if not self._started:
-                await self._listen(self._wakeup)
+            await self.listen()
         except BaseException:
             self._unfollow(follower, elsewhere)
             raise
@@ -79,8 +103,8 @@ class Tail:
         """Follow for as long as the log is open; whoever has joined is not told twice for joining again."""
         if follower not in self._followers:
             await self.follow(follower, elsewhere)
-        elif not self._started and self._wakeup is not None:
-            await self._listen(self._wakeup)
+        elif not self._started:
+            await self.listen()
 
     def _unfollow(self, follower: Follower, elsewhere: Callable[[], None] | None) -> None:
         self._followers.remove(follower)
@@ -102,11 +126,13 @@ class Tail:
             self.position = await self._store.ask(FindLastLsn())
         finally:
             self._starting = None
+        self.recent.restart(self.position)
         self._started = True
         self._look()
 
     def lose(self, error: StoreReplaced) -> None:
         """The store is no more. Whoever follows is called with nothing new: asked again, the store says why."""
+        self.recent.restart(self.position)
         for follower in list(self._followers):
             follower(())
 
@@ -120,9 +146,12 @@ class Tail:
         if not self._started:
             return
         self._committed_here = self._committed_here or commit.wrote
+        if commit.added is None or commit.added.rewrote:
+            self.recent.restart(self.position)
         if not commit.touched:
             return
         if commit.touched[0].lsn == self.position + 1 and self._looking is None:
+            self.recent.add(commit)
             self._tell(commit.touched)
         elif commit.touched[-1].lsn > self.position:
             self._look()
@@ -131,6 +160,7 @@ class Tail:
         own, self._committed_here = self._committed_here, False
         if self._closed or not self._store.changed_elsewhere():
             return Found.OWN if own else Found.NOTHING
+        self.recent.restart(self.position)
         self._look()
         for notice in self._elsewhere:
             notice()
@@ -175,12 +205,15 @@ class Tail:
         self.looks += 1
         if touched:
             self.useful_looks += 1
+            self.recent.restart(max(self.position, touched[-1].lsn))
             self._tell(touched)
 
     def _tell(self, touched: Sequence[Touch]) -> None:
         fresh = [touch for touch in touched if touch.lsn > self.position]
         if not fresh:
             return
+        if fresh[-1].lsn - self.position != len(fresh):
+            self.hole_through = fresh[-1].lsn
         self.position = fresh[-1].lsn
         for follower in list(self._followers):
             try:

@@ -4,12 +4,9 @@ The store's version tells of changes elsewhere only while this process follows t
 makes it do so.
 """
 
-from collections.abc import Sequence
-
 from headwater.clock import Timestamp
 from headwater.doors.access.verifiers import Verified
 from headwater.errors import Unauthenticated
-from headwater.log.operations import Touch
 from headwater.log.tail import Tail
 from headwater.model.access_token import PREFIX, judge_token, token_id
 from headwater.stores.contract import Store
@@ -32,7 +29,7 @@ class TokenVerifier:
     async def verify(self, credential: str, now: Timestamp) -> Verified:
         """Whose token it is."""
         if not self._is_following:
-            await self._tail.follow(_no_matter)
+            await self._tail.listen()
             self._is_following = True
         named = token_id(credential)
         token = None if named is None else await self._store.ask(FindAccessToken(named))
@@ -40,7 +37,3 @@ class TokenVerifier:
         if reason or token is None:
             raise Unauthenticated(reason)
         return Verified(token.principal(), token.expires_at)
-
-
-def _no_matter(touched: Sequence[Touch]) -> None:
-    """Which segments are new: the store takes in by itself what else came with them."""

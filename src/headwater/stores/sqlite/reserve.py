@@ -9,6 +9,8 @@ import errno
 import os
 from collections.abc import Sequence
 
+import msgspec
+
 from headwater.errors import StoreFull
 from headwater.log.job_operations import DropJobs, Prune, SweepLanes
 from headwater.log.operations import (
@@ -88,4 +90,4 @@ def with_refusals(operations: Sequence[Operation], commit: Commit) -> Commit:
     applied = iter(commit.results)
     refusal = StoreFull("no space is left on the disk: only what drops records is taken")
     results = [next(applied) if isinstance(operation, _FREEING) else refusal for operation in operations]
-    return Commit(results, commit.touched, commit.wrote, refusal if refusal in results else None)
+    return msgspec.structs.replace(commit, results=results, full=refusal if refusal in results else None)

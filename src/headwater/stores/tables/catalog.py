@@ -90,6 +90,11 @@ class Catalog:
         # Whether a queue has lanes of a priority: those that have stay so, the others are looked at in each generation.
         self._priorities: dict[int, tuple[int, bool]] = {}
 
+    @property
+    def version(self) -> int:
+        """A number that changes with names and options."""
+        return self._version
+
     def forget(self) -> None:
         """Drop everything remembered. What a group has met may have been undone: it meets its partitions again."""
         self.generation += 1

@@ -15,6 +15,7 @@ import msgspec
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import EncryptionKeyMissing, StoreDamaged
 from headwater.log.operations import Touch
+from headwater.model.added import Added
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
 from headwater.model.window import RecentIds
@@ -64,9 +65,24 @@ class Segments:
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
         self.touched: list[Touch] = []
+        # The records of the segments in `touched`, and whether what was there before may read otherwise now.
+        self._bodies: list[bytes] = []
+        self._rewrote = False
         # Segments and wakes that `write` has not written yet.
         self._staged: list[tuple[Any, ...]] = []
         self._waking: list[tuple[int, PartitionId]] = []
+
+    def begin(self) -> None:
+        """A commit begins that has added nothing yet."""
+        self.touched, self._bodies, self._rewrote = [], [], False
+
+    def take_back(self, count: int) -> None:
+        """Of what this commit has added, only the first `count` segments hold."""
+        self.touched, self._bodies = self.touched[:count], self._bodies[:count]
+
+    def added(self, now: Timestamp, renamed: bool) -> Added:
+        """What this commit did to the log."""
+        return Added(self._bodies, self._origin, now, self._rewrote or renamed)
 
     def forget(self) -> None:
         """Drop what is remembered; the next `catch_up` reads it again."""
@@ -102,6 +118,7 @@ class Segments:
 
     def forget_ends(self) -> None:
         """Partitions went away: read the ends of those that are left again."""
+        self._rewrote = True
         self._ends.clear()
         self._current.clear()
 
@@ -141,6 +158,7 @@ class Segments:
             lsn = self.last_lsn = Lsn(self.last_lsn + 1)
             self._staged.append((lsn, number, end, count, now, expires_at, self._origin, codec, crc32(kept), kept))
             self.touched.append(Touch(lsn, number, end, count, partition.lane))
+            self._bodies.append(body)
             end = Offset(end + count)
         self._ends[number] = end
         if number not in self._no_idle:
@@ -166,6 +184,7 @@ class Segments:
 
     def drop_before(self, partition_id: PartitionId, offset: int) -> None:
         """Drop the segments before an offset at which one begins. LSNs and offsets are never given out twice."""
+        self._rewrote = True
         self._connection.execute(self._sql.raise_partition_start, (offset, partition_id))
         self._connection.execute(self._sql.raise_meta, ("last_lsn", self.last_lsn))
         self._note_drop(partition_id, offset)

@@ -152,7 +152,8 @@ class Writer:
         self.catch_up()
         changes = self._changes()
         self._clock.check(now)
-        self.segments.touched = []
+        names = self.catalog.version
+        self.segments.begin()
         self._promoted = self._delayed.promote(now)
         repeated = False
         plain_kind = _plain_kind(operations)
@@ -165,7 +166,9 @@ class Writer:
         self._cursors.flush()
         self.jobs.books.close(now)
         wrote = self._changes() != changes or repeated or any(map(_affirms, results))
-        return Commit(results, self.segments.touched, wrote)
+        return Commit(
+            results, self.segments.touched, wrote, added=self.segments.added(now, names != self.catalog.version)
+        )
 
     def _together(self, operations: Sequence[Operation], now: Timestamp) -> tuple[list[Any], bool]:
         """What operations came to, kind by kind, and whether one of them was answered in an earlier commit."""
@@ -351,10 +354,9 @@ class Writer:
             results = [self._inside(step, now) for step in operation.operations]
         except HeadwaterError:
             self._connection.execute("ROLLBACK TO hw_transaction")
-            kept = self.segments.touched[:touched]
+            self.segments.take_back(touched)
             self.forget()
             self.catch_up()
-            self.segments.touched = kept
             self.jobs.books.go_back(books)
             raise
         finally:
