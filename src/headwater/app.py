@@ -15,6 +15,7 @@ from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
+from headwater.services.follow import Followers
 from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
@@ -46,16 +47,17 @@ class Headwater(Database):
         self.tail = Tail(
             store, recent_bytes_max=config.recent_bytes_max, recent_segments_max=config.recent_segments_max
         )
+        self.followers = Followers(store, self.tail)
         self.committer = Committer(store, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
-        self.jobs_service = JobService(store, self.committer, self.tail, clock, config)
+        self.jobs_service = JobService(store, self.committer, self.followers, clock, config)
         self.log_reading = LogReading(
             lambda: open_reader(store.traits.location, config),
             readers_max=config.log_readers_max,
             requests_max=config.log_requests_max,
         )
-        queues = Queues(store, self.committer, self.tail, clock, config)
+        queues = Queues(store, self.committer, self.followers, clock, config)
         on_loss = (queues.intentions.fail, self.jobs_service.waits.fail, self.tail.lose)
         self.sentinel = Sentinel(store, self.committer, on_loss)
         super().__init__(queues, database, self.jobs_service)
@@ -105,6 +107,7 @@ class Headwater(Database):
         await self.jobs_service.waits.close()
         await self.log_reading.close()
         await self.committer.close()
+        self.followers.close()
         await self.tail.close()
         await self.store.close()
 

@@ -33,10 +33,12 @@ class Visitor:
         response = await self.response(method, path, body, as_=as_)
         return response.status, json.loads(response.body)
 
-    async def response(self, method: str, path: str, body: object = None, *, as_: Principal = ADMIN) -> Response:
+    async def response(
+        self, method: str, path: str, body: object = None, *, as_: Principal = ADMIN, seen: str = ""
+    ) -> Response:
         path, _, query = path.partition("?")
         sent = b"" if body is None else json.dumps(body).encode()
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json"} | ({"last-event-id": seen} if seen else {})
         request = Request(
             method=method, path=f"/api/v1{path}", query=query, headers=headers, body=sent, id="r1", principal=as_
         )
@@ -230,6 +232,33 @@ async def test_changes_are_followed_as_events_and_picked_up_where_they_were_left
         states += [json.loads(line[6:])["state"] for line in lines if line.startswith("data: ")]
     assert states == ["pending", "processing", "completed"]
     await response.chunks.aclose()
+
+
+@pytest.mark.parametrize(("seen", "said"), [("1", []), ("2", [b"id: 2"]), ("99", [b"id: 3"])])
+async def test_whoever_comes_back_to_what_is_not_kept_is_told_to_begin_anew(
+    hw: headwater.Headwater, visitor: Visitor, seen: str, said: list[bytes]
+) -> None:
+    """LSN 1 and 3 are changes of jobs; LSN 2, and what lies behind the end, was never one of theirs."""
+    await hw.jobs.add(id="a", command="true")
+    await hw.queue("orders").push(1)
+    await hw.jobs.add(id="b", command="true")
+    response = await visitor.response("GET", "/job-events", seen=seen)
+    assert response.chunks is not None
+    assert await anext(response.chunks) == b": jobs\n\n"
+    told = await anext(response.chunks)
+    assert [line for line in told.splitlines() if b"resync" in told and line.startswith(b"id")] == said
+    if seen != "99":
+        event = told if not said else await anext(response.chunks)
+        assert event.startswith(b"id: 3\nevent: job\n")
+    await response.chunks.aclose()
+
+
+async def test_a_stream_of_events_ends_when_the_server_drains(hw: headwater.Headwater, visitor: Visitor) -> None:
+    response = await visitor.response("GET", "/job-events")
+    assert response.chunks is not None
+    assert await anext(response.chunks) == b": jobs\n\n"
+    hw.queues_service.intentions.drain()
+    assert [chunk async for chunk in response.chunks] == []
 
 
 # ── over a real server ──

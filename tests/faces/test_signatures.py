@@ -54,7 +54,7 @@ def test_the_sync_face_has_the_verbs_and_the_arguments_of_the_async_one(spoken: 
 
 # What the library is made of, which people do not hold: it belongs to the loop.
 PARTS = {"life", "queues_service", "jobs_service", "service", "check_all", "store", "committer", "tail", "wakeup"}
-PARTS |= {"clock", "keeper", "sentinel", "log_reading"}
+PARTS |= {"clock", "keeper", "sentinel", "log_reading", "followers"}
 
 
 async def test_the_sync_face_has_everything_that_the_async_one_shows(tmp_path: Path) -> None:

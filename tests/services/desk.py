@@ -11,9 +11,11 @@ from headwater.config import Durability
 from headwater.errors import HeadwaterError
 from headwater.log.committer import Answer
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
+from headwater.log.tail import Tail
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record
+from headwater.services.follow import Followers
 from headwater.services.intentions import Intentions
 from headwater.stores.contract import Store
 from headwater.stores.questions import ListReady
@@ -34,7 +36,8 @@ class Desk:
         self.questions = 0
         self._open: list[list[asyncio.Future[Answer]]] = []
         store = cast(Store, self)
-        self.intentions = Intentions(self._pop, self.returned.append, store, self.clock, waiters_max)
+        self.followers = Followers(store, Tail(store))
+        self.intentions = Intentions(self._pop, self.returned.append, store, self.followers, self.clock, waiters_max)
 
     def _pop(self, pops: Sequence[Pop]) -> list[asyncio.Future[Answer]]:
         if self.refusal is not None:
@@ -75,7 +78,9 @@ class Desk:
     def touch(self, queue: str = "orders", partition: str = "Default", namespace: str = "", task: str = "") -> None:
         """A segment was added."""
         lane = Lane("main", queue, namespace, task, partition)
-        self.intentions.touched([Touch(Lsn(1), PartitionId(1), Offset(0), 1, lane)])
+        tail = self.followers.tail
+        tail.position = Lsn(tail.position + 1)
+        self.followers.touched([Touch(tail.position, PartitionId(1), Offset(0), 1, lane)])
 
     @staticmethod
     async def turn() -> None:

@@ -1,10 +1,10 @@
 """Reading the log of one queue without a consumer group: from a place on, and then as it grows."""
 
-import asyncio
-from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from headwater.model.names import Lsn
+from headwater.model.selection import Selection
+from headwater.services.follow import Limits, Steps
 from headwater.stores.questions import FindLastLsn
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from headwater.stores.questions import Segment
 
 SEGMENTS_AT_ONCE = 16
-SERVER_WAIT_SECONDS = 20.0
 
 
 async def last_lsn(hw: "Headwater | Client") -> Lsn:
@@ -23,50 +22,14 @@ async def last_lsn(hw: "Headwater | Client") -> Lsn:
     return (await hw.greet()).lsn if isinstance(hw, Client) else await hw.store.ask(FindLastLsn())
 
 
-def follow(hw: "Headwater | Client", queue: str, after: Lsn, *, for_ever: bool) -> "AsyncGenerator[Segment, None]":
-    """The segments of a queue after an LSN, in order; then, for ever, those that come."""
+async def follow(hw: "Headwater | Client", queue: str, after: Lsn) -> Steps:
+    """The log of a queue from an LSN on."""
     from headwater.client.client import Client
+    from headwater.client.following import ServerFollowing
 
     if isinstance(hw, Client):
-        return _follow_server(hw, queue, after, for_ever)
-    return _follow_store(hw, queue, after, for_ever)
-
-
-async def _follow_server(hw: "Client", queue: str, after: Lsn, for_ever: bool) -> "AsyncGenerator[Segment, None]":
-    end = None if for_ever else await last_lsn(hw)
-    while end is None or after < end:
-        told = await hw.read(queue, after, limit=SEGMENTS_AT_ONCE, wait=0 if end is not None else SERVER_WAIT_SECONDS)
-        for segment in told.segments:
-            yield segment
-        after = told.through
-
-
-async def _follow_store(hw: "Headwater", queue: str, after: Lsn, for_ever: bool) -> "AsyncGenerator[Segment, None]":
-    news = asyncio.Event()
-    # Subscribed before the first read, or a commit between the two would be missed.
-    unfollow = await hw.tail.follow(lambda touches: news.set())
-    try:
-        while True:
-            news.clear()
-            through = await hw.store.ask(FindLastLsn())
-            async for segment in _stretch(hw, queue, after, through):
-                yield segment
-            after = max(after, through)
-            if not for_ever:
-                return
-            await news.wait()
-    finally:
-        unfollow()
-
-
-async def _stretch(hw: "Headwater", queue: str, after: Lsn, through: Lsn) -> "AsyncGenerator[Segment, None]":
-    while after < through:
-        segments = await hw.store.read(after, through, SEGMENTS_AT_ONCE, (hw.name, queue))
-        if not segments:
-            return
-        for segment in segments:
-            yield segment
-        after = segments[-1].lsn
+        return ServerFollowing(hw, queue, after)
+    return await hw.followers.follow(Selection(hw.name, (queue,)), after, Limits(SEGMENTS_AT_ONCE))
 
 
 class Gaps:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headwater.cli.pushing import Aim, Tally
     from headwater.client.client import Client
     from headwater.model.record import Record
+    from headwater.services.follow import Step
     from headwater.services.messages import Message
     from headwater.stores.questions import Segment
 
@@ -296,6 +297,14 @@ class Watch:
         """Whether as many were shown as were asked for."""
         return bool(self._limit) and self.shown >= self._limit
 
+    def take(self, step: "Step") -> None:
+        """Show what a step brought, and whether anything was missing before it."""
+        if step.resync is not None:
+            note(f"retention dropped messages unread; this goes on behind LSN {step.resync:,}")
+        for segment in step.segments:
+            if not self.is_over():
+                self.show(segment)
+
     def show(self, segment: "Segment") -> None:
         """Show what is wanted of a segment."""
         if self._partition and segment.lane.partition != self._partition:
@@ -342,9 +351,12 @@ async def _tail(settings: Settings, name: str, start: Lsn | None, watch: Watch) 
             note(f"there is no queue {name} yet; its messages will be shown when it is made")
         elif watch.follow and sys.stderr.isatty() and not settings.json:
             note(f"following {name}; Ctrl-C ends it")
-        async with aclosing(follow(hw, name, after, for_ever=watch.follow)) as segments:
-            async for segment in segments:
-                watch.show(segment)
+        async with (
+            await follow(hw, name, after) as following,
+            aclosing(aiter(following) if watch.follow else following.until(end)) as steps,
+        ):
+            async for step in steps:
+                watch.take(step)
                 if watch.is_over():
                     break
     return watch.shown

@@ -2,14 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from headwater.log.operations import Touch
     from headwater.services.database import Database
 
 PAUSE_SECONDS = 0.5
@@ -35,22 +34,19 @@ async def changes(hw: "Database") -> AsyncIterator[None]:
     """Now, and then whenever jobs of the database have changed."""
     from headwater.app import Headwater
     from headwater.model.job import JOBS_QUEUE
+    from headwater.model.selection import Selection
 
     if not isinstance(hw, Headwater):
         while True:
             yield
             await asyncio.sleep(SERVER_PAUSE_SECONDS)
     news = asyncio.Event()
-
-    def touched(touches: "Sequence[Touch]") -> None:
-        if not touches or any(touch.lane.queue == JOBS_QUEUE and touch.lane.database == hw.name for touch in touches):
-            news.set()
-
-    unfollow = await hw.tail.follow(touched)
+    await hw.followers.ready()
+    unwatch = hw.followers.watch(Selection(hw.name, (JOBS_QUEUE,)), lambda touches: news.set())
     try:
         while True:
             news.clear()
             yield
             await news.wait()
     finally:
-        unfollow()
+        unwatch()

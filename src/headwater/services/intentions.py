@@ -1,7 +1,7 @@
 """Pops that wait: each is an intention in a registry, not a thread, a timer or a query of its own.
 
-Intentions with the same selection and group share a key. The tail says which partitions have something new; only the
-keys that could want it get a pop, at most one commit's worth at a time, oldest intention first, until one comes back
+Intentions with the same selection and group share a key, and follow the log together (`follow.py`): only the keys that
+could want what is new get a pop, at most one commit's worth at a time, oldest intention first, until one comes back
 empty. An answer is claimed by taking the intention out of the registry before anything is delivered, so a deadline and
 a delivery can never both answer. Whoever leaves early gets nothing; what was leased for them is given back at once.
 
@@ -15,6 +15,7 @@ import heapq
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +27,10 @@ from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
 from headwater.model.lane import Lane
+from headwater.model.names import Lsn
 from headwater.model.principal import Principal
+from headwater.model.selection import ANY, Selection
+from headwater.services.follow import Followers
 from headwater.services.messages import ack_of
 from headwater.stores.contract import Store
 from headwater.stores.questions import ListReady
@@ -39,6 +43,10 @@ POPS_FIRST = 4
 POPS_GROWTH = 4
 POPS_AT_ONCE = 1_024
 DEADLINES_SPARE = 1_000
+
+
+# How often something happened that the tail does not tell, and where that is.
+Mark = tuple[int, Lsn]
 
 
 class Key(NamedTuple):
@@ -69,7 +77,7 @@ class _Intention:
 class _Line:
     """The intentions of one key, oldest first."""
 
-    __slots__ = ("again", "busy", "served_before", "timer", "waiting")
+    __slots__ = ("again", "busy", "served_before", "timer", "unwatch", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[int, _Intention] = {}
@@ -77,6 +85,7 @@ class _Line:
         self.again = False
         self.served_before = 0
         self.timer: asyncio.TimerHandle | None = None
+        self.unwatch: Callable[[], None] = lambda: None
 
 
 class Intentions:
@@ -87,14 +96,17 @@ class Intentions:
         pop: Callable[[Sequence[Pop]], Sequence[asyncio.Future[Answer]]],
         give_back: Callable[[Ack], None],
         store: Store,
+        followers: Followers,
         clock: Clock,
         waiters_max: int,
     ) -> None:
         self._pop = pop
         self._give_back = give_back
         self._store = store
+        self._followers = followers
         self._clock = clock
         self._waiters_max = waiters_max
+        followers.on_elsewhere.append(self.committed_elsewhere)
         self._lines: dict[Key, _Line] = {}
         # Keys that name a queue are found under it; those that name none are under "" of their database.
         self._by_queue: dict[tuple[str, str], set[Key]] = {}
@@ -107,8 +119,6 @@ class Intentions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: set[asyncio.Future[Answer]] = set()
         self._draining = False
-        # Others who wait, and are called when nobody may wait any more.
-        self.on_drain: set[Callable[[], None]] = set()
         self.count = 0
         self.wakes = 0
         self.useful_wakes = 0
@@ -136,11 +146,11 @@ class Intentions:
             and (principal.may_use(key.queue) if key.queue else principal.may_use_all())
         )
 
-    def mark(self) -> int:
-        """A number that stays the same while nothing happens that a waiting pop would be woken for."""
-        return self._happened
+    def mark(self) -> Mark:
+        """What stays the same while nothing happens that a waiting pop would be woken for."""
+        return self._happened, self._followers.tail.position
 
-    async def wait(self, operation: Pop, seconds: float, empty: tuple[int, Popped] | None = None) -> Popped:
+    async def wait(self, operation: Pop, seconds: float, empty: tuple[Mark, Popped] | None = None) -> Popped:
         """What the pop gets, as soon as there is something; nothing when the time is over.
 
         `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is
@@ -156,7 +166,7 @@ class Intentions:
         intention = _Intention(operation, key, loop.time() + seconds, loop.create_future())
         number = next(self._numbers)
         line = self._enter(number, intention)
-        if empty is not None and empty[0] == self._happened and not line.busy:
+        if empty is not None and empty[0] == self.mark() and not line.busy:
             self._look_later(key, line, empty[1].ready_at)
         else:
             self._serve(key, line)
@@ -192,12 +202,10 @@ class Intentions:
 
     # ── who is woken ──
 
-    def touched(self, touches: Sequence[Touch]) -> None:
-        """New segments: serve the keys that could want them."""
-        self._happened += 1
-        if self.count:
-            for lane in {touch.partition_id: touch.lane for touch in touches}.values():
-                self._wake_lane(lane)
+    def _touched(self, key: Key, line: _Line, touches: Sequence[Touch]) -> None:
+        """New segments of the queues of a key, or of all: serve it if it could want one of them."""
+        if (key.queue and touches) or any(_is_wanted(key, touch.lane) for touch in touches):
+            self._serve(key, line)
 
     def released(self, database: str, queue: str) -> None:
         """A lease of this process ended with records left behind it."""
@@ -225,14 +233,6 @@ class Intentions:
             line = self._lines.get(key)
             if line is not None and (not key.queue or (key.database, key.queue, key.group) in ready):
                 self._serve(key, line)
-
-    def _wake_lane(self, lane: Lane) -> None:
-        for key in list(self._by_queue.get((lane.database, lane.queue), ())):
-            if key.partition in ("", lane.partition):
-                self._serve(key, self._lines[key])
-        for key in list(self._by_queue.get((lane.database, ""), ())):
-            if key.namespace in ("", lane.namespace) and key.task in ("", lane.task):
-                self._serve(key, self._lines[key])
 
     # ── serving ──
 
@@ -354,6 +354,7 @@ class Intentions:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line()
+            line.unwatch = self._followers.watch(_selection_of(key), partial(self._touched, key, line))
             self._by_queue.setdefault((key.database, key.queue), set()).add(key)
         line.waiting[number] = intention
         self.count += 1
@@ -375,6 +376,7 @@ class Intentions:
             line.timer.cancel()
         if self._lines.get(key) is not line:
             return
+        line.unwatch()
         del self._lines[key]
         keys = self._by_queue[key.database, key.queue]
         keys.discard(key)
@@ -445,8 +447,7 @@ class Intentions:
     def drain(self) -> None:
         """End all waits with nothing; from now on nobody waits."""
         self._draining = True
-        for call in self.on_drain:
-            call()
+        self._followers.drain()
         for key, line in list(self._lines.items()):
             for number, intention in list(line.waiting.items()):
                 if self._leave(number, key) and not intention.answer.done():
@@ -460,6 +461,16 @@ class Intentions:
                 timer.cancel()
         while self._tasks or self._under_way:
             await asyncio.gather(*self._tasks, *self._under_way, return_exceptions=True)
+
+
+def _selection_of(key: Key) -> Selection:
+    """What a key follows: its queue, or all queues when it names none."""
+    return Selection(key.database, (key.queue or ANY,), (key.partition,) if key.partition else ())
+
+
+def _is_wanted(key: Key, lane: Lane) -> bool:
+    """Whether a key that names no queue could want something of a partition."""
+    return key.namespace in ("", lane.namespace) and key.task in ("", lane.task)
 
 
 def key_of(operation: Pop) -> Key:

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from headwater.errors import HeadwaterError, JobMissing
 from headwater.log.operations import Touch
-from headwater.log.tail import Tail
 from headwater.model.job import FINISHED, JOBS_QUEUE, JobState
+from headwater.model.selection import Selection
+from headwater.services.follow import Followers
 from headwater.stores.contract import Store
 from headwater.stores.job_questions import FindJobStates
 
@@ -17,24 +19,20 @@ log = logging.getLogger(__name__)
 class JobWaits:
     """Everybody in this process who waits for a job."""
 
-    def __init__(self, store: Store, tail: Tail) -> None:
+    def __init__(self, store: Store, followers: Followers) -> None:
         self._store = store
-        self._tail = tail
+        self._followers = followers
         self._waiting: dict[str, dict[str, list[asyncio.Future[JobState]]]] = {}
+        self._unwatch: dict[str, Callable[[], None]] = {}
         self._asking: asyncio.Task[None] | None = None
         self._again: set[str] = set()
-
-    def touched(self, touches: Sequence[Touch]) -> None:
-        """Segments were added: if jobs of a database changed that somebody waits for, ask."""
-        if self._waiting:
-            self._ask({touch.lane.database for touch in touches if touch.lane.queue == JOBS_QUEUE} & set(self._waiting))
 
     async def wait(self, database: str, name: str, timeout_seconds: float | None = None) -> JobState:
         """The state in which a job ended; TimeoutError when it has not in that time."""
         future: asyncio.Future[JobState] = asyncio.get_running_loop().create_future()
-        await self._tail.join(self.touched)
+        await self._followers.ready()
         # Registered before the first look, or an end in between would be missed.
-        self._waiting.setdefault(database, {}).setdefault(name, []).append(future)
+        self._remember(database, name, future)
         try:
             states = await self._store.ask(FindJobStates(database, [name]))
             if name not in states:
@@ -61,9 +59,11 @@ class JobWaits:
     def _futures(self) -> list[asyncio.Future[JobState]]:
         return [future for names in self._waiting.values() for futures in names.values() for future in futures]
 
-    def _ask(self, databases: set[str]) -> None:
-        self._again |= databases
-        if self._again and self._asking is None:
+    def _touched(self, database: str, touches: Sequence[Touch]) -> None:
+        """Jobs of a database changed, and somebody waits for one: ask. Of a lost store everybody is told anyway."""
+        if touches:
+            self._again.add(database)
+        if touches and self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._look(), name="headwater-job-waits")
 
     async def _look(self) -> None:
@@ -91,11 +91,17 @@ class JobWaits:
                 elif state in FINISHED:
                     future.set_result(state)
 
+    def _remember(self, database: str, name: str, future: asyncio.Future[JobState]) -> None:
+        if database not in self._waiting:
+            jobs = Selection(database, (JOBS_QUEUE,))
+            self._unwatch[database] = self._followers.watch(jobs, partial(self._touched, database))
+        self._waiting.setdefault(database, {}).setdefault(name, []).append(future)
+
     def _forget(self, database: str, name: str, future: asyncio.Future[JobState]) -> None:
         names = self._waiting.get(database, {})
         if future in names.get(name, ()):
             names[name].remove(future)
         if name in names and not names[name]:
             del names[name]
-        if not names:
-            self._waiting.pop(database, None)
+        if not names and self._waiting.pop(database, None) is not None:
+            self._unwatch.pop(database)()

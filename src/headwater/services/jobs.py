@@ -34,13 +34,13 @@ from headwater.log.job_operations import (
     StopWorkers,
 )
 from headwater.log.operations import Operation
-from headwater.log.tail import Tail
 from headwater.model.cron import next_cron
 from headwater.model.job import QUEUE_DEFAULT, JobState
 from headwater.model.job_policy import JobPolicy
 from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
 from headwater.model.names import check_name
 from headwater.services.checks import check_limit, check_list, check_optional_name, check_text
+from headwater.services.follow import Followers
 from headwater.services.job_checks import SECONDS_MAX, check_job, check_range
 from headwater.services.job_options import JobOptions, Seconds, seconds_of, takes, with_options
 from headwater.services.job_verbs import JobVerbs
@@ -75,12 +75,12 @@ BITE = 1_000
 class JobService:
     """What the jobs of all databases of an open store share."""
 
-    def __init__(self, store: Store, committer: Committer, tail: Tail, clock: Clock, config: Config) -> None:
+    def __init__(self, store: Store, committer: Committer, followers: Followers, clock: Clock, config: Config) -> None:
         self.store = store
-        self.tail = tail
+        self.followers = followers
         self.clock = clock
         self.config = config
-        self.waits = JobWaits(store, tail)
+        self.waits = JobWaits(store, followers)
         self.committer = committer
         # From memory there is no answer yet, and callers need one.
         self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability

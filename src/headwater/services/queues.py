@@ -16,14 +16,15 @@ from headwater.errors import Closed, HeadwaterError
 from headwater.log.committer import Answer, Committer
 from headwater.log.group_operations import ReleaseLeases
 from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
-from headwater.log.tail import Tail
 from headwater.model.names import Lsn
+from headwater.model.selection import Selection
+from headwater.services.follow import Followers, Limits, Step
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Store
-from headwater.stores.questions import FindLane, FindLastLsn, Segment
+from headwater.stores.questions import FindLane
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +37,20 @@ class Queues(Verbs):
 
     store: Store
 
-    def __init__(self, store: Store, committer: Committer, tail: Tail, clock: Clock, config: Config) -> None:
+    def __init__(self, store: Store, committer: Committer, followers: Followers, clock: Clock, config: Config) -> None:
         self.store = store
         self.config = config
         self.clock = clock
         # From memory there is nothing to answer but "taken", which is enough for a push and for nothing else.
         self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
         self._committer = committer
-        self._tail = tail
+        self.followers = followers
         committer.on_orphan = self._take_back
         self.life = Life("this store", "async with headwater.open(...) as hw:")
         self.holdings = Holdings()
-        self.intentions = Intentions(self._pop_together, self.submit_and_forget, store, clock, config.waiters_max)
+        self.intentions = Intentions(
+            self._pop_together, self.submit_and_forget, store, followers, clock, config.waiters_max
+        )
 
     # ── pushing ──
 
@@ -96,7 +99,7 @@ class Queues(Verbs):
         if wait_seconds:
             if operation.key:
                 operation = msgspec.structs.replace(operation, asks_again=True)
-            await self._tail.join(self.intentions.touched, self.intentions.committed_elsewhere)
+            await self.followers.ready()
             if self.intentions.waiting_for(operation):
                 return await self._stand_in_line(operation, wait_seconds, reports, parked)
         mark = self.intentions.mark()
@@ -219,33 +222,13 @@ class Queues(Verbs):
         limit: int,
         wait_seconds: float = 0,
         parked: Callable[[], None] = lambda: None,
-    ) -> tuple[Lsn, list[Segment]]:
-        """Segments of a (database, queue) after an LSN, and how far they reach; waits for some when there are none."""
+    ) -> Step:
+        """What a (database, queue) has after an LSN; waits for something when there is nothing."""
+        selection, limits = Selection(queue[0], (queue[1],)), Limits(limit)
         if not wait_seconds:
-            return await self._read(queue, after, limit)
-        news = asyncio.Event()
-        deadline = asyncio.get_running_loop().time() + wait_seconds
-        unfollow = await self._tail.follow(lambda touches: news.set())
-        self.intentions.on_drain.add(news.set)
-        try:
-            while True:
-                news.clear()
-                after, segments = await self._read(queue, after, limit)
-                if segments or self.intentions.draining:
-                    return after, segments
-                parked()
-                async with asyncio.timeout_at(deadline):
-                    await news.wait()
-        except TimeoutError:
-            return after, []
-        finally:
-            self.intentions.on_drain.discard(news.set)
-            unfollow()
-
-    async def _read(self, queue: tuple[str, str], after: Lsn, limit: int) -> tuple[Lsn, list[Segment]]:
-        through = max(await self.store.ask(FindLastLsn()), after)
-        segments = await self.store.read(after, through, limit, queue)
-        return (segments[-1].lsn if len(segments) >= limit else through), segments
+            return await self.followers.read(selection, after, limits)
+        async with await self.followers.follow(selection, after, limits) as following:
+            return await following.step(wait_seconds, parked)
 
     # ── the rest ──
 

@@ -308,11 +308,16 @@ class SegmentsQuery(Struct, frozen=True):
     wait_seconds: Annotated[float, Meta(ge=0)] = 0
 
 
-class SegmentsAnswer(Struct, frozen=True):
-    """A stretch of the log. Everything of the queue up to `through` has been told."""
+class SegmentsAnswer(Struct, frozen=True, omit_defaults=True):
+    """A stretch of the log. Everything of the queue up to `through` has been told.
+
+    `resync` is there when records after `after` were dropped before they were told: it is the LSN behind which the log
+    goes on with what is kept.
+    """
 
     through: Lsn
     segments: list[Segment]
+    resync: Lsn | None = None
 
 
 class Bounds(Struct, frozen=True):

@@ -208,6 +208,14 @@ class Segment(msgspec.Struct, frozen=True):
     records: list[Record]
 
 
+class Loss(msgspec.Struct, frozen=True, gc=False):
+    """How far some queues have lost records: nothing after `lsn` was dropped. `number` counts the drops of the store;
+    asked again with it, `lsn` is None while there was none since."""
+
+    number: int
+    lsn: Lsn | None
+
+
 # ── what is asked ──
 
 
@@ -220,6 +228,16 @@ class FindLastLsnOf(Question[Lsn], frozen=True):
 
     database: str
     patterns: Sequence[str]
+
+
+class FindLoss(Question[Loss], frozen=True):
+    """How far queues whose names fit a pattern have lost records, in some partitions or in all. `known` is the number
+    of the drop that was answered before."""
+
+    database: str
+    patterns: Sequence[str]
+    partitions: Sequence[str] = ()
+    known: int = -1
 
 
 class FindLastLsn(Question[Lsn], frozen=True):

@@ -19,6 +19,7 @@ from headwater.log.committer import Committer
 from headwater.log.job_operations import Beat, Claimed, ClaimedJob, Depart, Heartbeat, Note, Report
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
+from headwater.model.selection import Selection
 from headwater.services.jobs import Jobs, JobService
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import release
@@ -58,7 +59,7 @@ class Worker:
         self._committer: Committer = service.committer
         self._store = service.store
         self._clock: Clock = service.clock
-        self._tail = service.tail
+        self._followers = service.followers
         self._options = options
         self._settings = settings
         self._buffer: deque[ClaimedJob] = deque()
@@ -105,7 +106,9 @@ class Worker:
         return self._code
 
     async def _run(self) -> None:
-        unfollow = await self._tail.follow(self._touched, self._woken)
+        await self._followers.ready()
+        self._followers.on_elsewhere.append(self._woken)
+        unwatch = self._followers.watch(Selection(self._options.database, (JOBS_QUEUE,)), self._touched)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
         beating.add_done_callback(self._beaten)
         try:
@@ -115,7 +118,8 @@ class Worker:
             await self._work()
         finally:
             beating.cancel()
-            unfollow()
+            unwatch()
+            self._followers.on_elsewhere.remove(self._woken)
             await self._end_everything()
         await self._settle_rest()
         await self._depart()
@@ -239,13 +243,9 @@ class Worker:
                 return
 
     def _touched(self, touches: Sequence[Touch]) -> None:
-        """The log grew: look whether there is anything for us, without the write lock. Nothing new says that the store
-        is lost, and a look will tell."""
-        mine = [touch for touch in touches if touch.lane.queue == JOBS_QUEUE]
-        mine = [touch for touch in mine if touch.lane.database == self._options.database]
-        if touches and not mine:
-            return
-        if not touches or any(touch.lane.partition == CONTROL_PARTITION for touch in mine):
+        """Jobs have changed: look whether there is anything for us, without the write lock. Nothing new says that the
+        store is lost, and a look will tell."""
+        if not touches or any(touch.lane.partition == CONTROL_PARTITION for touch in touches):
             self._beat_now.set()
             self._look = True
         elif not self._wanted():
@@ -279,7 +279,7 @@ class Worker:
     def _defer(self, seconds: float) -> None:
         if seconds != self._deferred_seconds:
             self._deferred_seconds = seconds
-            self._tail.defer(seconds)
+            self._followers.tail.defer(seconds)
 
     # ── the store ──
 

@@ -1,11 +1,11 @@
 """`GET /api/v1/job-events`: every change of a job as it is committed, as server-sent events.
 
 The id of an event is the LSN of its commit. A client that comes back says the last one it saw (`Last-Event-ID`) and
-gets what came after it; when that is no longer kept, an event `resync-required` says so first.
+gets what came after it; when that is no longer kept, an event `resync-required` says so first, and its id is the LSN
+to go on from.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -14,14 +14,13 @@ from headwater.doors.jobs.shapes import EventsQuery
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.errors import InvalidOption
-from headwater.log.operations import Touch
 from headwater.model.job import JOBS_QUEUE
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal
+from headwater.model.selection import Selection
 from headwater.services.checks import check_optional_name
 from headwater.stores.questions import FindLastLsn
 
-SEGMENTS_AT_ONCE = 100
 SILENCE_SECONDS = 15.0
 
 
@@ -49,40 +48,19 @@ async def events(site: Site, request: Request, query: EventsQuery) -> Response:
 
 async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, seen: bool) -> AsyncGenerator[bytes, None]:
     """Events for as long as somebody listens; a line of comment now and then shows that we are here."""
-    news = asyncio.Event()
-
-    def touched(touches: Sequence[Touch]) -> None:
-        mine = [touch.lane.queue for touch in touches if touch.lane.database == principal.database]
-        if not touches or JOBS_QUEUE in mine:
-            news.set()
-
-    unfollow = await site.jobs.tail.follow(touched)
-    try:
+    jobs = Selection(principal.database, (JOBS_QUEUE,))
+    async with await site.queues.followers.follow(jobs, after, seen=seen) as following:
         yield b": jobs\n\n"
-        if seen and not await is_kept(site, principal, after):
-            yield b"event: resync-required\ndata: {}\n\n"
-        while True:
-            news.clear()
-            through = await site.store.ask(FindLastLsn())
-            while after < through:
-                lane = (principal.database, JOBS_QUEUE)
-                segments = await site.store.read(after, through, SEGMENTS_AT_ONCE, lane)
-                for segment in segments:
-                    found = [bytes(record.data) for record in segment.records]
-                    theirs = [data for data in found if await is_shown(site, principal, name, data)]
-                    yield b"".join(event(segment.lsn, data) for data in theirs)
-                after = segments[-1].lsn if len(segments) == SEGMENTS_AT_ONCE else through
-            try:
-                await asyncio.wait_for(news.wait(), SILENCE_SECONDS)
-            except TimeoutError:
+        while not following.is_over:
+            step = await following.step(SILENCE_SECONDS)
+            if step.resync is not None:
+                yield b"id: %d\nevent: resync-required\ndata: {}\n\n" % step.resync
+            for segment in step.segments:
+                found = [bytes(record.data) for record in segment.records]
+                theirs = [data for data in found if await is_shown(site, principal, name, data)]
+                yield b"".join(event(segment.lsn, data) for data in theirs)
+            if not step and not following.is_over:
                 yield b": still here\n\n"
-    finally:
-        unfollow()
-
-
-async def is_kept(site: Site, principal: Principal, lsn: Lsn) -> bool:
-    """Whether the commit that a client saw last is still on the log: then nothing after it is missing."""
-    return bool(await site.store.read(Lsn(lsn - 1), lsn, 1, (principal.database, JOBS_QUEUE)))
 
 
 async def is_shown(site: Site, principal: Principal, name: str, data: bytes) -> bool:

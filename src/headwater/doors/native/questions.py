@@ -85,14 +85,15 @@ async def traces(site: Site, request: Request, query: TracesQuery) -> Response:
 async def segments(site: Site, request: Request, query: SegmentsQuery) -> Response:
     """The log of a queue, without a group: from an LSN on, and then as it grows."""
     check_queue(request, check_name("queue", query.queue))
-    through, found = await site.queues.read_on(
+    step = await site.queues.read_on(
         (request.principal.database, query.queue),
         Lsn(query.after),
         limit=query.limit,
         wait_seconds=min(query.wait_seconds, site.config.wait_seconds_max),
         parked=request.park,
     )
+    through = step.through
     if not request.principal.may(Scope.OPERATOR):
         # How far the log reaches beyond what is theirs is none of their business.
-        through = found[-1].lsn if found else Lsn(query.after)
-    return json_response(SegmentsAnswer(through, found))
+        through = step.segments[-1].lsn if step.segments else Lsn(max(query.after, step.resync or 0))
+    return json_response(SegmentsAnswer(through, step.segments, step.resync))

@@ -27,6 +27,7 @@ from headwater.stores.questions import (
     FindLane,
     FindLastLsn,
     FindLastLsnOf,
+    FindLoss,
     FindMilestone,
     FindNextDue,
     FindRollupState,
@@ -49,6 +50,7 @@ from headwater.stores.questions import (
     ListTraceNames,
     ListTraces,
     ListTracesNamed,
+    Loss,
     PartitionStatus,
     Position,
     Question,
@@ -83,6 +85,7 @@ class Answers:
             FindIdentity: self.identity,
             FindLastLsnOf: self.last_lsn_of,
             FindLastLsn: self.last_lsn,
+            FindLoss: self.loss,
             FindLane: self.lane,
             ListReady: self.ready,
             ListExpired: self.expired,
@@ -125,6 +128,16 @@ class Answers:
             self._sql.last_lsn_of_queues, (asked.database, _patterns(asked.patterns))
         ).fetchone()
         return Lsn(found or 0)
+
+    def loss(self, asked: FindLoss) -> Loss:
+        """How far records were dropped; looked for only when there was a drop since."""
+        row = self._connection.execute(self._sql.get_meta, ("drops",)).fetchone()
+        number = int(row[0]) if row else 0
+        if number == asked.known:
+            return Loss(number, None)
+        about = (asked.database, _patterns(asked.patterns), _patterns(asked.partitions))
+        (lsn,) = self._connection.execute(self._sql.last_loss, about).fetchone()
+        return Loss(number, Lsn(lsn or 0))
 
     def identity(self, asked: FindIdentity) -> str:
         """The UUID of the store."""

@@ -52,6 +52,12 @@ SELECT coalesce(max(d.number), 0) FROM hw_drops d
 JOIN hw_partitions p ON p.id = d.partition_id JOIN hw_queues q ON q.id = p.queue_id
 WHERE q.database = ?1 AND q.name IN (SELECT value FROM json_each(?2));
 
+-- name: last_loss
+-- The newest LSN up to which a partition has lost records, of queues whose names fit a pattern; of some partitions, or all.
+SELECT max(d.lsn) FROM hw_drops d JOIN hw_partitions p ON p.id = d.partition_id JOIN hw_queues q ON q.id = p.queue_id
+WHERE q.database = ?1 AND EXISTS (SELECT 1 FROM json_each(?2) pattern WHERE q.name GLOB pattern.value)
+  AND (?3 = '[]' OR p.name IN (SELECT value FROM json_each(?3)));
+
 -- name: last_lsn_before
 -- The newest segment of a partition before an offset.
 SELECT max(lsn) FROM hw_segments WHERE partition_id = ? AND first_offset < ?;
