@@ -87,6 +87,11 @@ class Segments:
         self._no_idle.clear()
         self._current.clear()
         known, self.last_lsn = self.last_lsn, newest
+        if not known:
+            # The log was empty, or nothing is known of it: what was remembered then is of an empty log.
+            self._ends.clear()
+            self._recent.clear()
+            self._recent_from = None
         if not known or known == newest:
             return []
         found: list[SegmentRow] = self._connection.execute(self._sql.segments_since, (known,)).fetchall()
