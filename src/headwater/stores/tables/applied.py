@@ -8,12 +8,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
-from headwater.log.flow_operations import FLOW_RESULT_TYPES
-from headwater.log.group_operations import GROUP_RESULT_TYPES
-from headwater.log.job_operations import JOB_RESULT_TYPES
-from headwater.log.operations import RESULT_TYPES, Operation, Pop, Push, Transacted, Transaction
-from headwater.log.store_operations import STORE_RESULT_TYPES
-from headwater.log.stream_operations import STREAM_RESULT_TYPES
+from headwater.log.operations import Operation, Pop, Push, Transacted, Transaction, result_type
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.tables.connection import Connection
 
@@ -86,16 +81,6 @@ class Applied:
             self._connection.execute(self._sql.add_applied, row)
 
 
-_result_types = {
-    **RESULT_TYPES,
-    **JOB_RESULT_TYPES,
-    **FLOW_RESULT_TYPES,
-    **GROUP_RESULT_TYPES,
-    **STREAM_RESULT_TYPES,
-    **STORE_RESULT_TYPES,
-}
-
-
 class Remembered(msgspec.Struct, frozen=True):
     """An answer that was given in an earlier commit."""
 
@@ -146,6 +131,6 @@ def _recall(operation: Operation, kept: str) -> "Remembered | StoreDamaged":
 def _answer_of(operation: Operation, kept: str | bytes) -> Any:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=_result_types[type(operation)])
+        return msgspec.json.decode(kept, type=result_type(type(operation)))
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
     return Transacted([_answer_of(step, bytes(answer)) for step, answer in steps])
