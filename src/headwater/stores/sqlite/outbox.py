@@ -45,7 +45,7 @@ def push(
     codec = Codec(config.encryption_key)
     catalog = Catalog(tables, codec)
     segments = Segments(tables, codec, _origin, config.deduplication_ids_max)
-    segments.catch_up(read_last_lsn(tables))
+    segments.catch_up_to(read_last_lsn(tables))
     now = SystemClock().now()
     queue = catalog.make_queue(operation.database, operation.queue, now)
     delayed = Delayed(tables, codec, catalog, segments)
@@ -71,11 +71,11 @@ def enqueue(
     codec = Codec(config.encryption_key)
     catalog = Catalog(tables, codec)
     segments = Segments(tables, codec, _origin, config.deduplication_ids_max)
-    segments.catch_up(read_last_lsn(tables))
+    segments.catch_up_to(read_last_lsn(tables))
     now = SystemClock().now()
     board = Jobs(tables, catalog, segments)
     enqueued = board.intake.enqueue(Enqueue(database=database, jobs=jobs), now)
-    board.books.close(now)
+    board.close(now)
     return [placed.id for placed in enqueued.jobs]
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
-from headwater.log.operations import Operation, Pop, Push, Transacted, Transaction, result_type
+from headwater.log.operations import Operation, Pop, Popped, Push, Transacted, Transaction, result_type
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.tables.connection import Connection
 
@@ -24,7 +24,7 @@ class Applied:
         self._connection = connection
         self._sql = connection.sql
 
-    def answered_before(self, operation: Operation, first: Operation | None) -> Any:
+    def answered_before(self, operation: Operation, first: Operation | None) -> object:
         """The answer that stands: one in the log, or that of the `first` operation of this commit with the same key."""
         applied = self._find(operation)
         if applied is not None:
@@ -51,7 +51,7 @@ class Applied:
         old = self._connection.execute(self._sql.find_applied, (operation.database, plain)).fetchone()
         return old if old is not None and old[2] is None else None
 
-    def refuse_wholly(self, operations: Sequence[Operation], results: list[Any], pushes: list[int]) -> None:
+    def refuse_wholly(self, operations: Sequence[Operation], results: list[object], pushes: list[int]) -> None:
         """A push to several partitions whose key stands for another request in one of them is refused in all."""
         refused = {
             (operation.database, whole_key(operation.key), operation.part_of): result
@@ -65,7 +65,7 @@ class Applied:
             if results[index] is not None:
                 pushes.remove(index)
 
-    def remember(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
+    def remember(self, operations: Sequence[Operation], results: list[object], now: Timestamp) -> None:
         """Keep the answers that keys got now, and give those that were kept."""
         for index, operation in enumerate(operations):
             result = results[index]
@@ -74,7 +74,12 @@ class Applied:
             if isinstance(result, Remembered):
                 results[index] = result.answer
                 continue
-            if isinstance(operation, Pop) and operation.asks_again and not result.batches:
+            if (
+                isinstance(operation, Pop)
+                and operation.asks_again
+                and isinstance(result, Popped)
+                and not result.batches
+            ):
                 continue
             answer = msgspec.json.encode(result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
@@ -84,7 +89,7 @@ class Applied:
 class Remembered(msgspec.Struct, frozen=True):
     """An answer that was given in an earlier commit."""
 
-    answer: Any
+    answer: object
 
 
 class _Steps(msgspec.Struct, frozen=True):
@@ -128,7 +133,7 @@ def _recall(operation: Operation, kept: str) -> "Remembered | StoreDamaged":
         return StoreDamaged(f"the answer kept for idempotency key {given_key(operation.key)!r} cannot be read: {error}")
 
 
-def _answer_of(operation: Operation, kept: str | bytes) -> Any:
+def _answer_of(operation: Operation, kept: str | bytes) -> object:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
         return msgspec.json.decode(kept, type=result_type(type(operation)))

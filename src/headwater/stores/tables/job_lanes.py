@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.log.job_operations import Limited, NewJob, SetJobLimit, Swept
+from headwater.log.job_operations import Limited, NewJob, SetJobLimit, SweepLanes, Swept
 from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
 from headwater.stores.tables.connection import Connection
@@ -180,9 +180,10 @@ class JobLanes:
                 self._connection.execute(self._sql.lane_left, (gate, count, now)).fetchone()
                 self._connection.execute(self._sql.wake_lanes_behind, (gate, now))
 
-    def sweep(self, after: int, limit: int, now: Timestamp) -> Swept:
+    def sweep(self, operation: SweepLanes, now: Timestamp) -> Swept:
         """Forget lanes of keys that are empty and idle, among the next `limit` lanes: there may be one for every
         customer that ever was."""
+        after, limit = operation.after, operation.limit
         through, seen = self._connection.execute(self._sql.lanes_after, (after, limit)).fetchone()
         if not seen:
             return Swept(0, 0)

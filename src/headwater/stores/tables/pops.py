@@ -6,14 +6,15 @@ others want the same, a pop takes no more than its share of what is ready.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import cast
 
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import EncryptionKeyMissing, HeadwaterError, StoreDamaged
-from headwater.log.operations import Batch, Pop, Popped
+from headwater.log.operations import Batch, Operation, Pop, Popped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -24,6 +25,7 @@ from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.delayed import Delayed
 from headwater.stores.tables.segments import Segments, Stretch, read_lsn_at
+from headwater.stores.tables.subject import Handlers, Phase, Subject, Together
 
 DISCOVER_LIMIT = 256
 DISCOVER_FEW = 8
@@ -50,8 +52,10 @@ class Found(msgspec.Struct, gc=False):
     due_at: int | None = None
 
 
-class Pops:
+class Pops(Subject):
     """Pops of all groups, under the write lock."""
+
+    phases = MappingProxyType({Pop: Phase.POPS})
 
     def __init__(
         self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors, delayed: Delayed
@@ -69,6 +73,14 @@ class Pops:
         self._alike: Mapping[tuple[str, ...], int] = {}
         self._allowed: dict[tuple[int, tuple[str, ...]], int] = {}
 
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Pop: self.pop}
+
+    def together(self) -> Mapping[type[Operation], Together]:
+        """What applies many at once."""
+        return {Pop: self.pop_together}
+
     def forget(self) -> None:
         """After a rollback: partitions that a group met may be new to it again."""
         self._discovered.clear()
@@ -81,9 +93,10 @@ class Pops:
         self._begin((operation,))
         return self._pop(operation, now)
 
-    def pop_together(self, operations: Sequence[Pop], now: Timestamp) -> Iterator[Popped | HeadwaterError]:
+    def pop_together(self, operations: Sequence[Pop], now: Timestamp) -> list[Popped | HeadwaterError]:
         """The same for pops between which nothing else happens: where one found nothing, the next need not look."""
         self._begin(operations)
+        found: list[Popped | HeadwaterError] = []
         empty: dict[tuple[str, ...], Popped] = {}
         for operation in operations:
             key = _key(operation)
@@ -96,7 +109,8 @@ class Pops:
                 else:
                     if not popped.batches:
                         empty[key] = popped
-            yield popped
+            found.append(popped)
+        return found
 
     def _begin(self, operations: Sequence[Pop]) -> None:
         """What was found for others before may not be so any more."""

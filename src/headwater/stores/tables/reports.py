@@ -1,11 +1,24 @@
 """What consumers say of their leases: ack, extend, seek. A late or foreign report changes nothing and says so."""
 
+from types import MappingProxyType
+
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
 from headwater.log.group_operations import LeasesReleased, ReleaseLeases
-from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
+from headwater.log.operations import (
+    Ack,
+    Acked,
+    Advance,
+    Clear,
+    Deleted,
+    Extend,
+    Extended,
+    PassOver,
+    Seek,
+    Sought,
+)
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import GROUP_DEFAULT, Lsn, Offset, PartitionId
@@ -16,10 +29,13 @@ from headwater.stores.tables.dead_letters import Burial
 from headwater.stores.tables.delayed import Delayed
 from headwater.stores.tables.pops import Pops
 from headwater.stores.tables.segments import Segments, read_lsn_at
+from headwater.stores.tables.subject import Handlers, Phase, Subject
 
 
-class Reports:
+class Reports(Subject):
     """Reports on leases, and moves of whole groups, under the write lock."""
+
+    phases = MappingProxyType({Ack: Phase.REPORTS, Advance: Phase.REPORTS, Extend: Phase.REPORTS})
 
     def __init__(
         self,
@@ -37,6 +53,18 @@ class Reports:
         self._segments = segments
         self._cursors = cursors
         self._pops = pops
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {
+            Ack: self.ack,
+            Advance: self.advance,
+            Extend: self.extend,
+            Seek: self.seek,
+            ReleaseLeases: self.release_leases,
+            Clear: self.clear,
+            PassOver: self.pass_over,
+        }
 
     def ack(self, operation: Ack, now: Timestamp) -> Acked:
         """Settle records of a live lease."""
