@@ -11,6 +11,7 @@ from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
 from headwater.log.operations import Operation, Pop, Popped, Push, Transacted, Transaction, result_type
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Read
 
 KIND_LENGTH_MAX = 200
 # The answer of another operation of the same commit, which is not known yet.
@@ -23,6 +24,11 @@ class Applied:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sql = connection.sql
+
+    def foresee(self, operations: Sequence[Operation]) -> list[Read]:
+        """What is looked up for operations with a key."""
+        places = [(one.database, key) for one in operations if one.key for key in (one.key, plain_key(one.key))]
+        return [Read("find_applied", place) for place in places]
 
     def answered_before(self, operation: Operation, first: Operation | None) -> object:
         """The answer that stands: one in the log, or that of the `first` operation of this commit with the same key."""

@@ -22,7 +22,7 @@ from headwater.model.spreading import priority_of, reader_of
 from headwater.stores.codec import Codec
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.key_check import KeyCheck
-from headwater.stores.tables.subject import Seen, Subject
+from headwater.stores.tables.subject import Read, Seen, Subject
 
 VERSION_KEY = "catalog_version"
 # Partitions are without number: those that were looked up last are remembered, and all of them forgotten at times.
@@ -95,6 +95,33 @@ class Catalog(Subject):
         if seen.catalog_version != self._version:
             self._version = seen.catalog_version
             self.forget()
+
+    # ── what is remembered, without reading ──
+
+    def known_queue(self, database: str, name: str) -> Queue | None:
+        """The queue, if it is remembered."""
+        return self._queues.get((database, name))
+
+    def known_partition(self, queue: Queue, name: str) -> Partition | None:
+        """The partition, if it is remembered."""
+        return self._partitions.get((queue.id, name))
+
+    def known_partition_by_id(self, number: PartitionId) -> Partition | None:
+        """The partition with this number, if it is remembered."""
+        return self._partitions_by_id.get(number)
+
+    def known_group(self, queue: Queue, name: str) -> Group | None:
+        """The group, if it is remembered."""
+        return self._groups.get((queue.id, name))
+
+    def foresee_priorities(self, queue: Queue) -> list[Read]:
+        """What `has_priorities` will read: others may have made the first lane of a priority."""
+        return [] if self.knows_priorities(queue) else [Read("has_priorities", (queue.id,))]
+
+    def knows_priorities(self, queue: Queue) -> bool:
+        """Whether it is remembered that the queue has lanes of a priority."""
+        known = self._priorities.get(queue.id)
+        return known is not None and known[1]
 
     # ── queues ──
 

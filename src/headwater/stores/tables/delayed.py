@@ -11,7 +11,7 @@ from zlib import crc32
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError, StoreDamaged
-from headwater.log.operations import Promote, Promoted
+from headwater.log.operations import Operation, Promote, Promoted
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
 from headwater.stores.codec import Codec
@@ -20,7 +20,7 @@ from headwater.stores.tables.catalog import Catalog, Partition
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.segments import Segments
-from headwater.stores.tables.subject import Answering, Handlers, Seen, Subject, SubjectAnswers
+from headwater.stores.tables.subject import Answering, Handlers, Read, Seen, Subject, SubjectAnswers
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,18 @@ class Delayed(Subject):
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
         return {Promote: self.promote}
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """When the next message is due, and those that are."""
+        found = [Read("next_delayed")]
+        if self._next_due is not None and self._next_due <= now:
+            found.append(Read("due_delayed", (now, PROMOTED_AT_ONCE)))
+        return found
+
+    def foresee_duplicates(self, partition: Partition, records: Sequence[Record]) -> list[Read]:
+        """What `duplicates` will read."""
+        ids = [record.transaction_id for record in records if record.transaction_id] if self._any_ids else []
+        return [Read("find_delayed_id", (partition.id, identity)) for identity in ids]
 
     def catch_up(self, seen: Seen) -> None:
         """Others may have added some."""

@@ -13,6 +13,7 @@ from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_queues import JobQueue
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Read
 
 MINUTE = 60 * SECOND
 LOG_RETENTION_SECONDS = 7 * 86_400.0
@@ -54,6 +55,16 @@ class JobBooks:
         self._records: dict[tuple[str, str], list[_Entry]] = {}
         self._counts: dict[tuple[int, str], int] = {}
         self._minutes: dict[int, list[int]] = {}
+
+    def foresee(self, database: str) -> list[Read]:
+        """What the log's part of the books will read."""
+        queue = self._catalog.known_queue(database, JOBS_QUEUE)
+        if queue is None:
+            return [Read("find_queue", (database, JOBS_QUEUE))]
+        partition = self._catalog.known_partition(queue, PARTITION_DEFAULT)
+        if partition is None:
+            return [Read("find_partition", (queue.id, PARTITION_DEFAULT))]
+        return self._segments.foresee_end(partition.id)
 
     def changed(self, queue: JobQueue, before: JobState | None, change: JobChange) -> None:
         """A job went from `before` (None: it is new) to the state that `change` names."""

@@ -16,6 +16,7 @@ from headwater.model.limits import JobLane, Limits, allowance, next_start, start
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
 from headwater.stores.tables.job_rows import as_json
+from headwater.stores.tables.subject import Read
 
 LANES_PER_CLAIM = 64
 LOOKS_MAX = 10
@@ -72,6 +73,16 @@ class JobLanes:
     def forget(self) -> None:
         """Drop what is remembered."""
         self._limited.clear()
+
+    def foresee(self, queue: JobQueue, job: NewJob) -> list[Read]:
+        """What `place` will read."""
+        found: list[Read] = []
+        if (queue.id, job.type) not in self._limited:
+            found.append(Read("find_lane_limits", (queue.id, job.type, "")))
+        if job.concurrency_key:
+            found.append(Read("find_lane_limits", (GATES, queue.database, job.concurrency_key)))
+        key = job.concurrency_key or job.limit_key
+        return [*found, Read("find_lane_limits", (queue.id, job.type, key))] if key else found
 
     # ── which lane ──
 

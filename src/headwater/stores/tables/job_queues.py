@@ -10,6 +10,7 @@ from headwater.log.job_operations import Changed, PauseJobs, SetJobConfig
 from headwater.model.job import Backoff, Defaults, WorkerSettings
 from headwater.model.job_settings import check_job_setting
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Read
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 # Values of settings by queue and name; those of a database have no queue.
@@ -51,6 +52,24 @@ class JobQueues:
         if newest != self._newest:
             self._newest = newest
             self._complete.clear()
+
+    def known(self, database: str, name: str) -> JobQueue | None:
+        """The queue, if it is remembered."""
+        return self._queues.get((database, name))
+
+    def known_of(self, database: str) -> list[JobQueue] | None:
+        """All queues of a database, if they are remembered."""
+        if database not in self._complete:
+            return None
+        return [queue for queue in self._by_id.values() if queue.database == database]
+
+    def is_any_known(self) -> bool:
+        """Whether some queue is remembered, and so most likely all."""
+        return bool(self._by_id)
+
+    def foresee_settings(self, database: str) -> list[Read]:
+        """What is read with the first queue of a database."""
+        return [] if database in self._settings else [Read("job_config", (database,))]
 
     def find(self, database: str, name: str) -> JobQueue | None:
         """The queue, or None."""

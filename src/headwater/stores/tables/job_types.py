@@ -25,6 +25,10 @@ class JobTypes:
         """Others may have registered theirs."""
         self._known.clear()
 
+    def knows(self, database: str) -> bool:
+        """Whether the policies of a database are remembered."""
+        return database in self._known
+
     def filled(self, database: str, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         """Jobs with what their functions were declared with, where they say nothing themselves."""
         known = self._policies(database)

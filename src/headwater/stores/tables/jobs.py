@@ -33,7 +33,7 @@ from headwater.log.job_operations import (
     StopWorkers,
     SweepLanes,
 )
-from headwater.log.operations import Touch
+from headwater.log.operations import Operation, Touch
 from headwater.model.job import (
     CONTROL_PARTITION,
     FINISHED,
@@ -50,6 +50,7 @@ from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_dependents import JobDependents
+from headwater.stores.tables.job_foresight import JobForesight
 from headwater.stores.tables.job_intake import JobIntake
 from headwater.stores.tables.job_lanes import JobLanes, QueueLook, known_of
 from headwater.stores.tables.job_queues import JobQueues
@@ -60,7 +61,7 @@ from headwater.stores.tables.job_settings import JobSettings
 from headwater.stores.tables.job_types import JobTypes
 from headwater.stores.tables.job_workers import JobWorkers
 from headwater.stores.tables.segments import Segments
-from headwater.stores.tables.subject import Handlers, Subject
+from headwater.stores.tables.subject import Handlers, Read, Subject
 
 PROMOTED_AT_ONCE = 1_000
 ERROR_LENGTH_MAX = 16_384
@@ -102,6 +103,7 @@ class Jobs(Subject):
         self.intake = JobIntake(connection, self.queues, self._types, self._lanes, self.books, self._cancel_rows)
         self._schedules = JobSchedules(connection, self.intake, self.books)
         self._settings = JobSettings(self.queues, self._types, self._lanes, self.books)
+        self._foresight = JobForesight(self.queues, self._types, self._lanes, self.books)
         self._workers = JobWorkers(connection, self.queues, self.books, path)
 
     def judge_leases_by(self, clock: SteadyClock) -> None:
@@ -128,6 +130,10 @@ class Jobs(Subject):
             ChangeSchedule: self._schedules.change,
             FireSchedules: self._schedules.fire_all,
         }
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """What adding, claiming and settling will read first."""
+        return self._foresight.foresee(operations, now)
 
     def close(self, now: Timestamp) -> None:
         """Write the books of the commit."""

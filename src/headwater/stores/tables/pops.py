@@ -14,7 +14,7 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import EncryptionKeyMissing, HeadwaterError, StoreDamaged
-from headwater.log.operations import Batch, Operation, Pop, Popped
+from headwater.log.operations import Ack, Advance, Batch, Extend, Operation, Pop, Popped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -25,7 +25,7 @@ from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.delayed import Delayed
 from headwater.stores.tables.segments import Segments, Stretch, read_lsn_at
-from headwater.stores.tables.subject import Handlers, Phase, Subject, Together
+from headwater.stores.tables.subject import Handlers, Phase, Read, Subject, Together
 
 DISCOVER_LIMIT = 256
 DISCOVER_FEW = 8
@@ -80,6 +80,47 @@ class Pops(Subject):
     def together(self) -> Mapping[type[Operation], Together]:
         """What applies many at once."""
         return {Pop: self.pop_together}
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """Queues and groups that are not remembered, and the partitions that a group may lease.
+
+        Positions that this commit reports on are passed over by a pop that comes later: so many more are asked for.
+        """
+        pops = [operation for operation in operations if isinstance(operation, Pop)]
+        alike = Counter(map(_key, pops))
+        reported = sum(isinstance(operation, Ack | Advance | Extend) for operation in operations)
+        found: list[Read] = []
+        for pop in pops:
+            queue = self._catalog.known_queue(pop.database, pop.queue) if pop.queue else None
+            if queue is not None:
+                found += self._foresee_pop(pop, queue, alike[_key(pop)], reported, now)
+            elif pop.queue:
+                found.append(Read("find_queue", (pop.database, pop.queue)))
+            else:
+                found.append(Read("find_queues_together", (pop.database, pop.namespace, pop.task)))
+        return found
+
+    def _foresee_pop(self, pop: Pop, queue: Queue, alike: int, reported: int, now: Timestamp) -> list[Read]:
+        group = self._catalog.known_group(queue, pop.group)
+        if group is None:
+            return [Read("find_group", (queue.id, pop.group)), Read("get_subscription", (pop.database, pop.group))]
+        found = self._catalog.foresee_priorities(queue)
+        if group.since_lsn and self._discovered.get(group.id) != self._catalog.generation:
+            reach = pop.partitions or min(pop.batch, LOOK_AT)
+            found.append(Read("undiscovered_partitions", (group.id, DISCOVER_FEW + reach)))
+        if pop.partition:
+            partition = self._catalog.known_partition(queue, pop.partition)
+            if partition is None:
+                return [*found, Read("find_partition", (queue.id, pop.partition))]
+            return [*found, Read("get_cursor", (group.id, partition.id))]
+        asked = pop.partitions or pop.batch
+        sharers = max(alike, pop.sharers + 1)
+        wanted = min(asked, pop.partitions or LOOK_AT) * alike
+        limit = min(max(wanted, asked * sharers if sharers > 1 and asked > 1 else 0), READY_MAX)
+        if self._catalog.knows_priorities(queue):
+            found.append(Read("urgent_cursors", (group.id, queue.id, now, limit)))
+        ready = Read("ready_cursors", (group.id, now, limit + reported))
+        return [*found, ready, Read("next_ready", (group.id,))]
 
     def forget(self) -> None:
         """After a rollback: partitions that a group met may be new to it again."""

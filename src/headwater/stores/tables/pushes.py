@@ -22,7 +22,7 @@ from headwater.stores.tables.catalog import Catalog, Partition, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.delayed import NO_OFFSET, Delayed
 from headwater.stores.tables.segments import Segments
-from headwater.stores.tables.subject import Handlers, Phase, Seen, Subject, Together
+from headwater.stores.tables.subject import Handlers, Phase, Read, Seen, Subject, Together
 
 TURNS_MAX = 10_000
 
@@ -92,6 +92,33 @@ class Pushes(Subject):
     def together(self) -> Mapping[type[Operation], Together]:
         """What applies many at once."""
         return {Push: self.push}
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """Queues, partitions and ends that are not remembered, and what counts against bounds."""
+        found: list[Read] = []
+        for push in operations:
+            if isinstance(push, Push):
+                found += self._foresee_push(push)
+        return found
+
+    def _foresee_push(self, push: Push) -> list[Read]:
+        queue = self._catalog.known_queue(push.database, push.queue)
+        if queue is None:
+            return [Read("find_queue", (push.database, push.queue))]
+        found: list[Read] = []
+        if queue.options.size_max:
+            found += [Read("queue_waiting", (queue.id,)), Read("queue_delayed", (queue.id,))]
+        lanes = [lane_name(lane, push.priority) for lane in range(queue.options.lanes)]
+        for name in [push.partition] if push.partition else lanes:
+            partition = self._catalog.known_partition(queue, name)
+            if partition is not None:
+                found += self._segments.foresee_end(partition.id)
+                found += self._delayed.foresee_duplicates(partition, push.records)
+                continue
+            found.append(Read("find_partition", (queue.id, name)))
+            if push.partition and queue.options.partitions_max:
+                found.append(Read("count_partitions", (queue.id,)))
+        return found
 
     def catch_up(self, seen: Seen) -> None:
         """Others may have pushed or popped: what waits is counted again when it matters."""

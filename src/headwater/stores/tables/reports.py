@@ -1,5 +1,6 @@
 """What consumers say of their leases: ack, extend, seek. A late or foreign report changes nothing and says so."""
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -15,9 +16,11 @@ from headwater.log.operations import (
     Deleted,
     Extend,
     Extended,
+    Operation,
     PassOver,
     Seek,
     Sought,
+    Transaction,
 )
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
@@ -29,7 +32,7 @@ from headwater.stores.tables.dead_letters import Burial
 from headwater.stores.tables.delayed import Delayed
 from headwater.stores.tables.pops import Pops
 from headwater.stores.tables.segments import Segments, read_lsn_at
-from headwater.stores.tables.subject import Handlers, Phase, Subject
+from headwater.stores.tables.subject import Handlers, Phase, Read, Subject
 
 
 class Reports(Subject):
@@ -65,6 +68,27 @@ class Reports(Subject):
             Clear: self.clear,
             PassOver: self.pass_over,
         }
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """The positions of the leases that are reported on, and the ends of their partitions."""
+        found: list[Read] = []
+        for operation in operations:
+            if isinstance(operation, Ack | Advance | Extend):
+                found += self._foresee_lease(operation.partition_id, operation.group)
+                found += self._segments.foresee_end(operation.partition_id)
+            elif isinstance(operation, Transaction):
+                for partition_id, group, _ in operation.leases:
+                    found += self._foresee_lease(partition_id, group)
+        return found
+
+    def _foresee_lease(self, partition_id: PartitionId, name: str) -> list[Read]:
+        partition = self._catalog.known_partition_by_id(partition_id)
+        if partition is None:
+            return [Read("find_partition_by_id", (partition_id,))]
+        group = self._catalog.known_group(partition.queue, name)
+        if group is None:
+            return [Read("find_group", (partition.queue.id, name))]
+        return [Read("get_cursor", (group.id, partition_id))]
 
     def ack(self, operation: Ack, now: Timestamp) -> Acked:
         """Settle records of a live lease."""

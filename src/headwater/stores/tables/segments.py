@@ -13,7 +13,7 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import EncryptionKeyMissing, StoreDamaged
-from headwater.log.operations import Touch
+from headwater.log.operations import Operation, Touch
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
 from headwater.model.window import RecentIds
@@ -21,7 +21,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Partition
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.key_check import KeyCheck
-from headwater.stores.tables.subject import Seen, Subject
+from headwater.stores.tables.subject import Read, Seen, Subject
 
 SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
@@ -84,6 +84,14 @@ class Segments(Subject):
         self._opened.clear()
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """What others have done, and the segments that they appended."""
+        return [Read("look"), *([Read("segments_since", (self.last_lsn,))] if self.last_lsn else [])]
+
+    def foresee_end(self, partition_id: PartitionId) -> list[Read]:
+        """What `end` will read."""
+        return [] if partition_id in self._ends else [Read("partition_end", (partition_id,))]
 
     def begin(self, now: Timestamp) -> None:
         """Nothing was appended yet."""

@@ -15,6 +15,7 @@ from headwater.clock import Timestamp
 from headwater.log.operations import Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.questions import Question
+from headwater.stores.tables.connection import Value
 
 # What applies one operation: it answers as the operation says (`result_type`), or raises and has changed nothing.
 Handler = Callable[[Any, Timestamp], object]
@@ -47,6 +48,13 @@ class Seen(NamedTuple):
     identity: str
 
 
+class Read(NamedTuple):
+    """A statement that only reads, by name, with its bindings."""
+
+    statement: str
+    bindings: tuple[Value, ...] = ()
+
+
 class Subject:
     """One part of what is kept, under the write lock."""
 
@@ -60,6 +68,14 @@ class Subject:
     def together(self) -> Mapping[type[Operation], Together]:
         """What applies those that gain by being applied together."""
         return {}
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """What these operations will read first, as far as they and what is remembered tell.
+
+        What one commit of others can change is taken for not remembered. It may be more than is read then; and what it
+        answers holds only until this commit writes to the same place.
+        """
+        return []
 
     # ── hooks ──
 

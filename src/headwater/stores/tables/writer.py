@@ -21,7 +21,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.tables.applied import SAME_KEY, Applied, Remembered
 from headwater.stores.tables.connection import WriterConnection
 from headwater.stores.tables.segments import SegmentRow
-from headwater.stores.tables.subject import Handler, Phase, Seen, Subject, Together, overriding
+from headwater.stores.tables.subject import Handler, Phase, Read, Seen, Subject, Together, overriding
 from headwater.stores.tables.subjects import Subjects
 
 
@@ -63,7 +63,19 @@ class Writer:
         self._follow = [subject.follow for subject in overriding(subjects, "follow")]
         self._forget = [subject.forget for subject in overriding(subjects, "forget")]
         self._keep = [subject.keep for subject in overriding(subjects, "keep")]
+        self._foresee = [subject.foresee for subject in overriding(subjects, "foresee")]
         self._set_back = [subject.clock_set_back for subject in overriding(subjects, "clock_set_back")]
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """What a commit of these operations will read first, so that an engine far away reads it with the lock."""
+        steps = [*operations]
+        for operation in operations:
+            if isinstance(operation, Transaction):
+                steps += operation.operations
+        found = self._applied.foresee(operations)
+        for foresee in self._foresee:
+            found += foresee(steps, now)
+        return list(dict.fromkeys(found))
 
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """What each operation came to, and the segments that were added."""
