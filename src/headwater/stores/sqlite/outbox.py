@@ -75,7 +75,7 @@ def enqueue(
     now = SystemClock().now()
     board = Jobs(tables, catalog, segments)
     enqueued = board.intake.enqueue(Enqueue(database=database, jobs=jobs), now)
-    board.close(now)
+    board.books.close(now)
     return [placed.id for placed in enqueued.jobs]
 
 

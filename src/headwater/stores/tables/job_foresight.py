@@ -36,7 +36,7 @@ class JobForesight:
                 found += self._settle(operation)
             else:
                 continue
-            found += self._books.foresee(operation.database)
+            found += self._books.foresee_log(operation.database)
         return found
 
     def _enqueue(self, operation: Enqueue) -> list[Read]:

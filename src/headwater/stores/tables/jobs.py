@@ -4,8 +4,7 @@
 go on and writes the books, so that no path can forget one of them.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.clock import SECOND, SteadyClock, Timestamp
@@ -135,32 +134,20 @@ class Jobs(Subject):
         """What adding, claiming and settling will read first."""
         return self._foresight.foresee(operations, now)
 
-    def close(self, now: Timestamp) -> None:
-        """Write the books of the commit."""
-        self.books.close(now)
-
     def forget(self) -> None:
-        """Something was undone: drop what is remembered, and what was noted for the books."""
-        self._forget_known()
-        self.books.clear()
-
-    def keep(self) -> Callable[[], None]:
-        """What was noted for the books before."""
-        return partial(self.books.go_back, self.books.keep())
+        """Drop what is remembered: others have committed, or something was undone."""
+        self.queues.forget()
+        self._types.forget()
+        self._lanes.forget()
+        self.intake.forget()
 
     def follow(self, touched: Sequence[Touch], *, complete: bool) -> None:
         """Others have committed these segments. Settings and limits change together with a word to the workers."""
         told = any(touch.lane.partition == CONTROL_PARTITION and touch.lane.queue == JOBS_QUEUE for touch in touched)
         if told or not complete:
-            self._forget_known()
+            self.forget()
         else:
             self.intake.forget()
-
-    def _forget_known(self) -> None:
-        self.queues.forget()
-        self._types.forget()
-        self._lanes.forget()
-        self.intake.forget()
 
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""

@@ -136,6 +136,11 @@ class Pops(Subject):
 
     def pop_together(self, operations: Sequence[Pop], now: Timestamp) -> list[Popped | HeadwaterError]:
         """The same for pops between which nothing else happens: where one found nothing, the next need not look."""
+        if len(operations) == 1:
+            try:
+                return [self.pop(operations[0], now)]
+            except HeadwaterError as error:
+                return [error]
         self._begin(operations)
         found: list[Popped | HeadwaterError] = []
         empty: dict[tuple[str, ...], Popped] = {}

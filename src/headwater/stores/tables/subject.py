@@ -21,7 +21,7 @@ from headwater.stores.tables.connection import Value
 Handler = Callable[[Any, Timestamp], object]
 Handlers = Mapping[type[Operation], Handler]
 # What applies operations of a kind together: an answer or an error for each.
-Together = Callable[[Sequence[Any], Timestamp], Sequence[object]]
+Together = Callable[[Sequence[Any], Timestamp], list[Any]]
 # What answers a question, as the question says (`answer_type`).
 Answering = Mapping[type[Question[Any]], Callable[[Any], object]]
 

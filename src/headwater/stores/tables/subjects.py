@@ -80,4 +80,5 @@ class Subjects:
             Milestones(connection),
             self.access_tokens,
             self.jobs,
+            self.jobs.books,
         )

@@ -87,7 +87,7 @@ class Writer:
         kind = _plain_kind(operations)
         at_once = None if kind is None else self._at_once.get(kind)
         if at_once is not None:
-            results = list(at_once(operations, now))
+            results: list[object] = at_once(operations, now)
         elif kind is not None and len(operations) == 1:
             results = [self._try(operations[0], now)]
         else:
