@@ -19,6 +19,15 @@ async def test_pushes_take_turns_without_gaps(log: Log, other: Log) -> None:
     assert await other.drain() == [0, 1, 2, 3, 4, 5]
 
 
+async def test_what_was_seen_of_an_empty_log_is_not_believed_later(log: Log, other: Log) -> None:
+    await log.push("later", ids=["late"], delay_seconds=3_600)
+    await other.push("first", ids=["x"])
+    again = await log.push("first", ids=["x"])
+    assert again.duplicates == {0: 0}
+    assert (await log.push("second")).offsets() == [1]
+    assert await other.drain() == ["first", "second"]
+
+
 async def test_a_lease_taken_here_holds_there(log: Log, other: Log) -> None:
     await log.push(1)
     batch = await log.take()

@@ -27,7 +27,6 @@ from headwater.log.operations import (
     Seek,
     Transaction,
 )
-from headwater.model.cursor import Outcome
 from headwater.model.names import Offset
 from headwater.model.record import decode_payload
 from headwater.stores.open import open_store
@@ -36,21 +35,19 @@ from tests.contracts.clock import FakeClock
 from tests.contracts.factories import FACTORIES, Factory
 from tests.contracts.log import Log, payloads, push
 from tests.contracts.pure_model import SECOND, PureLog, Refused
-
-QUEUE = "orders"
-STORES = 2
+from tests.contracts.random_operations import (
+    QUEUE,
+    STORES,
+    ack_of,
+    groups,
+    outcomes,
+    partitions,
+    pushes,
+    queue_options,
+    which,
+)
 
 Result = TypeVar("Result")
-
-which = st.integers(0, STORES - 1)
-partitions = st.sampled_from(["a", "b"])
-groups = st.sampled_from(["g", "h"])
-outcomes = st.sampled_from([outcome.value for outcome in Outcome])
-pushes = st.lists(
-    st.tuples(partitions, st.lists(st.sampled_from(["", "", "x", "y", "z"]), min_size=1, max_size=4)),
-    min_size=1,
-    max_size=3,
-)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -122,17 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(
         store=which,
-        options=st.fixed_dictionaries(
-            {},
-            optional={
-                "retry_limit": st.integers(0, 3),
-                "retry_delay_seconds": st.sampled_from([0, 1, 20]),
-                "lease_seconds": st.sampled_from([5, 300]),
-                "retention_seconds": st.sampled_from([0, 50]),
-                "completed_retention_seconds": st.sampled_from([0, 10]),
-                "deduplication_seconds": st.sampled_from([0, 10, 300]),
-            },
-        ),
+        options=queue_options,
     )
     def configure(self, store: int, options: dict[str, int]) -> None:
         self.run_one(store, Configure(queue=QUEUE, options=options))
@@ -339,13 +326,6 @@ class StoreMachine(RuleBasedStateMachine):
         found = [(letter.group, letter.partition, letter.offset) for letter in letters]
         assert sorted(found) == sorted(self.model.buried)
         assert all(decode_payload(letter.record.data) < self.pushed for letter in letters)
-
-
-def ack_of(batch: Batch, said: dict[int, str] | None) -> Ack:
-    by_offset: dict[int | str, Outcome] | None = None
-    if said is not None:
-        by_offset = {offset: Outcome(outcome) for offset, outcome in said.items()}
-    return Ack(partition_id=batch.partition_id, group=batch.group, token=batch.token, outcomes=by_offset)
 
 
 def seen_in(acked: Any) -> tuple[bool, list[int]]:

@@ -280,9 +280,9 @@ BUGS = [
         "a position is believed though another process has moved its group",
         (
             Edit(
-                WRITER,
-                "        self._pushes.forget()\n        self._delayed.forget()\n        self._cursors.forget()\n",
-                "        self._pushes.forget()\n        self._delayed.forget()\n",
+                CURSORS,
+                '"""Others may have popped and reported."""\n        self.forget()\n',
+                '"""Others may have popped and reported."""\n',
             ),
         ),
         (LEASES,),
@@ -293,7 +293,7 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "        if phases[_PUSHES] or phases[_TRANSACTIONS]:\n            self._cursors.flush()\n",
+                "        if pushes or transactions:\n            self._write_waiting()\n",
                 "",
             ),
         ),
@@ -449,8 +449,8 @@ BUGS = [
         (
             Edit(
                 WRITER,
-                "        except HeadwaterError as error:\n            return error\n\n    def _del",
-                "        except LookupError as error:\n            return error\n\n    def _del",
+                "        except HeadwaterError as error:\n            return error\n\n    def _tra",
+                "        except LookupError as error:\n            return error\n\n    def _tra",
             ),
         ),
         (REFUSED, "tests/contracts/test_leases.py"),
@@ -660,7 +660,7 @@ BUGS = [
     Bug(
         "step-taken-twice",
         "a step of named work is refused only when a later one was taken: a micro-batch is pushed again",
-        (Edit(WRITER, "row[0] >= operation.number:", "row[0] > operation.number:"),),
+        (Edit("headwater/stores/tables/milestones.py", "row[0] >= operation.number:", "row[0] > operation.number:"),),
         (MILESTONES,),
     ),
     Bug(

@@ -39,4 +39,4 @@ async def test_partitions_beyond_what_is_remembered_keep_their_order_and_lose_no
         assert len(writer.catalog._partitions) <= forgetful
         assert len(writer.segments._ends) <= forgetful
         assert len(writer.segments._current) <= forgetful + 1
-        assert len(writer._cursors._known) <= forgetful + 1
+        assert len(writer.cursors._known) <= forgetful + 1

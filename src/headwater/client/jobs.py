@@ -13,7 +13,6 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import JobMissing, QueueMissing
 from headwater.log.job_operations import (
-    JOB_RESULT_TYPES,
     Cancel,
     ChangeSchedule,
     DropJobs,
@@ -26,7 +25,7 @@ from headwater.log.job_operations import (
     SetJobLimit,
     StopWorkers,
 )
-from headwater.log.operations import Operation
+from headwater.log.operations import Operation, result_type
 from headwater.model.job import FINISHED, JobState
 from headwater.services.job_requests import JobAnswer, JobSetting, ScheduleAnswer, schedule_of, status_of
 from headwater.stores.job_questions import (
@@ -126,7 +125,7 @@ class RemoteJobs:
         del fields["database"]
         fields["key"] = operation.key or next(self._keys)
         path = f"/v1/jobs/{_paths[type(operation)]}"
-        kind = JOB_RESULT_TYPES[type(operation)]
+        kind = result_type(type(operation))
         with jobs_missing():
             return await self._exchange.ask("POST", path, encode(fields), decoder_of(kind))
 

@@ -18,10 +18,9 @@ from headwater.clock import SystemClock, Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, ServerUnreadable
 from headwater.log.committer import Answer
-from headwater.log.group_operations import GROUP_RESULT_TYPES, ConfigureGroup, ReleaseLeases
-from headwater.log.job_operations import JOB_RESULT_TYPES, Enqueue
+from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
+from headwater.log.job_operations import Enqueue
 from headwater.log.operations import (
-    RESULT_TYPES,
     Ack,
     Acked,
     Configure,
@@ -39,6 +38,7 @@ from headwater.log.operations import (
     Trace,
     Transacted,
     Transaction,
+    result_type,
 )
 from headwater.model.names import Lsn
 from headwater.services.holdings import Holdings
@@ -97,8 +97,6 @@ _asked: dict[type[Question[Any]], tuple[str, tuple[str, ...]]] = {
     ListDeadLetters: ("/v1/dead-letters", ("queue", "limit", "after")),
     ListTraces: ("/v1/traces", ("partition_id", "transaction_id")),
 }
-
-_result_types = {**RESULT_TYPES, **JOB_RESULT_TYPES, **GROUP_RESULT_TYPES}
 
 
 class ServerClock:
@@ -261,7 +259,7 @@ class RemoteQueues(Verbs):
             return await self._transact(operation)
         body = {**_fields(operation), "key": operation.key or next(self._keys)}
         body.pop("lanes", None)
-        return await self._post(_paths[type(operation)], body, _result_types[type(operation)])
+        return await self._post(_paths[type(operation)], body, result_type(type(operation)))
 
     async def _transact(self, transaction: Transaction) -> Transacted:
         body = {
@@ -271,7 +269,7 @@ class RemoteQueues(Verbs):
         }
         answer = await self._post("/v1/transaction", body, _Transacted)
         steps = zip(answer.results, transaction.operations, strict=True)
-        return Transacted([decoder_of(_result_types[type(step)]).decode(result) for result, step in steps])
+        return Transacted([decoder_of(result_type(type(step))).decode(result) for result, step in steps])
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""

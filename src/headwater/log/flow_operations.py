@@ -11,7 +11,15 @@ from headwater.model.record import Record
 from headwater.model.rollup import Rollup
 
 
-class Load(Operation, frozen=True, kw_only=True):
+class Loaded(msgspec.Struct, frozen=True, gc=False):
+    """How many records were appended, and how many were there before."""
+
+    count: int
+    skipped: int
+    lsn: Lsn
+
+
+class Load(Operation[Loaded], frozen=True, kw_only=True):
     """Append records of a foreign source once. `positions` (rising) say where in the source each record stands.
 
     The ranges in `covers` are covered afterwards; a record whose position was covered before is left out. The source is
@@ -26,33 +34,17 @@ class Load(Operation, frozen=True, kw_only=True):
     records: Sequence[Record]
 
 
-class Loaded(msgspec.Struct, frozen=True, gc=False):
-    """How many records were appended, and how many were there before."""
-
-    count: int
-    skipped: int
-    lsn: Lsn
-
-
-class MarkArchived(Operation, frozen=True, kw_only=True):
-    """Everything of the queue up to this LSN is in an archive: retention may drop it."""
-
-    queue: str
-    lsn: Lsn
-
-
 class Archived(msgspec.Struct, frozen=True):
     """Up to which LSN the queue is archived now."""
 
     lsn: Lsn
 
 
-class AddRollups(Operation, frozen=True, kw_only=True):
-    """Add rows to the rollups and move their state on, if it still has this number; else nothing changes."""
+class MarkArchived(Operation[Archived], frozen=True, kw_only=True):
+    """Everything of the queue up to this LSN is in an archive: retention may drop it."""
 
-    number: int
-    state: str
-    rows: Sequence[Rollup]
+    queue: str
+    lsn: Lsn
 
 
 class RollupsAdded(msgspec.Struct, frozen=True):
@@ -61,7 +53,21 @@ class RollupsAdded(msgspec.Struct, frozen=True):
     number: int
 
 
-class Stage(Operation, frozen=True, kw_only=True):
+class AddRollups(Operation[RollupsAdded], frozen=True, kw_only=True):
+    """Add rows to the rollups and move their state on, if it still has this number; else nothing changes."""
+
+    number: int
+    state: str
+    rows: Sequence[Rollup]
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """How many bytes the upload has now."""
+
+    bytes: int
+
+
+class Stage(Operation[Staged], frozen=True, kw_only=True):
     """Keep a part of a commit that is too large for one request, until it is committed with the others or is old.
 
     `body` is compressed, `size` its bytes before.
@@ -73,22 +79,7 @@ class Stage(Operation, frozen=True, kw_only=True):
     body: bytes
 
 
-class Staged(msgspec.Struct, frozen=True):
-    """How many bytes the upload has now."""
-
-    bytes: int
-
-
-class Unstage(Operation, frozen=True, kw_only=True):
+class Unstage(Operation[Deleted], frozen=True, kw_only=True):
     """Drop an upload."""
 
     upload: str
-
-
-FLOW_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
-    Load: Loaded,
-    MarkArchived: Archived,
-    AddRollups: RollupsAdded,
-    Stage: Staged,
-    Unstage: Deleted,
-}

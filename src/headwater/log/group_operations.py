@@ -8,14 +8,6 @@ from headwater.log.operations import Operation
 from headwater.model.queue import QueueOptions
 
 
-class ConfigureGroup(Operation, frozen=True, kw_only=True):
-    """Give a consumer group options of its own; None takes the queue's again, those not named keep their value."""
-
-    queue: str
-    group: str
-    options: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
 class GroupConfigured(msgspec.Struct, frozen=True):
     """What a group has otherwise than its queue, and what holds for it now."""
 
@@ -25,14 +17,12 @@ class GroupConfigured(msgspec.Struct, frozen=True):
     options: QueueOptions
 
 
-class ReleaseLeases(Operation, frozen=True, kw_only=True):
-    """Give the records of live leases back, without counting an attempt: of a queue, or of one group or partition of
-    it. Their holders' reports are refused from then on. `token`, beside both, ends that one lease and no later one."""
+class ConfigureGroup(Operation[GroupConfigured], frozen=True, kw_only=True):
+    """Give a consumer group options of its own; None takes the queue's again, those not named keep their value."""
 
     queue: str
-    group: str = ""
-    partition: str = ""
-    token: int | None = None
+    group: str
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class LeasesReleased(msgspec.Struct, frozen=True):
@@ -42,7 +32,11 @@ class LeasesReleased(msgspec.Struct, frozen=True):
     records: int
 
 
-GROUP_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
-    ConfigureGroup: GroupConfigured,
-    ReleaseLeases: LeasesReleased,
-}
+class ReleaseLeases(Operation[LeasesReleased], frozen=True, kw_only=True):
+    """Give the records of live leases back, without counting an attempt: of a queue, or of one group or partition of
+    it. Their holders' reports are refused from then on. `token`, beside both, ends that one lease and no later one."""
+
+    queue: str
+    group: str = ""
+    partition: str = ""
+    token: int | None = None

@@ -38,12 +38,6 @@ class NewJob(JobPolicy, frozen=True, kw_only=True, gc=False):
     batch: str = ""
 
 
-class Enqueue(Operation, frozen=True, kw_only=True):
-    """Add jobs: all of them, or none."""
-
-    jobs: Sequence[NewJob]
-
-
 class Placed(msgspec.Struct, frozen=True, gc=False):
     """Where one job of an `Enqueue` is; `duplicate` when one with its unique key was there and it was left out."""
 
@@ -58,18 +52,10 @@ class Enqueued(msgspec.Struct, frozen=True):
     jobs: list[Placed]
 
 
-class Claim(Operation, frozen=True, kw_only=True):
-    """Lease jobs to a worker, the most urgent and then the oldest first. No queues means: all of the database.
+class Enqueue(Operation[Enqueued], frozen=True, kw_only=True):
+    """Add jobs: all of them, or none."""
 
-    The worker's own lease is renewed with it. Who holds no live lease any more gets a new one: what it held is gone.
-    `functions` are the types of functions that the worker has; None: it has all. Others are left to other workers.
-    """
-
-    worker: str
-    queues: Sequence[str] = ()
-    limit: int = 1
-    lease_seconds: float = 30.0
-    functions: frozenset[str] | None = None
+    jobs: Sequence[NewJob]
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +87,20 @@ class Claimed(msgspec.Struct, frozen=True):
     unknown: list[str] = []
 
 
+class Claim(Operation[Claimed], frozen=True, kw_only=True):
+    """Lease jobs to a worker, the most urgent and then the oldest first. No queues means: all of the database.
+
+    The worker's own lease is renewed with it. Who holds no live lease any more gets a new one: what it held is gone.
+    `functions` are the types of functions that the worker has; None: it has all. Others are left to other workers.
+    """
+
+    worker: str
+    queues: Sequence[str] = ()
+    limit: int = 1
+    lease_seconds: float = 30.0
+    functions: frozenset[str] | None = None
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a worker says of one job. `after_seconds` overrules the back-off, or says how long a job is snoozed."""
 
@@ -117,17 +117,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     progress: str | None = None
 
 
-class Settle(Operation, frozen=True, kw_only=True):
-    """Reports of one worker, each taken or refused on its own."""
-
-    worker: str
-    reports: Sequence[Report]
-
-
 class Settled(msgspec.Struct, frozen=True):
     """The state that each reported job has now; None where the report came too late: the lease was lost."""
 
     states: list[JobState | None]
+
+
+class Settle(Operation[Settled], frozen=True, kw_only=True):
+    """Reports of one worker, each taken or refused on its own."""
+
+    worker: str
+    reports: Sequence[Report]
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -139,7 +139,15 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output: str | None = None
 
 
-class Heartbeat(Operation, frozen=True, kw_only=True):
+class Beat(msgspec.Struct, frozen=True):
+    """Whether the lease was still alive, whether the worker is asked to stop, and which of its jobs are cancelled."""
+
+    alive: bool
+    stopping: bool = False
+    cancelled: list[JobNumber] = []
+
+
+class Heartbeat(Operation[Beat], frozen=True, kw_only=True):
     """A worker is alive: keep its lease, take its notes, tell it what it should know."""
 
     worker: str
@@ -158,36 +166,27 @@ class WorkerAbout(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """Whether the lease was still alive, whether the worker is asked to stop, and which of its jobs are cancelled."""
+class Changed(msgspec.Struct, frozen=True):
+    """The jobs that were changed."""
 
-    alive: bool
-    stopping: bool = False
-    cancelled: list[JobNumber] = []
+    ids: list[str]
 
 
-class Depart(Operation, frozen=True, kw_only=True):
+class Depart(Operation[Changed], frozen=True, kw_only=True):
     """A worker is gone. In good order it has settled everything; otherwise what it held counts as a lost attempt."""
 
     worker: str
     reason: str = ""
 
 
-class StopWorkers(Operation, frozen=True, kw_only=True):
+class StopWorkers(Operation[Changed], frozen=True, kw_only=True):
     """Ask workers to finish what they run and end; all of the database when none are named."""
 
     workers: Sequence[str] = ()
 
 
-class Rescue(Operation, frozen=True, kw_only=True):
+class Rescue(Operation[Changed], frozen=True, kw_only=True):
     """Take jobs back from workers whose lease ran out, in every database."""
-
-
-class SweepLanes(Operation, frozen=True, kw_only=True):
-    """Forget lanes of keys that are empty and idle, among the next `limit` lanes `after` one."""
-
-    after: int = 0
-    limit: int = 500
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -197,13 +196,20 @@ class Swept(msgspec.Struct, frozen=True):
     through: int
 
 
-class Prune(Operation, frozen=True, kw_only=True):
+class SweepLanes(Operation[Swept], frozen=True, kw_only=True):
+    """Forget lanes of keys that are empty and idle, among the next `limit` lanes `after` one."""
+
+    after: int = 0
+    limit: int = 500
+
+
+class Prune(Operation[Changed], frozen=True, kw_only=True):
     """Forget results whose time is over, and jobs that ended longer ago than their database keeps them."""
 
     limit: int = 1_000
 
 
-class ChooseJobs(Operation, frozen=True, kw_only=True):
+class ChooseJobs(Operation[Changed], frozen=True, kw_only=True):
     """What operations on chosen jobs have: ids, or a filter when there are none. With `skip_unfit`, jobs among the ids
     that have moved on meanwhile are left alone; without it, one of them is an error and nothing is changed."""
 
@@ -230,13 +236,7 @@ class DropJobs(ChooseJobs, frozen=True, kw_only=True):
     before: Timestamp | None = None
 
 
-class Changed(msgspec.Struct, frozen=True):
-    """The jobs that were changed."""
-
-    ids: list[str]
-
-
-class SetJobConfig(Operation, frozen=True, kw_only=True):
+class SetJobConfig(Operation[Changed], frozen=True, kw_only=True):
     """Remember a setting for the database, or for one queue; None forgets it."""
 
     name: str
@@ -244,14 +244,21 @@ class SetJobConfig(Operation, frozen=True, kw_only=True):
     queue: str = ""
 
 
-class PauseJobs(Operation, frozen=True, kw_only=True):
+class PauseJobs(Operation[Changed], frozen=True, kw_only=True):
     """Hand out no more jobs of a queue, or hand them out again."""
 
     queue: str
     paused: bool
 
 
-class SetJobLimit(Operation, frozen=True, kw_only=True):
+class Limited(msgspec.Struct, frozen=True):
+    """How many unfinished jobs the limit holds for now, and whether there was one before."""
+
+    jobs: int
+    was_limited: bool = False
+
+
+class SetJobLimit(Operation[Limited], frozen=True, kw_only=True):
     """Limit one type of job in one queue: `rate` per `seconds`, with a burst, and how many may run at once.
 
     What is None stays as it was, and 0 is no limit. With `each_key`, it holds for the jobs of each limit key on their
@@ -268,36 +275,10 @@ class SetJobLimit(Operation, frozen=True, kw_only=True):
     clear: bool = False
 
 
-class Limited(msgspec.Struct, frozen=True):
-    """How many unfinished jobs the limit holds for now, and whether there was one before."""
-
-    jobs: int
-    was_limited: bool = False
-
-
-class RegisterTypes(Operation, frozen=True, kw_only=True):
+class RegisterTypes(Operation[Changed], frozen=True, kw_only=True):
     """Remember how functions are to be run, by type: it holds for jobs that are added from now on."""
 
     types: dict[str, JobPolicy]
-
-
-class PutSchedule(Operation, frozen=True, kw_only=True):
-    """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds."""
-
-    name: str
-    cron: str = ""
-    every_seconds: float = 0.0
-    timezone: str = "UTC"
-    job: NewJob
-
-
-class ChangeSchedule(Operation, frozen=True, kw_only=True):
-    """Pause a schedule, let it go on, remove it, or `run` its job now, beside its times."""
-
-    name: str
-    paused: bool | None = None
-    remove: bool = False
-    run: bool = False
 
 
 class Scheduled(msgspec.Struct, frozen=True):
@@ -307,8 +288,23 @@ class Scheduled(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-class FireSchedules(Operation, frozen=True, kw_only=True):
-    """Enqueue what is due, in every database."""
+class PutSchedule(Operation[Scheduled], frozen=True, kw_only=True):
+    """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds."""
+
+    name: str
+    cron: str = ""
+    every_seconds: float = 0.0
+    timezone: str = "UTC"
+    job: NewJob
+
+
+class ChangeSchedule(Operation[Scheduled], frozen=True, kw_only=True):
+    """Pause a schedule, let it go on, remove it, or `run` its job now, beside its times."""
+
+    name: str
+    paused: bool | None = None
+    remove: bool = False
+    run: bool = False
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -318,24 +314,5 @@ class Fired(msgspec.Struct, frozen=True):
     next_at: Timestamp | None
 
 
-JOB_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
-    Enqueue: Enqueued,
-    Claim: Claimed,
-    Settle: Settled,
-    Heartbeat: Beat,
-    Depart: Changed,
-    StopWorkers: Changed,
-    Rescue: Changed,
-    Prune: Changed,
-    SweepLanes: Swept,
-    Cancel: Changed,
-    Rearm: Changed,
-    DropJobs: Changed,
-    SetJobConfig: Changed,
-    PauseJobs: Changed,
-    SetJobLimit: Limited,
-    RegisterTypes: Changed,
-    PutSchedule: Scheduled,
-    ChangeSchedule: Scheduled,
-    FireSchedules: Fired,
-}
+class FireSchedules(Operation[Fired], frozen=True, kw_only=True):
+    """Enqueue what is due, in every database."""

@@ -6,7 +6,8 @@ operation that fails is answered with an error from `errors.py` and leaves no tr
 """
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -20,18 +21,43 @@ from headwater.model.principal import Scope
 from headwater.model.queue import LANES_DEFAULT, QueueOptions
 from headwater.model.record import Record
 
+if TYPE_CHECKING:
+    # From Python 3.13 on it is in `typing`: whoever says `Operation` alone means one with any answer.
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What all operations have: the database (tenant) they act in, and an idempotency key."""
+    Result = TypeVarWithDefault("Result", covariant=True, default=Any)
+else:
+    Result = TypeVar("Result", covariant=True)
+
+
+class Operation(msgspec.Struct, Generic[Result], frozen=True, kw_only=True, gc=False):
+    """Something that can be done, with the type of what is answered; what all of them have is the database (tenant)
+    they act in, and an idempotency key."""
 
     database: str = DATABASE_DEFAULT
     key: str = ""
 
 
+@cache
+def result_type(operation: type[Operation]) -> Any:
+    """The type of what is answered to a kind of operation."""
+    (found,) = get_args(operation.__orig_bases__[0])  # type: ignore[attr-defined]
+    return found
+
+
 # ── queues ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Configure(Operation, frozen=True, kw_only=True):
+class Configured(msgspec.Struct, frozen=True):
+    """A queue as it stands now."""
+
+    queue: str
+    namespace: str
+    task: str
+    options: QueueOptions
+
+
+class Configure(Operation[Configured], frozen=True, kw_only=True):
     """Make a queue, or change its options; options that are not named keep their value.
 
     `lanes` are those of a queue that is made by this.
@@ -44,53 +70,26 @@ class Configure(Operation, frozen=True, kw_only=True):
     lanes: int = LANES_DEFAULT
 
 
-class Configured(msgspec.Struct, frozen=True):
-    """A queue as it stands now."""
-
-    queue: str
-    namespace: str
-    task: str
-    options: QueueOptions
-
-
-class DeleteQueue(Operation, frozen=True, kw_only=True):
-    """Remove a queue with its records, groups and dead letters."""
-
-    queue: str
-
-
-class Clear(Operation, frozen=True, kw_only=True):
-    """Drop all records of a queue, or of one partition; groups go on with what is pushed next."""
-
-    queue: str
-    partition: str = ""
-
-
 class Deleted(msgspec.Struct, frozen=True):
     """How many things of the kind that was asked for are gone."""
 
     count: int
 
 
-# ── records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Push(Operation, frozen=True, kw_only=True):
-    """Append records to one partition; queue and partition are made when they are new.
-
-    A push to the partition "" names none: its records are spread over the lanes of the queue. `lanes` are those of a
-    queue that is made by this push. `priority` is for those that name no partition: the higher one is delivered first.
-    `part_of` is the fingerprint of a keyed request that became several pushes.
-    """
+class DeleteQueue(Operation[Deleted], frozen=True, kw_only=True):
+    """Remove a queue with its records, groups and dead letters."""
 
     queue: str
-    partition: str = PARTITION_DEFAULT
-    records: Sequence[Record]
-    ttl_seconds: float | None = None
-    lanes: int = LANES_DEFAULT
-    delay_seconds: float = 0.0
-    priority: int = 0
-    part_of: str = ""
+
+
+class Clear(Operation[Deleted], frozen=True, kw_only=True):
+    """Drop all records of a queue, or of one partition; groups go on with what is pushed next."""
+
+    queue: str
+    partition: str = ""
+
+
+# ── records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Pushed(msgspec.Struct, frozen=True, gc=False):
@@ -128,30 +127,22 @@ class Pushed(msgspec.Struct, frozen=True, gc=False):
         return [self.duplicates[index] if index in self.duplicates else Offset(next(fresh)) for index in range(total)]
 
 
-class Pop(Operation, frozen=True, kw_only=True):
-    """Lease the next records of a partition, of any partition of a queue, or of any queue of a namespace and task.
+class Push(Operation[Pushed], frozen=True, kw_only=True):
+    """Append records to one partition; queue and partition are made when they are new.
 
-    `partitions` bounds of how many they may be; 0 is as many as the batch needs. `sharers` says how many others wait
-    for the same: no pop takes more than its share of what is ready. `lanes` are those of a queue that is made by this.
-    `holder` says who asks, for whoever looks at the leases. `asks_again` says that nothing is no answer yet: whoever
-    waits goes on asking, with the same key.
+    A push to the partition "" names none: its records are spread over the lanes of the queue. `lanes` are those of a
+    queue that is made by this push. `priority` is for those that name no partition: the higher one is delivered first.
+    `part_of` is the fingerprint of a keyed request that became several pushes.
     """
 
-    group: str = GROUP_DEFAULT
-    queue: str = ""
-    partition: str = ""
-    namespace: str = ""
-    task: str = ""
-    batch: int = 1
-    partitions: int = 1
-    lease_seconds: float | None = None
-    auto_ack: bool = False
-    subscribe: str = "all"
-    since: Timestamp | None = None
-    sharers: int = 0
+    queue: str
+    partition: str = PARTITION_DEFAULT
+    records: Sequence[Record]
+    ttl_seconds: float | None = None
     lanes: int = LANES_DEFAULT
-    holder: str = ""
-    asks_again: bool = False
+    delay_seconds: float = 0.0
+    priority: int = 0
+    part_of: str = ""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -179,7 +170,41 @@ class Popped(msgspec.Struct, frozen=True):
     ready_at: Timestamp | None = None
 
 
-class Ack(Operation, frozen=True, kw_only=True):
+class Pop(Operation[Popped], frozen=True, kw_only=True):
+    """Lease the next records of a partition, of any partition of a queue, or of any queue of a namespace and task.
+
+    `partitions` bounds of how many they may be; 0 is as many as the batch needs. `sharers` says how many others wait
+    for the same: no pop takes more than its share of what is ready. `lanes` are those of a queue that is made by this.
+    `holder` says who asks, for whoever looks at the leases. `asks_again` says that nothing is no answer yet: whoever
+    waits goes on asking, with the same key.
+    """
+
+    group: str = GROUP_DEFAULT
+    queue: str = ""
+    partition: str = ""
+    namespace: str = ""
+    task: str = ""
+    batch: int = 1
+    partitions: int = 1
+    lease_seconds: float | None = None
+    auto_ack: bool = False
+    subscribe: str = "all"
+    since: Timestamp | None = None
+    sharers: int = 0
+    lanes: int = LANES_DEFAULT
+    holder: str = ""
+    asks_again: bool = False
+
+
+class Acked(msgspec.Struct, frozen=True, gc=False):
+    """The lease after a report: whether it ended, which records went to the dead letters, what waits behind."""
+
+    lease_ended: bool
+    buried: tuple[int, ...] = ()
+    waiting: bool = False
+
+
+class Ack(Operation[Acked], frozen=True, kw_only=True):
     """Report on records of a lease, by offset or by transaction id. No outcomes means: all of them, completed.
 
     Without a token the report counts for whichever lease is alive: a caller who kept none is not fenced off.
@@ -193,15 +218,7 @@ class Ack(Operation, frozen=True, kw_only=True):
     errors: dict[int | str, str] | None = None
 
 
-class Acked(msgspec.Struct, frozen=True, gc=False):
-    """The lease after a report: whether it ended, which records went to the dead letters, what waits behind."""
-
-    lease_ended: bool
-    buried: tuple[int, ...] = ()
-    waiting: bool = False
-
-
-class Advance(Operation, frozen=True, kw_only=True):
+class Advance(Operation[Acked], frozen=True, kw_only=True):
     """Report everything of a lease up to one record, by offset or transaction id, as done, and give the rest back.
 
     Without `release` the rest stays away until the lease would have run out; no attempt is counted for it.
@@ -214,7 +231,13 @@ class Advance(Operation, frozen=True, kw_only=True):
     release: bool = True
 
 
-class Extend(Operation, frozen=True, kw_only=True):
+class Extended(msgspec.Struct, frozen=True):
+    """Until when the lease holds now."""
+
+    lease_until: Timestamp
+
+
+class Extend(Operation[Extended], frozen=True, kw_only=True):
     """Keep a lease for `seconds` from now; None takes the queue's lease time."""
 
     partition_id: PartitionId
@@ -223,13 +246,13 @@ class Extend(Operation, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class Extended(msgspec.Struct, frozen=True):
-    """Until when the lease holds now."""
+class Sought(msgspec.Struct, frozen=True):
+    """How many partitions the group was moved in."""
 
-    lease_until: Timestamp
+    partitions: int
 
 
-class Seek(Operation, frozen=True, kw_only=True):
+class Seek(Operation[Sought], frozen=True, kw_only=True):
     """Move a group to the beginning or end of a queue, to a time, behind an LSN, or to an offset of one partition.
     A group that is not there is made only when `create` says so: a mistyped name would be one."""
 
@@ -243,13 +266,7 @@ class Seek(Operation, frozen=True, kw_only=True):
     create: bool = False
 
 
-class Sought(msgspec.Struct, frozen=True):
-    """How many partitions the group was moved in."""
-
-    partitions: int
-
-
-class DeleteGroup(Operation, frozen=True, kw_only=True):
+class DeleteGroup(Operation[Deleted], frozen=True, kw_only=True):
     """Forget a consumer group: of one queue, or of all queues of the database.
 
     With `keep_beginning` only its positions are forgotten: it begins again where it began.
@@ -260,18 +277,18 @@ class DeleteGroup(Operation, frozen=True, kw_only=True):
     keep_beginning: bool = False
 
 
-class Subscribe(Operation, frozen=True, kw_only=True):
+class Subscribed(msgspec.Struct, frozen=True):
+    """It is remembered."""
+
+
+class Subscribe(Operation[Subscribed], frozen=True, kw_only=True):
     """Where a consumer group begins in queues that it has not read yet: at this time."""
 
     group: str
     timestamp: Timestamp
 
 
-class Subscribed(msgspec.Struct, frozen=True):
-    """It is remembered."""
-
-
-class PassOver(Operation, frozen=True, kw_only=True):
+class PassOver(Operation[Deleted], frozen=True, kw_only=True):
     """Have all groups of a queue pass a record that none of them works on; `bury` puts it among the dead letters."""
 
     partition_id: PartitionId
@@ -282,7 +299,13 @@ class PassOver(Operation, frozen=True, kw_only=True):
 # ── dead letters, traces ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Requeue(Operation, frozen=True, kw_only=True):
+class Requeued(msgspec.Struct, frozen=True):
+    """How many went back."""
+
+    count: int
+
+
+class Requeue(Operation[Requeued], frozen=True, kw_only=True):
     """Have dead letters delivered once more; all of the queue when no ids are given.
 
     To the group that each failed for and to no other; with `all_groups` to all of them, in the partition it came from;
@@ -296,13 +319,7 @@ class Requeue(Operation, frozen=True, kw_only=True):
     all_groups: bool = False
 
 
-class Requeued(msgspec.Struct, frozen=True):
-    """How many went back."""
-
-    count: int
-
-
-class Purge(Operation, frozen=True, kw_only=True):
+class Purge(Operation[Deleted], frozen=True, kw_only=True):
     """Drop dead letters for good; all of the queue when no ids are given."""
 
     queue: str
@@ -310,7 +327,13 @@ class Purge(Operation, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
-class Trace(Operation, frozen=True, kw_only=True):
+class Traced(msgspec.Struct, frozen=True):
+    """How many rows the event took: one for each name, at least one."""
+
+    count: int
+
+
+class Trace(Operation[Traced], frozen=True, kw_only=True):
     """Note an event in the life of a record."""
 
     partition_id: PartitionId
@@ -321,29 +344,30 @@ class Trace(Operation, frozen=True, kw_only=True):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Traced(msgspec.Struct, frozen=True):
-    """How many rows the event took: one for each name, at least one."""
-
-    count: int
-
-
-class SetSwitch(Operation, frozen=True, kw_only=True):
-    """Turn something on or off for a database, for every server on the store."""
-
-    name: str
-    is_on: bool
-
-
 class Switched(msgspec.Struct, frozen=True):
     """How it stands now."""
 
     is_on: bool
 
 
+class SetSwitch(Operation[Switched], frozen=True, kw_only=True):
+    """Turn something on or off for a database, for every server on the store."""
+
+    name: str
+    is_on: bool
+
+
 # ── access ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class AddAccessToken(Operation, frozen=True, kw_only=True):
+class AccessTokenAdded(msgspec.Struct, frozen=True):
+    """The token, as it is kept now."""
+
+    id: str
+    created_at: Timestamp
+
+
+class AddAccessToken(Operation[AccessTokenAdded], frozen=True, kw_only=True):
     """Keep a new access token of the database: its id and digest, never its text."""
 
     id: str
@@ -354,14 +378,7 @@ class AddAccessToken(Operation, frozen=True, kw_only=True):
     expires_at: Timestamp | None = None
 
 
-class AccessTokenAdded(msgspec.Struct, frozen=True):
-    """The token, as it is kept now."""
-
-    id: str
-    created_at: Timestamp
-
-
-class RevokeAccessToken(Operation, frozen=True, kw_only=True):
+class RevokeAccessToken(Operation[Deleted], frozen=True, kw_only=True):
     """Make an access token of the database worthless, for good; one that is not there or was revoked counts 0."""
 
     id: str
@@ -370,7 +387,13 @@ class RevokeAccessToken(Operation, frozen=True, kw_only=True):
 # ── named work ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Reach(Operation, frozen=True, kw_only=True):
+class Reached(msgspec.Struct, frozen=True):
+    """The step that was taken before this one, None when this is the first."""
+
+    before: int | None
+
+
+class Reach(Operation[Reached], frozen=True, kw_only=True):
     """Take step `number` of named work; refused when it, or a later one, was taken before. In a transaction with what
     the step does, each step takes effect once, however often it is tried and however late. `note` says of the last
     step what is needed to know it again."""
@@ -380,20 +403,7 @@ class Reach(Operation, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Reached(msgspec.Struct, frozen=True):
-    """The step that was taken before this one, None when this is the first."""
-
-    before: int | None
-
-
 # ── several at once ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Transaction(Operation, frozen=True, kw_only=True):
-    """Operations that take effect together or not at all. `leases` must be alive: (partition, group, token)."""
-
-    operations: Sequence[Operation]
-    leases: Sequence[tuple[PartitionId, str, int]] = ()
 
 
 class Transacted(msgspec.Struct, frozen=True):
@@ -402,14 +412,14 @@ class Transacted(msgspec.Struct, frozen=True):
     results: list[Any]
 
 
+class Transaction(Operation[Transacted], frozen=True, kw_only=True):
+    """Operations that take effect together or not at all. `leases` must be alive: (partition, group, token)."""
+
+    operations: Sequence[Operation]
+    leases: Sequence[tuple[PartitionId, str, int]] = ()
+
+
 # ── chores: what housekeeping asks of the log, in bites, so that nobody waits long ────────────────────────────────────
-
-
-class Retain(Operation, frozen=True, kw_only=True):
-    """Drop segments whose time is over, looking at partitions after `after`, `limit` of them."""
-
-    after: PartitionId = PartitionId(0)
-    limit: int = 500
 
 
 class Retained(msgspec.Struct, frozen=True):
@@ -420,10 +430,11 @@ class Retained(msgspec.Struct, frozen=True):
     after: PartitionId
 
 
-class Reap(Operation, frozen=True, kw_only=True):
-    """End these leases (partition, group) if they ran out, so that their records are free without anybody asking."""
+class Retain(Operation[Retained], frozen=True, kw_only=True):
+    """Drop segments whose time is over, looking at partitions after `after`, `limit` of them."""
 
-    leases: Sequence[tuple[PartitionId, str]]
+    after: PartitionId = PartitionId(0)
+    limit: int = 500
 
 
 class Reaped(msgspec.Struct, frozen=True):
@@ -433,8 +444,10 @@ class Reaped(msgspec.Struct, frozen=True):
     buried: int
 
 
-class Promote(Operation, frozen=True, kw_only=True):
-    """Append messages for later that are due, as every commit does before anything else."""
+class Reap(Operation[Reaped], frozen=True, kw_only=True):
+    """End these leases (partition, group) if they ran out, so that their records are free without anybody asking."""
+
+    leases: Sequence[tuple[PartitionId, str]]
 
 
 class Promoted(msgspec.Struct, frozen=True):
@@ -443,7 +456,11 @@ class Promoted(msgspec.Struct, frozen=True):
     count: int
 
 
-class Forget(Operation, frozen=True, kw_only=True):
+class Promote(Operation[Promoted], frozen=True, kw_only=True):
+    """Append messages for later that are due, as every commit does before anything else."""
+
+
+class Forget(Operation[Deleted], frozen=True, kw_only=True):
     """Drop idempotency keys and traces older than `before`."""
 
     before: Timestamp
@@ -470,31 +487,3 @@ class Commit(msgspec.Struct, frozen=True):
     wrote: bool
     full: StoreFull | None = None
     added: Added | None = None
-
-
-RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
-    Configure: Configured,
-    DeleteQueue: Deleted,
-    Clear: Deleted,
-    PassOver: Deleted,
-    Push: Pushed,
-    Pop: Popped,
-    Ack: Acked,
-    Advance: Acked,
-    Extend: Extended,
-    Seek: Sought,
-    DeleteGroup: Deleted,
-    Subscribe: Subscribed,
-    Requeue: Requeued,
-    Purge: Deleted,
-    Trace: Traced,
-    AddAccessToken: AccessTokenAdded,
-    RevokeAccessToken: Deleted,
-    SetSwitch: Switched,
-    Reach: Reached,
-    Transaction: Transacted,
-    Retain: Retained,
-    Reap: Reaped,
-    Forget: Deleted,
-    Promote: Promoted,
-}

@@ -7,10 +7,6 @@ from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset
 
 
-class RenewIdentity(Operation, frozen=True, kw_only=True):
-    """Give the store a new identity: it was restored, and what others know of its log may not be so any more."""
-
-
 class Identified(msgspec.Struct, frozen=True):
     """The identity that the store had, and the one it has."""
 
@@ -18,11 +14,8 @@ class Identified(msgspec.Struct, frozen=True):
     identity: str
 
 
-class GiveUpDamaged(Operation, frozen=True, kw_only=True):
-    """Give up the records of a segment that cannot be read, so that those behind them are delivered; refused when it
-    can be."""
-
-    lsn: Lsn
+class RenewIdentity(Operation[Identified], frozen=True, kw_only=True):
+    """Give the store a new identity: it was restored, and what others know of its log may not be so any more."""
 
 
 class GivenUp(msgspec.Struct, frozen=True):
@@ -34,7 +27,8 @@ class GivenUp(msgspec.Struct, frozen=True):
     count: int
 
 
-STORE_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
-    RenewIdentity: Identified,
-    GiveUpDamaged: GivenUp,
-}
+class GiveUpDamaged(Operation[GivenUp], frozen=True, kw_only=True):
+    """Give up the records of a segment that cannot be read, so that those behind them are delivered; refused when it
+    can be."""
+
+    lsn: Lsn

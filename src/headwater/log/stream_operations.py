@@ -8,7 +8,15 @@ from headwater.log.operations import Operation
 from headwater.model.names import PartitionId
 
 
-class RegisterStream(Operation, frozen=True, kw_only=True):
+class StreamRegistered(msgspec.Struct, frozen=True):
+    """The number of the query, whether it is new, and whether it forgot what it knew."""
+
+    query_id: int
+    fresh: bool = False
+    reset: bool = False
+
+
+class RegisterStream(Operation[StreamRegistered], frozen=True, kw_only=True):
     """Make a streaming query known. `config_hash` stands for its shape; `reset` forgets what it remembers."""
 
     name: str
@@ -18,29 +26,15 @@ class RegisterStream(Operation, frozen=True, kw_only=True):
     reset: bool = False
 
 
-class StreamRegistered(msgspec.Struct, frozen=True):
-    """The number of the query, whether it is new, and whether it forgot what it knew."""
-
-    query_id: int
-    fresh: bool = False
-    reset: bool = False
-
-
-class ChangeState(Operation, frozen=True, kw_only=True):
-    """Values that a streaming query remembers for a partition, by key; None forgets one."""
-
-    query_id: int
-    partition_id: PartitionId
-    changes: Sequence[tuple[str, msgspec.Raw | None]]
-
-
 class StateChanged(msgspec.Struct, frozen=True):
     """How many values were changed."""
 
     count: int
 
 
-STREAM_RESULT_TYPES: dict[type[Operation], type[msgspec.Struct]] = {
-    RegisterStream: StreamRegistered,
-    ChangeState: StateChanged,
-}
+class ChangeState(Operation[StateChanged], frozen=True, kw_only=True):
+    """Values that a streaming query remembers for a partition, by key; None forgets one."""
+
+    query_id: int
+    partition_id: PartitionId
+    changes: Sequence[tuple[str, msgspec.Raw | None]]

@@ -1,10 +1,10 @@
 """What `Jobs` asks of whoever serves it: the jobs of an open store, or of a server over HTTP."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
-from headwater.log.operations import Operation
+from headwater.log.operations import Operation, Result
 from headwater.model.job import JobState
 from headwater.stores.contract import Asked
 
@@ -40,6 +40,6 @@ class JobVerbs(Protocol):
         """The bounds."""
         ...
 
-    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+    async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
         """One operation, and what it came to."""
         ...

@@ -20,20 +20,17 @@ from headwater.log.job_operations import (
     ChangeSchedule,
     DropJobs,
     Enqueue,
-    Enqueued,
-    Limited,
     NewJob,
     PauseJobs,
     Placed,
     PutSchedule,
     Rearm,
     RegisterTypes,
-    Scheduled,
     SetJobConfig,
     SetJobLimit,
     StopWorkers,
 )
-from headwater.log.operations import Operation
+from headwater.log.operations import Operation, Result
 from headwater.model.cron import next_cron
 from headwater.model.job import QUEUE_DEFAULT, JobState
 from headwater.model.job_policy import JobPolicy
@@ -85,9 +82,10 @@ class JobService:
         # From memory there is no answer yet, and callers need one.
         self._standing = Durability.WRITTEN if config.durability is Durability.MEMORY else config.durability
 
-    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+    async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
         """One operation, and what it came to."""
-        return (await self.committer.submit(operation, durability or self._standing)).result
+        result: Result = (await self.committer.submit(operation, durability or self._standing)).result
+        return result
 
 
 class DeclaredSchedule(msgspec.Struct, frozen=True):
@@ -160,7 +158,7 @@ class Jobs:
         if not checked:
             return []
         operation = Enqueue(database=self.database, key=idempotency_key, jobs=checked)
-        enqueued: Enqueued = await self.service.run(operation)
+        enqueued = await self.service.run(operation)
         return [JobHandle(self, placed) for placed in enqueued.jobs]
 
     async def add_batch(self, jobs: Iterable[NewJob], *, batch: str, callback: NewJob | None = None) -> list[JobHandle]:
@@ -331,7 +329,7 @@ class Jobs:
             concurrency=concurrency,
             each_key=each_key,
         )
-        limited: Limited = await self.service.run(operation)
+        limited = await self.service.run(operation)
         return limited.jobs
 
     async def clear_limit(self, type: str, *, queue: str = QUEUE_DEFAULT) -> bool:
@@ -342,7 +340,7 @@ class Jobs:
             type=check_name("job type", type),
             clear=True,
         )
-        limited: Limited = await self.service.run(operation)
+        limited = await self.service.run(operation)
         return limited.was_limited
 
     async def limits(self) -> Sequence[JobLimitStatus]:
@@ -405,7 +403,7 @@ class Jobs:
             timezone=timezone,
             job=template,
         )
-        scheduled: Scheduled = await self.service.run(operation)
+        scheduled = await self.service.run(operation)
         assert scheduled.next_at is not None
         return scheduled.next_at
 
@@ -447,7 +445,7 @@ class Jobs:
     async def run_schedule(self, name: str) -> JobHandle:
         """Enqueue the job of a schedule now; its times stay what they are."""
         operation = ChangeSchedule(database=self.database, name=check_name("schedule", name), run=True)
-        scheduled: Scheduled = await self.service.run(operation)
+        scheduled = await self.service.run(operation)
         return JobHandle(self, Placed(scheduled.id, JobState.PENDING))
 
     async def unschedule(self, name: str) -> None:
@@ -464,8 +462,8 @@ class Jobs:
         """Ask workers to finish what they run and end; all of them when none are named."""
         return await self._change(StopWorkers(database=self.database, workers=tuple(ids)))
 
-    async def _change(self, operation: Operation) -> Sequence[str]:
-        changed: Changed = await self.service.run(operation)
+    async def _change(self, operation: Operation[Changed]) -> Sequence[str]:
+        changed = await self.service.run(operation)
         return changed.ids
 
     async def _change_schedule(self, name: str, **change: Any) -> None:

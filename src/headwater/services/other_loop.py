@@ -32,7 +32,7 @@ class OtherLoop:
         """The bounds."""
         return self._inner.config
 
-    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+    async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
         """One operation, and what it came to."""
         return await self.hop(self._inner.run(operation, durability))
 

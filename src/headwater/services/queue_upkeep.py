@@ -110,8 +110,7 @@ class QueueUpkeep:
             task=task,
             options={name: value for name, value in options.items() if value is not UNSET},
         )
-        configured: Configured = await self._queues.run(operation)
-        return configured
+        return await self._queues.run(operation)
 
     @verb
     async def configure_group(
@@ -143,8 +142,7 @@ class QueueUpkeep:
             group=check_name("group", group),
             options={name: value for name, value in options.items() if value is not UNSET},
         )
-        configured: GroupConfigured = await self._queues.run(operation)
-        return configured
+        return await self._queues.run(operation)
 
     @verb
     async def leases(self, *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
@@ -166,7 +164,7 @@ class QueueUpkeep:
             partition=check_optional_name("partition", partition),
             token=None if token is None else check_number("token", token),
         )
-        return int((await self._queues.run(operation)).leases)
+        return (await self._queues.run(operation)).leases
 
     @verb
     async def seek(
@@ -192,7 +190,7 @@ class QueueUpkeep:
             operation = structs.replace(operation, offset=Offset(check_number("offset", to)))
         else:
             operation = structs.replace(operation, to=to)
-        return int((await self._queues.run(operation)).partitions)
+        return (await self._queues.run(operation)).partitions
 
     @verb
     async def delete(self) -> bool:
@@ -242,7 +240,7 @@ class QueueUpkeep:
         )
         if ids is not None and not operation.ids:
             return 0
-        return int((await self._queues.run(operation)).count)
+        return (await self._queues.run(operation)).count
 
     @verb
     async def purge(self, ids: Sequence[int] | None = None, *, limit: int = 1_000) -> int:
@@ -251,7 +249,7 @@ class QueueUpkeep:
         operation = Purge(database=self.database, queue=self.name, ids=chosen, limit=check_limit(limit))
         if ids is not None and not chosen:
             return 0
-        return int((await self._queues.run(operation)).count)
+        return (await self._queues.run(operation)).count
 
     @verb
     async def trace(self, message: Message, event: str, data: Any = None, names: Sequence[str] = ()) -> None:

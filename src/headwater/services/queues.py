@@ -15,7 +15,19 @@ from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
 from headwater.log.committer import Answer, Committer
 from headwater.log.group_operations import ReleaseLeases
-from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
+from headwater.log.operations import (
+    Ack,
+    Acked,
+    Extend,
+    Extended,
+    Operation,
+    Pop,
+    Popped,
+    Push,
+    Result,
+    Seek,
+    Transaction,
+)
 from headwater.model.names import Lsn
 from headwater.model.selection import Selection
 from headwater.services.follow import Followers, Limits, Step
@@ -232,9 +244,9 @@ class Queues(Verbs):
 
     # ── the rest ──
 
-    async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
+    async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
         """One operation, and what it came to."""
-        result = (await self._committer.submit(operation, durability or self._standing)).result
+        result: Result = (await self._committer.submit(operation, durability or self._standing)).result
         if type(operation) in _freeing:
             self.intentions.committed_elsewhere()
         elif isinstance(operation, Transaction):

@@ -15,7 +15,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
 from headwater.log.committer import Answer
-from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push
+from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push, Result
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, check_name
 from headwater.model.record import Record, encode_payloads
@@ -93,7 +93,7 @@ class Verbs(ABC):
         """Keep leases for longer; until when each holds now."""
 
     @abstractmethod
-    async def run(self, operation: Operation) -> Any:
+    async def run(self, operation: Operation[Result]) -> Result:
         """One operation, and what it came to."""
 
     @abstractmethod

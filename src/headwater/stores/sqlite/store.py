@@ -149,7 +149,7 @@ class SqliteStore:
         codec = Codec(self._config.encryption_key)
         self._writer = Writer(self._connection, self._config, codec, self.origin, self._presence.lose)
         self._writer.jobs.judge_leases_by(steady_of(self._clock))
-        self._writer.identity.catch_up(read_identity(self._connection))
+        self._writer.identity.meet(read_identity(self._connection))
         reading = self._connect(SIDE_CACHE_BYTES)
         self._reads = Reads(reading, codec, self._clock, self._presence)
         self._jobs_here = JobAnswers(self._connection)

@@ -11,14 +11,16 @@ from headwater.errors import InvalidOption, StoreDamaged
 from headwater.log.operations import AccessTokenAdded, AddAccessToken, Deleted, RevokeAccessToken
 from headwater.model.access_token import AccessToken
 from headwater.model.principal import Scope
+from headwater.stores.questions import FindAccessToken, ListAccessTokens
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Answering, Handlers, Seen, Subject, SubjectAnswers
 
 VERSION_KEY = "access_version"
 
 Row = tuple[str, str, str, str, str, str, int, int | None, int | None]
 
 
-class AccessTokens:
+class AccessTokens(Subject):
     """Writes tokens through a connection that holds the write lock."""
 
     def __init__(self, connection: Connection) -> None:
@@ -27,7 +29,15 @@ class AccessTokens:
         self._number = -1
         self.version = 0
 
-    def catch_up(self, number: int) -> None:
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {AddAccessToken: self.add, RevokeAccessToken: self.revoke}
+
+    def catch_up(self, seen: Seen) -> None:
+        """Others may have added or revoked some."""
+        self._meet(seen.access_version)
+
+    def _meet(self, number: int) -> None:
         """The file's number, as it is now."""
         if number != self._number:
             self._number = number
@@ -55,7 +65,7 @@ class AccessTokens:
         row = self._connection.execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()
         number = (int(row[0]) if row else 0) + 1
         self._connection.execute(self._sql.set_meta, (VERSION_KEY, number))
-        self.catch_up(number)
+        self._meet(number)
 
 
 def access_token_of(row: Row) -> AccessToken:
@@ -75,3 +85,24 @@ def access_token_of(row: Row) -> AccessToken:
         )
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"access token {token_id!r} cannot be read: {error}") from error
+
+
+class AccessTokenAnswers(SubjectAnswers):
+    """Reads access tokens."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {FindAccessToken: self.access_token, ListAccessTokens: self.access_tokens}
+
+    def access_token(self, asked: FindAccessToken) -> AccessToken | None:
+        """The access token with this id."""
+        row = self._connection.execute(self._sql.find_access_token, (asked.token_id,)).fetchone()
+        return None if row is None else access_token_of(row)
+
+    def access_tokens(self, asked: ListAccessTokens) -> list[AccessToken]:
+        """The access tokens of a database, or of all."""
+        return [access_token_of(row) for row in self._connection.execute(self._sql.access_tokens, (asked.database,))]

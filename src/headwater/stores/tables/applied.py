@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
-from headwater.log.flow_operations import FLOW_RESULT_TYPES
-from headwater.log.group_operations import GROUP_RESULT_TYPES
-from headwater.log.job_operations import JOB_RESULT_TYPES
-from headwater.log.operations import RESULT_TYPES, Operation, Pop, Push, Transacted, Transaction
-from headwater.log.store_operations import STORE_RESULT_TYPES
-from headwater.log.stream_operations import STREAM_RESULT_TYPES
+from headwater.log.operations import Operation, Pop, Popped, Push, Transacted, Transaction, result_type
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.repeated_pops import KeptPop, kept_of
+from headwater.stores.tables.subject import Read
 
 KIND_LENGTH_MAX = 200
 # The answer of another operation of the same commit, which is not known yet.
@@ -30,7 +26,12 @@ class Applied:
         self._connection = connection
         self._sql = connection.sql
 
-    def answered_before(self, operation: Operation, first: Operation | None) -> Any:
+    def foresee(self, operations: Sequence[Operation]) -> list[Read]:
+        """What is looked up for operations with a key."""
+        places = [(one.database, key) for one in operations if one.key for key in (one.key, plain_key(one.key))]
+        return [Read("find_applied", place) for place in places]
+
+    def answered_before(self, operation: Operation, first: Operation | None) -> object:
         """The answer that stands: one in the log, or that of the `first` operation of this commit with the same key."""
         applied = self._find(operation)
         if applied is not None:
@@ -57,7 +58,7 @@ class Applied:
         old = self._connection.execute(self._sql.find_applied, (operation.database, plain)).fetchone()
         return old if old is not None and old[2] is None else None
 
-    def refuse_wholly(self, operations: Sequence[Operation], results: list[Any], pushes: list[int]) -> None:
+    def refuse_wholly(self, operations: Sequence[Operation], results: list[object], pushes: list[int]) -> None:
         """A push to several partitions whose key stands for another request in one of them is refused in all."""
         refused = {
             (operation.database, whole_key(operation.key), operation.part_of): result
@@ -71,7 +72,7 @@ class Applied:
             if results[index] is not None:
                 pushes.remove(index)
 
-    def remember(self, operations: Sequence[Operation], results: list[Any], now: Timestamp) -> None:
+    def remember(self, operations: Sequence[Operation], results: list[object], now: Timestamp) -> None:
         """Keep the answers that keys got now, and give those that were kept."""
         for index, operation in enumerate(operations):
             result = results[index]
@@ -80,31 +81,19 @@ class Applied:
             if isinstance(result, Remembered):
                 results[index] = result.answer
                 continue
-            if isinstance(operation, Pop) and operation.asks_again and not result.batches:
-                continue
-            answer = msgspec.json.encode(kept_of(result) if isinstance(operation, Pop) else result).decode()
+            if isinstance(operation, Pop) and isinstance(result, Popped):
+                if operation.asks_again and not result.batches:
+                    continue
+                result = kept_of(result)
+            answer = msgspec.json.encode(result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
             self._connection.execute(self._sql.add_applied, row)
-
-
-_result_types = {
-    **RESULT_TYPES,
-    **JOB_RESULT_TYPES,
-    **FLOW_RESULT_TYPES,
-    **GROUP_RESULT_TYPES,
-    **STREAM_RESULT_TYPES,
-    **STORE_RESULT_TYPES,
-}
-
-
-# The records of a pop are in the log; within a transaction its answer is kept whole, like that of the other steps.
-_kept_types: dict[type[Operation], Any] = {**_result_types, Pop: KeptPop}
 
 
 class Remembered(msgspec.Struct, frozen=True):
     """An answer that was given in an earlier commit; of a pop what is kept of it."""
 
-    answer: Any
+    answer: object
 
 
 class _Steps(msgspec.Struct, frozen=True):
@@ -148,9 +137,11 @@ def _recall(operation: Operation, kept: str) -> "Remembered | StoreDamaged":
         return StoreDamaged(f"the answer kept for idempotency key {given_key(operation.key)!r} cannot be read: {error}")
 
 
-def _answer_of(operation: Operation, kept: str | bytes) -> Any:
+def _answer_of(operation: Operation, kept: str | bytes) -> object:
     """The answer that was kept for an operation of this kind."""
     if not isinstance(operation, Transaction):
-        return msgspec.json.decode(kept, type=_kept_types[type(operation)])
+        # The records of a pop are in the log; within a transaction its answer is kept whole, like that of other steps.
+        kind = KeptPop if isinstance(operation, Pop) else result_type(type(operation))
+        return msgspec.json.decode(kept, type=kind)
     steps = zip(operation.operations, msgspec.json.decode(kept, type=_Steps).results, strict=True)
-    return Transacted([msgspec.json.decode(answer, type=_result_types[type(step)]) for step, answer in steps])
+    return Transacted([msgspec.json.decode(answer, type=result_type(type(step))) for step, answer in steps])

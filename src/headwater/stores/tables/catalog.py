@@ -4,22 +4,10 @@ Everything here runs under the write lock. What other processes add is met as a 
 delete raises the catalog's version, and then everything remembered is dropped.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
-from headwater.log.group_operations import ConfigureGroup, GroupConfigured
-from headwater.log.operations import (
-    Configure,
-    Configured,
-    Deleted,
-    DeleteGroup,
-    DeleteQueue,
-    Subscribe,
-    Subscribed,
-)
 from headwater.model.lane import Lane
 from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
 from headwater.model.queue import (
@@ -28,13 +16,13 @@ from headwater.model.queue import (
     decode_group_options,
     decode_options,
     encode_options,
-    merge_group_options,
     merge_options,
 )
 from headwater.model.spreading import priority_of, reader_of
 from headwater.stores.codec import Codec
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.key_check import KeyCheck
+from headwater.stores.tables.subject import Read, Seen, Subject
 
 VERSION_KEY = "catalog_version"
 # Partitions are without number: those that were looked up last are remembered, and all of them forgotten at times.
@@ -72,7 +60,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     """Those of the queue, with the group's own laid over them."""
 
 
-class Catalog:
+class Catalog(Subject):
     """Looks names up and makes what is missing. `generation` rises whenever there may be new partitions."""
 
     def __init__(self, connection: Connection, codec: Codec) -> None:
@@ -104,14 +92,41 @@ class Catalog:
         self._groups.clear()
         self._priorities.clear()
 
-    def catch_up(self, version: int, newest_partition: int) -> None:
+    def catch_up(self, seen: Seen) -> None:
         """Others have committed: drop what is remembered if they changed names or options."""
-        if newest_partition != self._newest_partition:
-            self._newest_partition = newest_partition
+        if seen.newest_partition != self._newest_partition:
+            self._newest_partition = seen.newest_partition
             self.generation += 1
-        if version != self._version:
-            self._version = version
+        if seen.catalog_version != self._version:
+            self._version = seen.catalog_version
             self.forget()
+
+    # ── what is remembered, without reading ──
+
+    def known_queue(self, database: str, name: str) -> Queue | None:
+        """The queue, if it is remembered."""
+        return self._queues.get((database, name))
+
+    def known_partition(self, queue: Queue, name: str) -> Partition | None:
+        """The partition, if it is remembered."""
+        return self._partitions.get((queue.id, name))
+
+    def known_partition_by_id(self, number: PartitionId) -> Partition | None:
+        """The partition with this number, if it is remembered."""
+        return self._partitions_by_id.get(number)
+
+    def known_group(self, queue: Queue, name: str) -> Group | None:
+        """The group, if it is remembered."""
+        return self._groups.get((queue.id, name))
+
+    def foresee_priorities(self, queue: Queue) -> list[Read]:
+        """What `has_priorities` will read: others may have made the first lane of a priority."""
+        return [] if self.knows_priorities(queue) else [Read("has_priorities", (queue.id,))]
+
+    def knows_priorities(self, queue: Queue) -> bool:
+        """Whether it is remembered that the queue has lanes of a priority."""
+        known = self._priorities.get(queue.id)
+        return known is not None and known[1]
 
     # ── queues ──
 
@@ -146,45 +161,10 @@ class Catalog:
         rows = self._connection.execute(self._sql.find_queues_together, (database, namespace, task))
         return [_queue(row) for row in rows]
 
-    def configure(self, operation: Configure, now: Timestamp) -> Configured:
-        """Make or change a queue."""
-        known = self.find_queue(operation.database, operation.queue)
-        options = merge_options(known.options if known else QueueOptions(lanes=operation.lanes), operation.options)
+    def check(self, options: QueueOptions) -> None:
+        """Raises when this process could not keep the messages of a queue with these options."""
         self._codec.check(options)
         self._key.check(options)
-        queue = known or self.make_queue(operation.database, operation.queue, now)
-        namespace = queue.namespace if operation.namespace is None else operation.namespace
-        task = queue.task if operation.task is None else operation.task
-        self._connection.execute(
-            self._sql.change_queue, (namespace, task, options.priority, encode_options(options), queue.id)
-        )
-        self._changed()
-        return Configured(queue.name, namespace, task, options)
-
-    def delete_queue(self, operation: DeleteQueue, last_lsn: Lsn) -> Deleted:
-        """Remove a queue with everything that belongs to it."""
-        queue = self.find_queue(operation.database, operation.queue)
-        if queue is None:
-            return Deleted(0)
-        # LSNs never come back, even if the newest segments go.
-        self._connection.execute(self._sql.raise_meta, ("last_lsn", last_lsn))
-        for statement in (
-            self._sql.drop_queue_segments,
-            self._sql.drop_queue_cursors,
-            self._sql.drop_queue_groups,
-            self._sql.drop_queue_dead_letters,
-            self._sql.drop_queue_traces,
-            self._sql.drop_queue_drops,
-            self._sql.drop_queue_delayed_ids,
-            self._sql.drop_queue_delayed,
-            self._sql.drop_queue_loaded,
-            self._sql.drop_queue_archived,
-            self._sql.drop_queue_partitions,
-            self._sql.drop_queue,
-        ):
-            self._connection.execute(statement, (queue.id,))
-        self._changed()
-        return Deleted(1)
 
     # ── partitions ──
 
@@ -247,19 +227,6 @@ class Catalog:
             group = self._groups[queue.id, name] = Group(GroupId(row[0]), queue, name, Lsn(row[1]), options)
         return group
 
-    def configure_group(self, operation: ConfigureGroup) -> GroupConfigured:
-        """Change what a group has otherwise than its queue."""
-        queue = self.need_queue(operation.database, operation.queue)
-        row = self._connection.execute(self._sql.find_group, (queue.id, operation.group)).fetchone()
-        if row is None:
-            known = ", ".join(self.group_names(queue)) or "none yet"
-            missing = f"queue {queue.name!r} has no group {operation.group!r}"
-            raise QueueMissing(f"{missing}: a group is made by its first pop; there are {known}")
-        own = merge_group_options(queue.options, decode_group_options(row[2]), operation.options)
-        self._connection.execute(self._sql.change_group, (msgspec.json.encode(own).decode(), row[0]))
-        self._changed()
-        return GroupConfigured(queue.name, operation.group, own, merge_options(queue.options, own))
-
     def group_names(self, queue: Queue) -> list[str]:
         """The groups of a queue."""
         return [str(name) for (name,) in self._connection.execute(self._sql.group_names, (queue.id,))]
@@ -275,36 +242,12 @@ class Catalog:
     def move_group(self, group: Group, since_lsn: Lsn, discovered: int) -> None:
         """Change from where a group reads partitions it has not met."""
         self._connection.execute(self._sql.move_group, (since_lsn, discovered, group.id))
-        self._changed()
-
-    def delete_group(self, operation: DeleteGroup) -> Deleted:
-        """Forget a group, or only its positions, in one queue or in all; in all, its subscription too."""
-        found = list(self._groups_named(operation.database, operation.group, operation.queue))
-        for number in found:
-            self._connection.execute(self._sql.drop_group_cursors, (number,))
-            if operation.keep_beginning:
-                self._connection.execute(self._sql.set_discovered, (0, number))
-            else:
-                self._connection.execute(self._sql.drop_group, (number,))
-        if found:
-            self._changed()
-        if not operation.queue and not operation.keep_beginning:
-            self._connection.execute(self._sql.drop_subscription, (operation.database, operation.group))
-        return Deleted(len(found))
-
-    def subscribe(self, operation: Subscribe, now: Timestamp) -> Subscribed:
-        """Remember where a group begins in queues that it has not read yet."""
-        self._connection.execute(self._sql.set_subscription, (operation.database, operation.group, operation.timestamp))
-        return Subscribed()
+        self.changed()
 
     def subscription(self, database: str, group: str) -> Timestamp | None:
         """From when on a group reads queues that it has not read yet, if that was said."""
         row = self._connection.execute(self._sql.get_subscription, (database, group)).fetchone()
         return None if row is None else Timestamp(row[0])
-
-    def _groups_named(self, database: str, name: str, queue: str) -> Iterator[int]:
-        for (number,) in self._connection.execute(self._sql.find_groups_named, (database, name, queue)):
-            yield int(number)
 
     def _remember(self, number: PartitionId, queue: Queue, name: str) -> Partition:
         lane = Lane(queue.database, queue.name, queue.namespace, queue.task, name)
@@ -316,7 +259,7 @@ class Catalog:
         self._partitions_by_id[partition.id] = partition
         return partition
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         """Tell other processes, and ourselves, that names or options are not what they were."""
         self._connection.execute(self._sql.set_meta, (VERSION_KEY, self._read_version() + 1))
         self._version = self._read_version()

@@ -12,20 +12,19 @@ from headwater.clock import SECOND, Timestamp
 from headwater.model.cursor import CLOCK_TOLERANCE
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Seen, Subject
 
 log = logging.getLogger(__name__)
 
 
-class ClockJumps:
-    """Watches the time of commits, under the write lock."""
+class ClockJumps(Subject):
+    """Watches the time of commits, under the write lock. `set_back` tells the other subjects what it found."""
 
-    def __init__(
-        self, connection: Connection, segments: Segments, also: Callable[[Timestamp, int], None] = lambda now, by: None
-    ) -> None:
+    def __init__(self, connection: Connection, segments: Segments, set_back: Callable[[Timestamp, int], None]) -> None:
         self._connection = connection
         self._sql = connection.sql
         self._segments = segments
-        self._also = also
+        self._set_others_back = set_back
         self._newest_jump = 0
         self._latest = 0
 
@@ -33,14 +32,14 @@ class ClockJumps:
         """After a rollback: a jump that was noted may never have been."""
         self._newest_jump = -1
 
-    def catch_up(self, newest_jump: int, written_at: int) -> None:
+    def catch_up(self, seen: Seen) -> None:
         """Others have committed: they may have seen a later time, or a jump and have dealt with it."""
-        if newest_jump != self._newest_jump:
-            self._newest_jump = newest_jump
+        if seen.newest_jump != self._newest_jump:
+            self._newest_jump = seen.newest_jump
             self._latest = 0
-        self._latest = max(self._latest, written_at)
+        self._latest = max(self._latest, seen.written_at)
 
-    def check(self, now: Timestamp) -> None:
+    def begin(self, now: Timestamp) -> None:
         """A commit begins at this time."""
         if now > self._latest:
             self._latest = now
@@ -50,8 +49,7 @@ class ClockJumps:
     def _set_back(self, now: Timestamp) -> None:
         by = self._latest - now
         log.warning("the clock was set back by %.0f s; leases and delays go with it", by / SECOND)
-        self._connection.execute(self._sql.take_times_back, (now, by))
-        self._also(now, by)
+        self._set_others_back(now, by)
         self._connection.execute(self._sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
         self._newest_jump += 1
         self._latest = now

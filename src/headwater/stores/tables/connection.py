@@ -5,6 +5,9 @@ from typing import Any, Protocol
 
 from headwater.stores.statements import Statements
 
+# What a statement takes.
+Value = int | float | str | bytes | None
+
 
 class Rows(Protocol):
     """What a statement answers. A row's types are those of its table, which only the statement knows."""
@@ -28,11 +31,11 @@ class Connection(Protocol):
         """The engine's statements, by name."""
         ...
 
-    def execute(self, statement: str, bindings: Sequence[Any] = ..., /) -> Rows:
+    def execute(self, statement: str, bindings: Sequence[Value] = ..., /) -> Rows:
         """Run one statement."""
         ...
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Any]], /) -> Rows:
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> Rows:
         """Run one statement with each of these bindings."""
         ...
 

@@ -5,7 +5,6 @@ the pop that follows it in the same commit a position is only remembered: `flush
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -17,15 +16,20 @@ from headwater.model.cursor import Cursor
 from headwater.model.names import STREAM_GROUP_PREFIX, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.tables.catalog import Catalog, Group, Partition
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Value
 from headwater.stores.tables.dead_letters import Burial, DeadLetters
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Handlers, Seen, Subject
 
 LEASE_RAN_OUT = "the lease ran out"
 KNOWN_MAX = 1_024
 
+# Partition, position, settled, failed, token, end of the lease, leased up to, attempts, retried up to, cautious, ready
+# at, holder.
+CursorRow = tuple[int, int, str | None, str | None, int, int | None, int, int, int, int, int | None, str]
 
-class Cursors:
+
+class Cursors(Subject):
     """Positions and leases of all groups, under the write lock."""
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, dead_letters: DeadLetters) -> None:
@@ -38,10 +42,23 @@ class Cursors:
         self._known: dict[tuple[int, int], Cursor] = {}
         self._unwritten: dict[int, dict[PartitionId, Cursor]] = {}
 
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Reap: self.reap}
+
     def forget(self) -> None:
         """Drop what is remembered: the rows may have changed, or a change may never have happened."""
         self._known.clear()
         self._unwritten.clear()
+
+    def catch_up(self, seen: Seen) -> None:
+        """Others may have popped and reported."""
+        self.forget()
+
+    def clock_set_back(self, now: Timestamp, by: int) -> None:
+        """Leases and delays go back with the clock."""
+        self._connection.execute(self._sql.take_times_back, (now, by))
+        self.forget()
 
     def find(self, group: Group, partition_id: PartitionId) -> Cursor | None:
         """A group's position in a partition, None when it has not met the partition."""
@@ -187,7 +204,7 @@ def _ready_at(place: tuple[PartitionId, Cursor]) -> int:
     return place[1].ready_at or 0
 
 
-def cursor_of(row: tuple[Any, ...]) -> Cursor:
+def cursor_of(row: CursorRow) -> Cursor:
     """The cursor in a row that begins with the partition's number."""
     _, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at, holder = row
     return Cursor(
@@ -205,7 +222,7 @@ def cursor_of(row: tuple[Any, ...]) -> Cursor:
     )
 
 
-def _row(group_id: int, partition_id: PartitionId, cursor: Cursor) -> tuple[Any, ...]:
+def _row(group_id: int, partition_id: PartitionId, cursor: Cursor) -> tuple[Value, ...]:
     return (
         cursor.position,
         _text(cursor.settled) if cursor.settled else None,

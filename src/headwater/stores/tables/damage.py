@@ -17,22 +17,30 @@ from headwater.model.record import Record, encode_records
 from headwater.stores.codec import PLAIN
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.segments import Segments, Stretch
+from headwater.stores.tables.subject import Handlers, Subject
 
 DAMAGED_TYPE = "headwater/damaged"
 
 
-class Damage:
+class Damage(Subject):
     """Damaged segments of the file, as seen under the write lock."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors) -> None:
         self._connection = connection
         self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
+        self._cursors = cursors
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {GiveUpDamaged: self.give_up}
 
     def give_up(self, operation: GiveUpDamaged, now: Timestamp) -> GivenUp:
         """Replace the records of a damaged segment; an error when it can be read, or may be with a key."""
+        self._cursors.forget()
         row = self._connection.execute(self._sql.segment_place, (operation.lsn,)).fetchone()
         partition = None if row is None else self._catalog.partition_by_id(PartitionId(row[0]))
         if row is None or partition is None:

@@ -1,7 +1,6 @@
 """Records that failed for good: kept with the reason, listed, pushed back or dropped."""
 
 from collections.abc import Iterator
-from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -13,14 +12,19 @@ from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
 from headwater.model.spreading import is_lane, priority_of, reader_of, requeued_name
 from headwater.stores.codec import Codec
-from headwater.stores.questions import DeadLetter
+from headwater.stores.questions import DeadLetter, ListDeadLetters
 from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.pushes import Pushes
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 ERROR_LENGTH_MAX = 4_096
 _PLACE = b"dead letter"
+
+# Number, partition and its name, group, offset, attempts, error, time of its push and of its failure, codec, checksum,
+# body.
+DeadLetterRow = tuple[int, int, str, str, int, int, str, int, int, int, int | None, bytes]
 
 
 class Burial(msgspec.Struct, frozen=True):
@@ -36,7 +40,7 @@ class Burial(msgspec.Struct, frozen=True):
         return found[:ERROR_LENGTH_MAX].encode("utf-8", "replace").decode()
 
 
-class DeadLetters:
+class DeadLetters(Subject):
     """The dead letters of all queues, under the write lock."""
 
     def __init__(
@@ -48,6 +52,10 @@ class DeadLetters:
         self._codec = codec
         self._catalog = catalog
         self._segments = segments
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Requeue: self.requeue, Purge: self.purge}
 
     def add(
         self, group: Group, partition: Partition, offset: int, record: Record, written_at: Timestamp, burial: Burial
@@ -101,7 +109,7 @@ class DeadLetters:
             return self._pushes.choose_lane(queue, letter.record.transaction_id, now, priority)
         return self._pushes.named(queue, letter.partition, now)
 
-    def purge(self, operation: Purge) -> Deleted:
+    def purge(self, operation: Purge, now: Timestamp) -> Deleted:
         """Drop dead letters."""
         queue = self._catalog.need_queue(operation.database, operation.queue)
         letters = [letter.id for letter in self._chosen(queue, operation)]
@@ -121,15 +129,36 @@ class DeadLetters:
             yield dead_letter_of(row, queue.name, self._codec)
 
 
+class DeadLetterAnswers(SubjectAnswers):
+    """Reads dead letters."""
+
+    def __init__(self, connection: Connection, codec: Codec) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+        self._codec = codec
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {ListDeadLetters: self.dead_letters}
+
+    def dead_letters(self, asked: ListDeadLetters) -> list[DeadLetter]:
+        """Dead letters of a queue, oldest first."""
+        row = self._connection.execute(self._sql.find_queue, (asked.database, asked.queue)).fetchone()
+        if row is None:
+            raise QueueMissing(f"there is no queue {asked.queue!r}")
+        rows = self._connection.execute(self._sql.dead_letters, (row[0], asked.after, asked.limit)).fetchall()
+        return [dead_letter_of(found, asked.queue, self._codec) for found in rows]
+
+
 def _with_its_time(letter: DeadLetter) -> Record:
     """The record of a dead letter, which keeps the time of its push."""
     return msgspec.structs.replace(letter.record, timestamp=letter.record.timestamp or letter.written_at)
 
 
-def dead_letter_of(row: tuple[Any, ...], queue: str, codec: Codec) -> DeadLetter:
+def dead_letter_of(row: DeadLetterRow, queue: str, codec: Codec) -> DeadLetter:
     """The dead letter in a row."""
     number, partition_id, partition, group, offset, attempts, error, written_at, failed_at, kind, checksum, body = row
-    if checksum is not None and (not isinstance(body, bytes) or crc32(body) != checksum):
+    if checksum is not None and (type(body) is not bytes or crc32(body) != checksum):
         raise StoreDamaged(f"dead letter {number} is damaged: its checksum does not match")
     return DeadLetter(
         id=number,

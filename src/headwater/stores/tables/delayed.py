@@ -7,18 +7,20 @@ appended in the order of their times, then of their pushes. Duplicates are recog
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 from zlib import crc32
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError, StoreDamaged
+from headwater.log.operations import Operation, Promote, Promoted
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
 from headwater.stores.codec import Codec
+from headwater.stores.questions import FindNextDue
 from headwater.stores.tables.catalog import Catalog, Partition
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Answering, Handlers, Read, Seen, Subject, SubjectAnswers
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +30,11 @@ POSTPONE_SECONDS = 60
 NO_OFFSET = Offset(-1)
 _PLACE = b"delayed"
 
+# Number, partition, time to live, count, codec, checksum, body.
+DelayedRow = tuple[int, int, float | None, int, int, int, bytes]
 
-class Delayed:
+
+class Delayed(Subject):
     """Messages for later of all queues, under the write lock."""
 
     def __init__(self, connection: Connection, codec: Codec, catalog: Catalog, segments: Segments) -> None:
@@ -42,6 +47,27 @@ class Delayed:
         self._is_known = False
         self._next_due: int | None = None
         self._any_ids = False
+        self._promoted = 0
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Promote: self.promote}
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """When the next message is due, and those that are."""
+        found = [Read("next_delayed")]
+        if self._next_due is not None and self._next_due <= now:
+            found.append(Read("due_delayed", (now, PROMOTED_AT_ONCE)))
+        return found
+
+    def foresee_duplicates(self, partition: Partition, records: Sequence[Record]) -> list[Read]:
+        """What `duplicates` will read."""
+        ids = [record.transaction_id for record in records if record.transaction_id] if self._any_ids else []
+        return [Read("find_delayed_id", (partition.id, identity)) for identity in ids]
+
+    def catch_up(self, seen: Seen) -> None:
+        """Others may have added some."""
+        self.forget()
 
     def forget(self) -> None:
         """Others may have added some, or what was added may never have been."""
@@ -86,23 +112,26 @@ class Delayed:
                     found[index] = Timestamp(row[0])
         return found
 
-    def promote(self, now: Timestamp) -> int:
-        """Append what is due, at most some at a time; how many messages there were."""
+    def begin(self, now: Timestamp) -> None:
+        """Append what is due, at most some at a time."""
+        self._promoted = 0
         due = self._next_due if self._is_known else self.next_due()
         if due is None or due > now:
-            return 0
-        promoted = 0
+            return
         for row in self._connection.execute(self._sql.due_delayed, (now, PROMOTED_AT_ONCE)).fetchall():
-            promoted += self._promote(row, now)
+            self._promoted += self._promote(row, now)
         self.forget()
-        return promoted
 
-    def _promote(self, row: tuple[int, int, float | None, int, int, int, Any], now: Timestamp) -> int:
+    def promote(self, operation: Promote, now: Timestamp) -> Promoted:
+        """It is done with every commit: how many messages there were."""
+        return Promoted(self._promoted)
+
+    def _promote(self, row: DelayedRow, now: Timestamp) -> int:
         number, partition_id, ttl_seconds, count, codec, checksum, body = row
         partition = self._catalog.partition_by_id(PartitionId(partition_id))
         if partition is not None:
             try:
-                if not isinstance(body, bytes) or crc32(body) != checksum:
+                if type(body) is not bytes or crc32(body) != checksum:
                     raise StoreDamaged(f"delayed message {number} is damaged: its checksum does not match")
                 records = split_records(self._codec.unpack(codec, body, _PLACE))
                 self._segments.append(partition, records, now, ttl_seconds)
@@ -129,3 +158,20 @@ class Delayed:
         """What was pushed while the clock was ahead comes as much earlier; the rest keeps its time."""
         self._connection.execute(self._sql.take_delayed_back, (now, by))
         self.forget()
+
+
+class DelayedAnswers(SubjectAnswers):
+    """Reads when messages for later are due."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {FindNextDue: self.next_due}
+
+    def next_due(self, asked: FindNextDue) -> Timestamp | None:
+        """When the next message for later is due."""
+        due, _ = self._connection.execute(self._sql.next_delayed).fetchone()
+        return None if due is None else Timestamp(due)

@@ -1,23 +1,24 @@
 """What flows of the pipeline keep: records taken from a source once, marks of archives, rollups."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.errors import FlowOvertaken, StoreDamaged
+from headwater.errors import FlowOvertaken, QueueMissing, StoreDamaged
 from headwater.log.flow_operations import AddRollups, Archived, Load, Loaded, MarkArchived, RollupsAdded
-from headwater.log.operations import Operation
 from headwater.model.coverage import cover, decode_ranges, encode_ranges, uncovered
 from headwater.model.names import Lsn
 from headwater.model.rollup import Rollup, add, add_up
+from headwater.stores.questions import FindArchived, FindRollupState, ListRollups
 from headwater.stores.tables.catalog import Catalog, Partition
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 
-class Flows:
+class Flows(Subject):
     """The tables of the pipeline's flows."""
 
     def __init__(
@@ -33,13 +34,9 @@ class Flows:
         self._segments = segments
         self._place = place
 
-    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
-        """What is done for which operation."""
-        return {
-            Load: self.load,
-            MarkArchived: self.mark_archived,
-            AddRollups: lambda operation, _: self.add_rollups(operation),
-        }
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Load: self.load, MarkArchived: self.mark_archived, AddRollups: self.add_rollups}
 
     def load(self, operation: Load, now: Timestamp) -> Loaded:
         """Append those of the records whose position in the source is new to the partition."""
@@ -61,7 +58,7 @@ class Flows:
         (lsn,) = self._connection.execute(self._sql.get_archived, (queue.id,)).fetchone()
         return Archived(Lsn(lsn))
 
-    def add_rollups(self, operation: AddRollups) -> RollupsAdded:
+    def add_rollups(self, operation: AddRollups, now: Timestamp) -> RollupsAdded:
         """Add rows to what is kept, together with the state that says what they cover."""
         row = self._connection.execute(self._sql.get_rollup_state, (operation.database,)).fetchone()
         number = int(row[0]) if row else 0
@@ -76,33 +73,68 @@ class Flows:
         key = (database, row.resolution, row.bucket, row.queue, row.group, row.type)
         found = self._connection.execute(self._sql.get_rollup, key).fetchone()
         if found is not None:
-            row = add(rollup_of((row.queue, row.group, row.type, row.resolution, row.bucket, *found)), row)
+            place = (row.queue, row.group, row.type, row.resolution, row.bucket)
+            row = add(rollup_of(RollupRow(*place, *found)), row)
         bins = msgspec.json.encode(row.latency_bins).decode()
         figures = (row.pushed, row.bytes, row.late, row.completed, row.latency_total, row.latency_max, bins)
         self._connection.execute(self._sql.set_rollup, (*key, *figures, row.lag_max, row.retried, row.buried))
 
 
-def rollup_of(row: tuple[Any, ...]) -> Rollup:
+class RollupRow(NamedTuple):
+    """A rollup as it is kept: the counts of its latency bins as JSON."""
+
+    queue: str
+    group: str
+    type: str
+    resolution: str
+    bucket: int
+    pushed: int
+    bytes: int
+    late: int
+    completed: int
+    latency_total: int
+    latency_max: int
+    latency_bins: str
+    lag_max: int
+    retried: int
+    buried: int
+
+
+def rollup_of(row: RollupRow) -> Rollup:
     """The rollup in a row of its table."""
-    queue, group, kind, resolution, bucket, pushed, size, late, completed, total, longest, bins, lag, *rest = row
     try:
-        counts = msgspec.json.decode(bins, type=dict[int, int])
+        bins = msgspec.json.decode(row.latency_bins, type=dict[int, int])
     except msgspec.MsgspecError as error:
         raise StoreDamaged(f"a rollup cannot be read: {error}") from error
-    return Rollup(
-        queue=queue,
-        group=group,
-        type=kind,
-        resolution=resolution,
-        bucket=bucket,
-        pushed=pushed,
-        bytes=size,
-        late=late,
-        completed=completed,
-        latency_total=total,
-        latency_max=longest,
-        latency_bins=counts,
-        lag_max=lag,
-        retried=rest[0],
-        buried=rest[1],
-    )
+    return Rollup(**{**row._asdict(), "latency_bins": bins})
+
+
+class FlowAnswers(SubjectAnswers):
+    """Reads what flows of the pipeline keep."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {FindArchived: self.archived, ListRollups: self.rollups, FindRollupState: self.rollup_state}
+
+    def archived(self, asked: FindArchived) -> Lsn:
+        """Up to which LSN a queue is archived."""
+        row = self._connection.execute(self._sql.find_queue, (asked.database, asked.queue)).fetchone()
+        if row is None:
+            raise QueueMissing(f"there is no queue {asked.queue!r}")
+        found = self._connection.execute(self._sql.get_archived, (row[0],)).fetchone()
+        return Lsn(found[0] if found else 0)
+
+    def rollups(self, asked: ListRollups) -> list[Rollup]:
+        """Rollups of a stretch of time."""
+        bounds = (asked.database, asked.wanted.resolution, asked.wanted.since, asked.wanted.until, asked.wanted.queue)
+        rows = self._connection.execute(self._sql.rollup_list, bounds)
+        return [rollup_of(RollupRow(*row)) for row in rows]
+
+    def rollup_state(self, asked: FindRollupState) -> tuple[int, str]:
+        """Where the last rollup stood."""
+        row = self._connection.execute(self._sql.get_rollup_state, (asked.database,)).fetchone()
+        return (int(row[0]), str(row[1])) if row else (0, "")

@@ -6,7 +6,7 @@ So a checkpoint keeps the identity and the mark of the segment it stands at: who
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import NoReturn
 from uuid import uuid4
 
 from headwater.clock import Timestamp
@@ -15,12 +15,13 @@ from headwater.log.store_operations import Identified, RenewIdentity
 from headwater.model.names import Lsn
 from headwater.stores.log_reader import Fingerprint
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Handlers, Seen, Subject
 
 IDENTITY_KEY = "identity"
 MARK_LENGTH = 32
 
 
-class Identity:
+class Identity(Subject):
     """The identity of an open file, as its writer knows it."""
 
     def __init__(self, connection: Connection, lose: Callable[[str], NoReturn]) -> None:
@@ -30,7 +31,15 @@ class Identity:
         # The one that was met first, and those that were given through this handle.
         self._known: set[str] = set()
 
-    def catch_up(self, found: str) -> None:
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {RenewIdentity: self.renew}
+
+    def catch_up(self, seen: Seen) -> None:
+        """Raises when another program has given the store a new identity."""
+        self.meet(seen.identity)
+
+    def meet(self, found: str) -> None:
         """Raises when another program has given the store a new identity: it is not the one that was opened."""
         if not self._known:
             self._known.add(found)
@@ -67,5 +76,5 @@ def remembers(connection: Connection, seen: Fingerprint, newest: Lsn) -> bool | 
     return found == seen if found is not None and found.lsn == seen.lsn else None
 
 
-def _mark(*facts: Any) -> str:
+def _mark(*facts: object) -> str:
     return sha256(repr(facts).encode()).hexdigest()[:MARK_LENGTH]

@@ -4,8 +4,7 @@ Every answer about jobs and schedules is made here, so this is where the values 
 may be secrets, and only the worker that runs the job gets them, with its claim.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,12 +34,54 @@ from headwater.stores.job_questions import (
     ScheduleStatus,
     WorkerStatus,
 )
-from headwater.stores.questions import Question
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_rows import decode_work, lists_of
+from headwater.stores.tables.subject import Answering, SubjectAnswers
 
 
-class JobAnswers:
+class JobStatusRow(NamedTuple):
+    """A job as lists show it."""
+
+    number: int
+    id: str
+    queue: str
+    type: str
+    state: str
+    work: str
+    progress: str | None
+    result: str | None
+    priority: int
+    attempts: int
+    attempts_max: int
+    token: int
+    waits: int
+    worker: str | None
+    batch: str | None
+    created_at: Timestamp
+    changed_at: Timestamp
+    run_at: Timestamp
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    error: str | None
+    cancelling: int
+
+
+class ScheduleRow(NamedTuple):
+    """A schedule as lists show it."""
+
+    name: str
+    cron: str
+    every_seconds: float
+    timezone: str
+    job: str
+    paused: int
+    created_at: Timestamp
+    next_at: Timestamp | None
+    last_at: Timestamp | None
+    last_id: str | None
+
+
+class JobAnswers(SubjectAnswers):
     """Reads jobs through one connection."""
 
     def __init__(self, connection: Connection) -> None:
@@ -48,7 +89,7 @@ class JobAnswers:
         self._sql = connection.sql
         self._lists = lists_of(connection.sql)
 
-    def handlers(self) -> dict[type[Question[Any]], Callable[[Any], Any]]:
+    def handlers(self) -> Answering:
         """What answers which question."""
         return {
             FindJob: self.job,
@@ -68,7 +109,7 @@ class JobAnswers:
     def job(self, asked: FindJob) -> JobStatus | None:
         """One job."""
         row = self._connection.execute(self._sql.show_job, (asked.database, asked.id)).fetchone()
-        return None if row is None else _status(row)
+        return None if row is None else _status(JobStatusRow(*row))
 
     def states(self, asked: FindJobStates) -> dict[str, JobState]:
         """The states of those of the jobs that exist."""
@@ -79,22 +120,21 @@ class JobAnswers:
     def jobs(self, asked: ListJobs) -> list[JobStatus]:
         """Jobs by queue, state and type: those that ended last first, others as they would run."""
         chosen = asked.chosen
-        rows: list[Any] = []
+        rows: list[JobStatusRow] = []
         for queue_id, _, name, _ in self._connection.execute(self._sql.find_job_queues, (asked.database,)).fetchall():
             if chosen.queue and name != chosen.queue:
                 continue
             for state in [chosen.state] if chosen.state else JobState:
                 rows += self._in_state(queue_id, state, chosen)
         if chosen.batch:
-            rows = self._connection.execute(
-                self._sql.list_batch, (asked.database, chosen.batch, chosen.limit)
-            ).fetchall()
-        found = [job for job in map(_status, rows) if _is_chosen(job, chosen)]
+            found_together = (asked.database, chosen.batch, chosen.limit)
+            rows = self._connection.execute(self._sql.list_batch, found_together).fetchall()
+        found = [job for job in (_status(JobStatusRow(*row)) for row in rows) if _is_chosen(job, chosen)]
         if chosen.state is None:
             found.sort(key=lambda job: job.number, reverse=True)
         return found[: chosen.limit]
 
-    def _in_state(self, queue_id: int, state: JobState, chosen: JobFilter) -> list[Any]:
+    def _in_state(self, queue_id: int, state: JobState, chosen: JobFilter) -> list[JobStatusRow]:
         chosen_by = (queue_id, chosen.type, chosen.limit, chosen.error)
         return self._connection.execute(self._lists[state], chosen_by).fetchall()
 
@@ -146,30 +186,23 @@ class JobAnswers:
         """The schedules of a database, each with the queue that its next job goes to."""
         rows = self._connection.execute(self._sql.schedules, (asked.database,)).fetchall()
         types = self.types(ListJobTypes(asked.database)) if rows else {}
-        return [_schedule(types, *row) for row in rows]
+        return [_schedule(types, ScheduleRow(*row)) for row in rows]
 
     def limits(self, asked: ListJobLimits) -> list[JobLimitStatus]:
         """The limits of types."""
         rows = self._connection.execute(self._sql.job_limits, (asked.database,)).fetchall()
-        fields = [[*row[:-1], bool(row[-1])] for row in rows]
-        return [JobLimitStatus(*values) for values in fields]
+        return [
+            JobLimitStatus(queue, kind, rate, seconds, burst, concurrency, running, bool(each_key))
+            for queue, kind, rate, seconds, burst, concurrency, running, each_key in rows
+        ]
 
 
-def _schedule(
-    types: dict[str, JobPolicy],
-    name: str,
-    cron: str,
-    every: float,
-    zone: str,
-    job: str,
-    paused: int,
-    *times: Any,
-) -> ScheduleStatus:
-    template = msgspec.json.decode(job, type=NewJob)
+def _schedule(types: dict[str, JobPolicy], row: ScheduleRow) -> ScheduleStatus:
+    template = msgspec.json.decode(row.job, type=NewJob)
     queue = template.queue or types.get(template.type, JobPolicy()).queue or QUEUE_DEFAULT
     template = msgspec.structs.replace(template, queue=queue)
     template = msgspec.structs.replace(template, env=hidden_values(template.env))
-    return ScheduleStatus(name, cron, every, zone, template, bool(paused), *times)
+    return ScheduleStatus(**{**row._asdict(), "job": template, "paused": bool(row.paused)})
 
 
 def _is_chosen(job: JobStatus, chosen: JobFilter) -> bool:
@@ -186,8 +219,16 @@ def _shown(work: Work) -> Work:
     return msgspec.structs.replace(work, env=hidden_values(work.env)) if work.env else work
 
 
-def _status(row: Sequence[Any]) -> JobStatus:
-    number, name, queue, kind, state, work, progress, result, *rest, cancelling = row
-    told = [None if text is None else msgspec.Raw(text.encode()) for text in (progress, result)]
-    fields = [number, name, queue, kind, JobState(state), _shown(decode_work(work)), *told, *rest, bool(cancelling)]
-    return JobStatus(*fields)
+def _status(row: JobStatusRow) -> JobStatus:
+    told = {
+        "state": JobState(row.state),
+        "work": _shown(decode_work(row.work)),
+        "progress": _raw(row.progress),
+        "result": _raw(row.result),
+        "cancelling": bool(row.cancelling),
+    }
+    return JobStatus(**{**row._asdict(), **told})
+
+
+def _raw(text: str | None) -> msgspec.Raw | None:
+    return None if text is None else msgspec.Raw(text.encode())

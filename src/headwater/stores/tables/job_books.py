@@ -1,6 +1,7 @@
 """What a commit did to jobs, gathered and written once: the changes to the log, the counts by state and by minute."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -13,6 +14,7 @@ from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_queues import JobQueue
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Read, Subject
 
 MINUTE = 60 * SECOND
 LOG_RETENTION_SECONDS = 7 * 86_400.0
@@ -43,7 +45,7 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 _Kept = tuple[dict[tuple[str, str], list[_Entry]], dict[tuple[int, str], int], dict[int, list[int]]]
 
 
-class JobBooks:
+class JobBooks(Subject):
     """The books of one commit."""
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
@@ -54,6 +56,16 @@ class JobBooks:
         self._records: dict[tuple[str, str], list[_Entry]] = {}
         self._counts: dict[tuple[int, str], int] = {}
         self._minutes: dict[int, list[int]] = {}
+
+    def foresee_log(self, database: str) -> list[Read]:
+        """What the log's part of the books will read."""
+        queue = self._catalog.known_queue(database, JOBS_QUEUE)
+        if queue is None:
+            return [Read("find_queue", (database, JOBS_QUEUE))]
+        partition = self._catalog.known_partition(queue, PARTITION_DEFAULT)
+        if partition is None:
+            return [Read("find_partition", (queue.id, PARTITION_DEFAULT))]
+        return self._segments.foresee_end(partition.id)
 
     def changed(self, queue: JobQueue, before: JobState | None, change: JobChange) -> None:
         """A job went from `before` (None: it is new) to the state that `change` names."""
@@ -89,19 +101,18 @@ class JobBooks:
         """Tell workers something that they must look after."""
         self.tell(database, JobChange(id=about, event=event), CONTROL_PARTITION)
 
-    def keep(self) -> _Kept:
-        """What to come back to when a transaction is undone."""
+    def keep(self) -> Callable[[], None]:
+        """A transaction may be undone: what was noted before it is not."""
         records = {lane: list(found) for lane, found in self._records.items()}
         minutes = {queue: list(found) for queue, found in self._minutes.items()}
-        return records, dict(self._counts), minutes
+        return partial(self._go_back, (records, dict(self._counts), minutes))
 
-    def go_back(self, kept: _Kept) -> None:
-        """Undo what came after `keep`."""
+    def _go_back(self, kept: _Kept) -> None:
         self._records, self._counts, self._minutes = kept
 
-    def clear(self) -> None:
+    def forget(self) -> None:
         """What was noted is written, or never happened."""
-        self.go_back(({}, {}, {}))
+        self._go_back(({}, {}, {}))
 
     def close(self, now: Timestamp) -> None:
         """Write everything down: one segment a database, a row for each state and queue."""
@@ -116,7 +127,7 @@ class JobBooks:
             self._connection.executemany(self._sql.count_minute, rows_of_minutes)
         for (database, partition), records in self._records.items():
             self._append(database, partition, records, now)
-        self.clear()
+        self.forget()
 
     def _append(self, database: str, partition: str, entries: list[_Entry], now: Timestamp) -> None:
         queue = self._catalog.find_queue(database, JOBS_QUEUE)

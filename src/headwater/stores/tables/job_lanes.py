@@ -10,12 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.log.job_operations import Limited, NewJob, SetJobLimit, Swept
+from headwater.log.job_operations import Limited, NewJob, SetJobLimit, SweepLanes, Swept
 from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
 from headwater.stores.tables.job_rows import as_json
+from headwater.stores.tables.subject import Read
 
 LANES_PER_CLAIM = 64
 LOOKS_MAX = 10
@@ -72,6 +73,16 @@ class JobLanes:
     def forget(self) -> None:
         """Drop what is remembered."""
         self._limited.clear()
+
+    def foresee(self, queue: JobQueue, job: NewJob) -> list[Read]:
+        """What `place` will read."""
+        found: list[Read] = []
+        if (queue.id, job.type) not in self._limited:
+            found.append(Read("find_lane_limits", (queue.id, job.type, "")))
+        if job.concurrency_key:
+            found.append(Read("find_lane_limits", (GATES, queue.database, job.concurrency_key)))
+        key = job.concurrency_key or job.limit_key
+        return [*found, Read("find_lane_limits", (queue.id, job.type, key))] if key else found
 
     # ── which lane ──
 
@@ -180,9 +191,10 @@ class JobLanes:
                 self._connection.execute(self._sql.lane_left, (gate, count, now)).fetchone()
                 self._connection.execute(self._sql.wake_lanes_behind, (gate, now))
 
-    def sweep(self, after: int, limit: int, now: Timestamp) -> Swept:
+    def sweep(self, operation: SweepLanes, now: Timestamp) -> Swept:
         """Forget lanes of keys that are empty and idle, among the next `limit` lanes: there may be one for every
         customer that ever was."""
+        after, limit = operation.after, operation.limit
         through, seen = self._connection.execute(self._sql.lanes_after, (after, limit)).fetchone()
         if not seen:
             return Swept(0, 0)

@@ -1,6 +1,7 @@
 """Job queues and their settings, looked up once and remembered while nobody else commits."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -9,6 +10,11 @@ from headwater.log.job_operations import Changed, PauseJobs, SetJobConfig
 from headwater.model.job import Backoff, Defaults, WorkerSettings
 from headwater.model.job_settings import check_job_setting
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Read
+
+Settings = TypeVar("Settings", bound=msgspec.Struct)
+# Values of settings by queue and name; those of a database have no queue.
+Found = dict[tuple[str, str], object]
 
 
 class JobQueue(msgspec.Struct, frozen=True):
@@ -30,7 +36,7 @@ class JobQueues:
         self._sql = connection.sql
         self._queues: dict[tuple[str, str], JobQueue] = {}
         self._by_id: dict[int, JobQueue] = {}
-        self._settings: dict[str, dict[tuple[str, str], Any]] = {}
+        self._settings: dict[str, Found] = {}
         self._complete: set[str] = set()
         self._newest = 0
 
@@ -46,6 +52,24 @@ class JobQueues:
         if newest != self._newest:
             self._newest = newest
             self._complete.clear()
+
+    def known(self, database: str, name: str) -> JobQueue | None:
+        """The queue, if it is remembered."""
+        return self._queues.get((database, name))
+
+    def known_of(self, database: str) -> list[JobQueue] | None:
+        """All queues of a database, if they are remembered."""
+        if database not in self._complete:
+            return None
+        return [queue for queue in self._by_id.values() if queue.database == database]
+
+    def is_any_known(self) -> bool:
+        """Whether some queue is remembered, and so most likely all."""
+        return bool(self._by_id)
+
+    def foresee_settings(self, database: str) -> list[Read]:
+        """What is read with the first queue of a database."""
+        return [] if database in self._settings else [Read("job_config", (database,))]
 
     def find(self, database: str, name: str) -> JobQueue | None:
         """The queue, or None."""
@@ -72,7 +96,7 @@ class JobQueues:
                 self._remember(*row)
         return self._by_id[number]
 
-    def of(self, database: str, names: Any = ()) -> list[JobQueue]:
+    def of(self, database: str, names: Sequence[str] = ()) -> list[JobQueue]:
         """The queues with these names that exist, or all of the database."""
         if names:
             return [queue for name in names if (queue := self.find(database, name)) is not None]
@@ -89,8 +113,7 @@ class JobQueues:
 
     def worker_settings(self, database: str) -> WorkerSettings:
         """What holds for the workers of a database."""
-        settings: WorkerSettings = _settings(self._read(database), "", WorkerSettings)
-        return settings
+        return _settings(self._read(database), "", WorkerSettings)
 
     def configure(self, operation: SetJobConfig) -> Changed:
         """Remember or forget one setting."""
@@ -117,7 +140,7 @@ class JobQueues:
         self._queues[database, name] = self._by_id[number] = queue
         return queue
 
-    def _read(self, database: str) -> dict[tuple[str, str], Any]:
+    def _read(self, database: str) -> Found:
         known = self._settings.get(database)
         if known is None:
             rows = self._connection.execute(self._sql.job_config, (database,)).fetchall()
@@ -126,7 +149,7 @@ class JobQueues:
         return known
 
 
-def _settings(found: dict[tuple[str, str], Any], queue: str, kind: type[Any]) -> Any:
+def _settings(found: Found, queue: str, kind: type[Settings]) -> Settings:
     """Settings of a kind: those of the queue over those of the database over the defaults."""
     values = {}
     for field in kind.__struct_fields__:

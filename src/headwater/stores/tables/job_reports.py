@@ -1,11 +1,10 @@
 """What a report on a job means for its row: values that go into statements, and the rules' word on it."""
 
-from typing import Any
-
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError
 from headwater.log.job_operations import Report
 from headwater.model.job import FINISHED, JobNumber, JobState, Outcome, Verdict, judge
+from headwater.stores.tables.connection import Value
 from headwater.stores.tables.job_rows import JobRow, decode_work
 
 ERROR_LENGTH_MAX = 16_384
@@ -41,7 +40,7 @@ def said(row: JobRow, reason: str) -> Report | None:
     return Report(number=JobNumber(row.number), token=row.token, outcome=Outcome.CANCELLED, error=reason)
 
 
-def update_of(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:
+def update_of(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Value, ...]:
     """What the row says from now on."""
     finished = now if verdict.state in FINISHED else None
     error = report.error[:ERROR_LENGTH_MAX] if report is not None and report.error else None
@@ -55,7 +54,7 @@ def update_of(row: JobRow, verdict: Verdict, report: Report | None, now: Timesta
     return (state, verdict.attempts, run_at, now, finished, error, result, expires_at, progress, row.number)
 
 
-def attempt_of(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Any, ...]:
+def attempt_of(row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> tuple[Value, ...]:
     """What is kept of the attempt."""
     assert report is not None
     measured = (report.exit_code, report.duration_seconds, report.memory_bytes)

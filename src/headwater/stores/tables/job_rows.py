@@ -1,9 +1,10 @@
 """Rows of jobs as the writing side holds them, and the values that go in and out of them."""
 
 import secrets
+from collections.abc import Iterable
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -135,12 +136,12 @@ def ran_micros(row: JobRow, report: Report | None, now: Timestamp) -> int:
     return now - (row.started_at or now)
 
 
-def numbers_of(rows: Any) -> str:
+def numbers_of(rows: Iterable[tuple[object, ...]]) -> str:
     """The numbers of rows, as a statement takes them."""
     return _encoder.encode([row[0] for row in rows]).decode()
 
 
-def as_json(values: Any) -> str:
+def as_json(values: object) -> str:
     """A list as a statement takes it."""
     return _encoder.encode(values).decode()
 

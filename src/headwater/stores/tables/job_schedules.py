@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, JobMissing
-from headwater.log.job_operations import ChangeSchedule, Enqueue, Fired, NewJob, PutSchedule, Scheduled
+from headwater.log.job_operations import ChangeSchedule, Enqueue, Fired, FireSchedules, NewJob, PutSchedule, Scheduled
 from headwater.model.cron import find_timezone, next_cron, next_every
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_books import JobBooks
@@ -74,6 +74,10 @@ class JobSchedules:
         self._connection.execute(self._sql.pause_schedule, (int(bool(operation.paused)), next_at, *place))
         self._books.control(operation.database, "schedule", operation.name)
         return Scheduled(next_at)
+
+    def fire_all(self, operation: FireSchedules, now: Timestamp) -> Fired:
+        """Enqueue what is due, because it is asked for."""
+        return self.fire(now)
 
     def fire(self, now: Timestamp) -> Fired:
         """Enqueue what is due. The unique key keeps a slow job from being joined by its own next run, if it asks so."""

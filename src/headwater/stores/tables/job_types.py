@@ -4,7 +4,6 @@ Apps and workers register their functions when they start. A store on which nobo
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -20,11 +19,15 @@ class JobTypes:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sql = connection.sql
-        self._known: dict[str, dict[str, dict[str, Any]]] = {}
+        self._known: dict[str, dict[str, dict[str, object]]] = {}
 
     def forget(self) -> None:
         """Others may have registered theirs."""
         self._known.clear()
+
+    def knows(self, database: str) -> bool:
+        """Whether the policies of a database are remembered."""
+        return database in self._known
 
     def filled(self, database: str, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         """Jobs with what their functions were declared with, where they say nothing themselves."""
@@ -45,7 +48,7 @@ class JobTypes:
         self.forget()
         return Changed(changed)
 
-    def _policies(self, database: str) -> dict[str, dict[str, Any]]:
+    def _policies(self, database: str) -> dict[str, dict[str, object]]:
         known = self._known.get(database)
         if known is None:
             rows = self._connection.execute(self._sql.job_types, (database,)).fetchall()

@@ -85,7 +85,7 @@ class JobWorkers:
         """Remember who a worker is."""
         self._connection.execute(self._sql.describe_worker, (msgspec.json.encode(about).decode(), worker))
 
-    def stop(self, operation: StopWorkers) -> Changed:
+    def stop(self, operation: StopWorkers, now: Timestamp) -> Changed:
         """Ask workers to stop."""
         if not operation.workers:
             rows = self._connection.execute(self._sql.stop_workers, (operation.database,)).fetchall()

@@ -4,8 +4,8 @@
 go on and writes the books, so that no path can forget one of them.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from headwater.clock import SECOND, SteadyClock, Timestamp
 from headwater.errors import JobMissing, JobUnfit
@@ -22,15 +22,11 @@ from headwater.log.job_operations import (
     Enqueue,
     FireSchedules,
     Heartbeat,
-    PauseJobs,
     Prune,
     PutSchedule,
     Rearm,
-    RegisterTypes,
     Report,
     Rescue,
-    SetJobConfig,
-    SetJobLimit,
     Settle,
     Settled,
     StopWorkers,
@@ -53,15 +49,18 @@ from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_dependents import JobDependents
+from headwater.stores.tables.job_foresight import JobForesight
 from headwater.stores.tables.job_intake import JobIntake
 from headwater.stores.tables.job_lanes import JobLanes, QueueLook, known_of
 from headwater.stores.tables.job_queues import JobQueues
 from headwater.stores.tables.job_reports import attempt_of, is_plain, is_told, judge_report, said, update_of
 from headwater.stores.tables.job_rows import JobRow, as_json, lists_of, numbers_of, ran_micros
 from headwater.stores.tables.job_schedules import JobSchedules
+from headwater.stores.tables.job_settings import JobSettings
 from headwater.stores.tables.job_types import JobTypes
 from headwater.stores.tables.job_workers import JobWorkers
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Handlers, Read, Subject
 
 PROMOTED_AT_ONCE = 1_000
 ERROR_LENGTH_MAX = 16_384
@@ -81,7 +80,7 @@ class _Outlook(NamedTuple):
     queues: int
 
 
-class Jobs:
+class Jobs(Subject):
     """All jobs of the store."""
 
     def __init__(
@@ -102,35 +101,38 @@ class Jobs:
         self._types = JobTypes(connection)
         self.intake = JobIntake(connection, self.queues, self._types, self._lanes, self.books, self._cancel_rows)
         self._schedules = JobSchedules(connection, self.intake, self.books)
+        self._settings = JobSettings(self.queues, self._types, self._lanes, self.books)
+        self._foresight = JobForesight(self.queues, self._types, self._lanes, self.books)
         self._workers = JobWorkers(connection, self.queues, self.books, path)
 
     def judge_leases_by(self, clock: SteadyClock) -> None:
         """Whether a worker's lease has run out, this clock tells."""
         self._workers.clock = clock
 
-    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
-        """What applies each kind of operation."""
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
         return {
             Enqueue: self.intake.enqueue,
             Claim: self.claim,
             Settle: self.settle,
             Heartbeat: self.heartbeat,
             Depart: self.depart,
-            StopWorkers: lambda operation, _: self._workers.stop(operation),
-            Rescue: lambda _, now: Changed(self._rescue(now)),
+            StopWorkers: self._workers.stop,
+            Rescue: self.rescue,
             Prune: self.prune,
-            SweepLanes: lambda asked, now: self._lanes.sweep(asked.after, asked.limit, now),
+            SweepLanes: self._lanes.sweep,
             Cancel: self.cancel,
             Rearm: self.rearm,
             DropJobs: self.drop,
-            SetJobConfig: lambda operation, _: self._told(operation, self.queues.configure(operation)),
-            PauseJobs: lambda operation, _: self._told(operation, self.queues.pause(operation)),
-            SetJobLimit: self._limit,
-            RegisterTypes: self._register,
+            **self._settings.handlers(),
             PutSchedule: self._schedules.put,
             ChangeSchedule: self._schedules.change,
-            FireSchedules: lambda _, now: self._schedules.fire(now),
+            FireSchedules: self._schedules.fire_all,
         }
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """What adding, claiming and settling will read first."""
+        return self._foresight.foresee(operations, now)
 
     def forget(self) -> None:
         """Drop what is remembered: others have committed, or something was undone."""
@@ -143,7 +145,7 @@ class Jobs:
         """What was done stays."""
         self._workers.committed()
 
-    def catch_up(self, touched: Sequence[Touch], *, complete: bool) -> None:
+    def follow(self, touched: Sequence[Touch], *, complete: bool) -> None:
         """Others have committed these segments. Settings and limits change together with a word to the workers."""
         told = any(touch.lane.partition == CONTROL_PARTITION and touch.lane.queue == JOBS_QUEUE for touch in touched)
         if told or not complete:
@@ -282,6 +284,10 @@ class Jobs:
         """A worker is gone: what it still held counts as a lost attempt."""
         reason = operation.reason or "the worker ended"
         return Changed(self._take_back(operation.worker, operation.database, reason, now))
+
+    def rescue(self, operation: Rescue, now: Timestamp) -> Changed:
+        """Take back what lost workers held, in every database."""
+        return Changed(self._rescue(now))
 
     def _rescue(self, now: Timestamp) -> list[str]:
         """Take back what lost workers held."""
@@ -451,23 +457,8 @@ class Jobs:
             change = JobChange(row.id, queue.name, row.type, state.value, row.attempts)
             self.books.changed(queue, JobState(row.state), change)
 
-    def _rows(self, statement: str, *values: Any) -> list[JobRow]:
+    def _rows(self, statement: str, *values: int | str) -> list[JobRow]:
         return [JobRow(*row) for row in self._connection.execute(statement, values).fetchall()]
-
-    def _told(self, operation: SetJobConfig | PauseJobs, changed: Changed) -> Changed:
-        self.books.control(operation.database, "configured", changed.ids[0])
-        return changed
-
-    def _register(self, operation: RegisterTypes, now: Timestamp) -> Changed:
-        changed = self._types.register(operation, now)
-        if changed.ids:
-            self.books.control(operation.database, "configured", changed.ids[0])
-        return changed
-
-    def _limit(self, operation: SetJobLimit, now: Timestamp) -> Any:
-        limited = self._lanes.limit(operation, now)
-        self.books.control(operation.database, "configured", operation.type)
-        return limited
 
 
 def _earliest(times: Sequence[int | None], now: Timestamp) -> Timestamp | None:

@@ -6,14 +6,15 @@ others want the same, a pop takes no more than its share of what is ready.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import cast
 
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import EncryptionKeyMissing, HeadwaterError, StoreDamaged
-from headwater.log.operations import Batch, Pop, Popped
+from headwater.log.operations import Ack, Advance, Batch, Extend, Operation, Pop, Popped
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -24,6 +25,7 @@ from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.delayed import Delayed
 from headwater.stores.tables.segments import Segments, Stretch, read_lsn_at
+from headwater.stores.tables.subject import Handlers, Phase, Read, Subject, Together
 
 DISCOVER_LIMIT = 256
 DISCOVER_FEW = 8
@@ -50,8 +52,10 @@ class Found(msgspec.Struct, gc=False):
     due_at: int | None = None
 
 
-class Pops:
+class Pops(Subject):
     """Pops of all groups, under the write lock."""
+
+    phases = MappingProxyType({Pop: Phase.POPS})
 
     def __init__(
         self, connection: Connection, catalog: Catalog, segments: Segments, cursors: Cursors, delayed: Delayed
@@ -69,6 +73,55 @@ class Pops:
         self._alike: Mapping[tuple[str, ...], int] = {}
         self._allowed: dict[tuple[int, tuple[str, ...]], int] = {}
 
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Pop: self.pop}
+
+    def together(self) -> Mapping[type[Operation], Together]:
+        """What applies many at once."""
+        return {Pop: self.pop_together}
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """Queues and groups that are not remembered, and the partitions that a group may lease.
+
+        Positions that this commit reports on are passed over by a pop that comes later: so many more are asked for.
+        """
+        pops = [operation for operation in operations if isinstance(operation, Pop)]
+        alike = Counter(map(_key, pops))
+        reported = sum(isinstance(operation, Ack | Advance | Extend) for operation in operations)
+        found: list[Read] = []
+        for pop in pops:
+            queue = self._catalog.known_queue(pop.database, pop.queue) if pop.queue else None
+            if queue is not None:
+                found += self._foresee_pop(pop, queue, alike[_key(pop)], reported, now)
+            elif pop.queue:
+                found.append(Read("find_queue", (pop.database, pop.queue)))
+            else:
+                found.append(Read("find_queues_together", (pop.database, pop.namespace, pop.task)))
+        return found
+
+    def _foresee_pop(self, pop: Pop, queue: Queue, alike: int, reported: int, now: Timestamp) -> list[Read]:
+        group = self._catalog.known_group(queue, pop.group)
+        if group is None:
+            return [Read("find_group", (queue.id, pop.group)), Read("get_subscription", (pop.database, pop.group))]
+        found = self._catalog.foresee_priorities(queue)
+        if group.since_lsn and self._discovered.get(group.id) != self._catalog.generation:
+            reach = pop.partitions or min(pop.batch, LOOK_AT)
+            found.append(Read("undiscovered_partitions", (group.id, DISCOVER_FEW + reach)))
+        if pop.partition:
+            partition = self._catalog.known_partition(queue, pop.partition)
+            if partition is None:
+                return [*found, Read("find_partition", (queue.id, pop.partition))]
+            return [*found, Read("get_cursor", (group.id, partition.id))]
+        asked = pop.partitions or pop.batch
+        sharers = max(alike, pop.sharers + 1)
+        wanted = min(asked, pop.partitions or LOOK_AT) * alike
+        limit = min(max(wanted, asked * sharers if sharers > 1 and asked > 1 else 0), READY_MAX)
+        if self._catalog.knows_priorities(queue):
+            found.append(Read("urgent_cursors", (group.id, queue.id, now, limit)))
+        ready = Read("ready_cursors", (group.id, now, limit + reported))
+        return [*found, ready, Read("next_ready", (group.id,))]
+
     def forget(self) -> None:
         """After a rollback: partitions that a group met may be new to it again."""
         self._discovered.clear()
@@ -81,9 +134,15 @@ class Pops:
         self._begin((operation,))
         return self._pop(operation, now)
 
-    def pop_together(self, operations: Sequence[Pop], now: Timestamp) -> Iterator[Popped | HeadwaterError]:
+    def pop_together(self, operations: Sequence[Pop], now: Timestamp) -> list[Popped | HeadwaterError]:
         """The same for pops between which nothing else happens: where one found nothing, the next need not look."""
+        if len(operations) == 1:
+            try:
+                return [self.pop(operations[0], now)]
+            except HeadwaterError as error:
+                return [error]
         self._begin(operations)
+        found: list[Popped | HeadwaterError] = []
         empty: dict[tuple[str, ...], Popped] = {}
         for operation in operations:
             key = _key(operation)
@@ -96,7 +155,8 @@ class Pops:
                 else:
                     if not popped.batches:
                         empty[key] = popped
-            yield popped
+            found.append(popped)
+        return found
 
     def _begin(self, operations: Sequence[Pop]) -> None:
         """What was found for others before may not be so any more."""

@@ -5,15 +5,16 @@ a commit writes no more rows than the queue has lanes. `model/spreading.py` has 
 """
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import cast
 
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError, QueueFull
 from headwater.log.flow_operations import Load
-from headwater.log.operations import Push, Pushed
+from headwater.log.operations import Operation, Push, Pushed
 from headwater.model.names import Offset
 from headwater.model.record import Record
 from headwater.model.spreading import deal, lane_name, lane_of_id
@@ -21,6 +22,7 @@ from headwater.stores.tables.catalog import Catalog, Partition, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.delayed import NO_OFFSET, Delayed
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Handlers, Phase, Read, Seen, Subject, Together
 
 TURNS_MAX = 10_000
 
@@ -63,10 +65,14 @@ class Stack(msgspec.Struct, frozen=True):
 
 # By partition, time to live, and whether the partition was chosen here: a push by name fails without those.
 Stacks = dict[tuple[int, float | None, bool], Stack]
+# What became of each push so far: of one that was spread over lanes, what became of its records on each of them.
+Results = list["Pushed | list[Pushed] | HeadwaterError | None"]
 
 
-class Pushes:
+class Pushes(Subject):
     """Pushes to all queues, under the write lock."""
+
+    phases = MappingProxyType({Push: Phase.PUSHES})
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, delayed: Delayed) -> None:
         self._delayed = delayed
@@ -79,9 +85,51 @@ class Pushes:
         # Whose turn it is among the lanes of a queue. It need not be right, only go on.
         self._turns: dict[tuple[int, int], int] = {}
 
-    def forget(self) -> None:
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Push: self.push_one}
+
+    def together(self) -> Mapping[type[Operation], Together]:
+        """What applies many at once."""
+        return {Push: self.push}
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """Queues, partitions and ends that are not remembered, and what counts against bounds."""
+        found: list[Read] = []
+        for push in operations:
+            if isinstance(push, Push):
+                found += self._foresee_push(push)
+        return found
+
+    def _foresee_push(self, push: Push) -> list[Read]:
+        queue = self._catalog.known_queue(push.database, push.queue)
+        if queue is None:
+            return [Read("find_queue", (push.database, push.queue))]
+        found: list[Read] = []
+        if queue.options.size_max:
+            found += [Read("queue_waiting", (queue.id,)), Read("queue_delayed", (queue.id,))]
+        lanes = [lane_name(lane, push.priority) for lane in range(queue.options.lanes)]
+        for name in [push.partition] if push.partition else lanes:
+            partition = self._catalog.known_partition(queue, name)
+            if partition is not None:
+                found += self._segments.foresee_end(partition.id)
+                found += self._delayed.foresee_duplicates(partition, push.records)
+                continue
+            found.append(Read("find_partition", (queue.id, name)))
+            if push.partition and queue.options.partitions_max:
+                found.append(Read("count_partitions", (queue.id,)))
+        return found
+
+    def catch_up(self, seen: Seen) -> None:
         """Others may have pushed or popped: what waits is counted again when it matters."""
         self._waiting.clear()
+
+    def push_one(self, operation: Push, now: Timestamp) -> Pushed:
+        """Where the records of one push are."""
+        (pushed,) = self.push([operation], now)
+        if isinstance(pushed, HeadwaterError):
+            raise pushed
+        return pushed
 
     def push(self, pushes: Sequence[Push], now: Timestamp) -> list[Pushed | HeadwaterError]:
         """Where the records of each push are, or why it failed; one that fails leaves no trace."""
@@ -89,8 +137,7 @@ class Pushes:
             return []
         if len(pushes) == 1 and pushes[0].partition and not pushes[0].delay_seconds:
             return [self._push_alone(pushes[0], now)]
-        # Of a push that is spread over lanes, a list of the answers of all of them until they are joined.
-        results: list[Any] = [None] * len(pushes)
+        results: Results = [None] * len(pushes)
         self._placed.clear()
         stacks: Stacks = {}
         loose: dict[tuple[int, float | None, int], tuple[Queue, list[int]]] = {}
@@ -121,7 +168,8 @@ class Pushes:
         self._segments.write()
         for queue, index in later:
             self._delay(queue, pushes, index, results, now)
-        return [_joined(result) if type(result) is list else result for result in results]
+        answers = [_joined(result) if type(result) is list else result for result in results]
+        return cast("list[Pushed | HeadwaterError]", answers)
 
     def _push_alone(self, push: Push, now: Timestamp) -> Pushed | HeadwaterError:
         """The one push of a commit, to a partition that it names: there is nobody to share a segment with."""
@@ -201,7 +249,7 @@ class Pushes:
         pushes: Sequence[Push],
         indexes: Sequence[int],
         stacks: Stacks,
-        results: list[Any],
+        results: Results,
         now: Timestamp,
     ) -> None:
         """Put the records of pushes without a partition, all of one priority, onto the lanes of their queue."""
@@ -277,7 +325,7 @@ class Pushes:
 
     # ── later ──
 
-    def _delay(self, queue: Queue, pushes: Sequence[Push], index: int, results: list[Any], now: Timestamp) -> None:
+    def _delay(self, queue: Queue, pushes: Sequence[Push], index: int, results: Results, now: Timestamp) -> None:
         """Keep the records of one push until they are due. Where they belong, and which are duplicates, is told now."""
         push = pushes[index]
         stacks: Stacks = {}
@@ -333,7 +381,7 @@ class Pushes:
             return self._segments.end(partition.id), found
         return self._segments.stage(partition, fresh, now, ttl_seconds), found
 
-    def _append(self, stack: Stack, results: list[Any], now: Timestamp) -> None:
+    def _append(self, stack: Stack, results: Results, now: Timestamp) -> None:
         """One segment for all these records; each push gets its own offsets."""
         partition, shares = stack.partition, stack.shares
         records = shares[0].records if len(shares) == 1 else [record for share in shares for record in share.records]
@@ -388,7 +436,7 @@ def _stack(
     stack.shares.append(share)
 
 
-def _answer(results: list[Any], index: int, pushed: Pushed) -> None:
+def _answer(results: Results, index: int, pushed: Pushed) -> None:
     """Note what became of a push, or of those of its records that went to one lane; an error holds for all."""
     before = results[index]
     if before is None:

@@ -1,11 +1,27 @@
 """What consumers say of their leases: ack, extend, seek. A late or foreign report changes nothing and says so."""
 
+from collections.abc import Sequence
+from types import MappingProxyType
+
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing, UnknownRecord
 from headwater.log.group_operations import LeasesReleased, ReleaseLeases
-from headwater.log.operations import Ack, Acked, Advance, Clear, Deleted, Extend, Extended, PassOver, Seek, Sought
+from headwater.log.operations import (
+    Ack,
+    Acked,
+    Advance,
+    Clear,
+    Deleted,
+    Extend,
+    Extended,
+    Operation,
+    PassOver,
+    Seek,
+    Sought,
+    Transaction,
+)
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
 from headwater.model.names import GROUP_DEFAULT, Lsn, Offset, PartitionId
@@ -16,10 +32,13 @@ from headwater.stores.tables.dead_letters import Burial
 from headwater.stores.tables.delayed import Delayed
 from headwater.stores.tables.pops import Pops
 from headwater.stores.tables.segments import Segments, read_lsn_at
+from headwater.stores.tables.subject import Handlers, Phase, Read, Subject
 
 
-class Reports:
+class Reports(Subject):
     """Reports on leases, and moves of whole groups, under the write lock."""
+
+    phases = MappingProxyType({Ack: Phase.REPORTS, Advance: Phase.REPORTS, Extend: Phase.REPORTS})
 
     def __init__(
         self,
@@ -37,6 +56,39 @@ class Reports:
         self._segments = segments
         self._cursors = cursors
         self._pops = pops
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {
+            Ack: self.ack,
+            Advance: self.advance,
+            Extend: self.extend,
+            Seek: self.seek,
+            ReleaseLeases: self.release_leases,
+            Clear: self.clear,
+            PassOver: self.pass_over,
+        }
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """The positions of the leases that are reported on, and the ends of their partitions."""
+        found: list[Read] = []
+        for operation in operations:
+            if isinstance(operation, Ack | Advance | Extend):
+                found += self._foresee_lease(operation.partition_id, operation.group)
+                found += self._segments.foresee_end(operation.partition_id)
+            elif isinstance(operation, Transaction):
+                for partition_id, group, _ in operation.leases:
+                    found += self._foresee_lease(partition_id, group)
+        return found
+
+    def _foresee_lease(self, partition_id: PartitionId, name: str) -> list[Read]:
+        partition = self._catalog.known_partition_by_id(partition_id)
+        if partition is None:
+            return [Read("find_partition_by_id", (partition_id,))]
+        group = self._catalog.known_group(partition.queue, name)
+        if group is None:
+            return [Read("find_group", (partition.queue.id, name))]
+        return [Read("get_cursor", (group.id, partition_id))]
 
     def ack(self, operation: Ack, now: Timestamp) -> Acked:
         """Settle records of a live lease."""

@@ -6,11 +6,12 @@ from headwater.model.names import PartitionId, QueueId
 from headwater.stores.tables.catalog import Catalog, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Handlers, Subject
 
 SEGMENTS_PER_PARTITION = 1_000
 
 
-class Retention:
+class Retention(Subject):
     """Drops segments, idempotency keys and traces, under the write lock."""
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
@@ -18,6 +19,10 @@ class Retention:
         self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Retain: self.retain, Forget: self.forget_old}
 
     def retain(self, operation: Retain, now: Timestamp) -> Retained:
         """One bite of a round over all partitions."""
@@ -30,7 +35,7 @@ class Retention:
         after = PartitionId(rows[-1][0]) if len(rows) == operation.limit else PartitionId(0)
         return Retained(len(dropped), sum(dropped), after)
 
-    def forget(self, operation: Forget) -> Deleted:
+    def forget_old(self, operation: Forget, now: Timestamp) -> Deleted:
         """Drop old idempotency keys and traces."""
         bounds = (operation.before, operation.limit)
         keys = self._connection.execute(self._sql.forget_applied, bounds).fetchall()

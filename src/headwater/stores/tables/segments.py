@@ -5,16 +5,15 @@ they are brought up to date from the segments it added; both happen under the wr
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import EncryptionKeyMissing, StoreDamaged
-from headwater.log.operations import Touch
+from headwater.log.operations import Operation, Touch
 from headwater.model.added import Added
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
@@ -23,6 +22,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Partition
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.key_check import KeyCheck
+from headwater.stores.tables.subject import Read, Seen, Subject
 
 SEGMENT_BYTES_MAX = 1_048_576
 CACHE_BYTES_MAX = 8 * 1_048_576
@@ -33,6 +33,8 @@ OLD_IN_A_ROW_MAX = 64
 
 # LSN, partition, first offset, count.
 SegmentRow = tuple[Lsn, PartitionId, Offset, int]
+# The same with the time of writing, that of expiry, the origin, the codec, the checksum and the body.
+StagedRow = tuple[Lsn, PartitionId, Offset, int, Timestamp, int | None, int, int, int, bytes]
 
 
 class Stretch(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +47,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     expires_at: int | None = None
 
 
-class Segments:
+class Segments(Subject):
     """The segments of the file, as seen under the write lock."""
 
     def __init__(self, connection: Connection, codec: Codec, origin: int, ids_max: int) -> None:
@@ -68,17 +70,10 @@ class Segments:
         # The records of the segments in `touched`, and whether what was there before may read otherwise now.
         self._bodies: list[bytes] = []
         self._rewrote = False
+        self.appended_elsewhere: list[SegmentRow] = []
         # Segments and wakes that `write` has not written yet.
-        self._staged: list[tuple[Any, ...]] = []
+        self._staged: list[StagedRow] = []
         self._waking: list[tuple[int, PartitionId]] = []
-
-    def begin(self) -> None:
-        """A commit begins that has added nothing yet."""
-        self.touched, self._bodies, self._rewrote = [], [], False
-
-    def take_back(self, count: int) -> None:
-        """Of what this commit has added, only the first `count` segments hold."""
-        self.touched, self._bodies = self.touched[:count], self._bodies[:count]
 
     def added(self, now: Timestamp, renamed: bool) -> Added:
         """What this commit did to the log."""
@@ -98,12 +93,42 @@ class Segments:
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
 
-    def catch_up(self, newest: Lsn) -> list[SegmentRow]:
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """What others have done, and the segments that they appended."""
+        return [Read("look"), *([Read("segments_since", (self.last_lsn,))] if self.last_lsn else [])]
+
+    def foresee_end(self, partition_id: PartitionId) -> list[Read]:
+        """What `end` will read."""
+        return [] if partition_id in self._ends else [Read("partition_end", (partition_id,))]
+
+    def begin(self, now: Timestamp) -> None:
+        """Nothing was appended yet."""
+        self.touched, self._bodies, self._rewrote = [], [], False
+
+    def keep(self) -> Callable[[], None]:
+        """What was appended before."""
+        count = len(self.touched)
+        return lambda: self._take_off(count)
+
+    def _take_off(self, count: int) -> None:
+        self.touched, self._bodies = self.touched[:count], self._bodies[:count]
+
+    def catch_up(self, seen: Seen) -> None:
+        """Take in what other connections have appended."""
+        self.appended_elsewhere = self.catch_up_to(seen.last_lsn)
+
+    def catch_up_to(self, newest: Lsn) -> list[SegmentRow]:
         """Take in what other connections have appended, and that they may have caught up with anything."""
         self._no_idle.clear()
         self._current.clear()
-        known, self.last_lsn = self.last_lsn, newest
+        known = self.last_lsn
+        if not known:
+            # The log was empty, or nothing is known of it: what was remembered then is of an empty log.
+            self._ends.clear()
+            self._recent.clear()
+            self._recent_from = None
         if not known or known == newest:
+            self.last_lsn = newest
             return []
         found: list[SegmentRow] = self._connection.execute(self._sql.segments_since, (known,)).fetchall()
         if len(found) != newest - known or len(self._ends) > ENDS_KNOWN_MAX:
@@ -111,9 +136,11 @@ class Segments:
             self._ends.clear()
         for lsn, partition_id, first_offset, count in found:
             self._ends[partition_id] = first_offset + count
-            self.last_lsn = max(self.last_lsn, lsn)
+            newest = max(newest, lsn)
             if self._recent_from is not None:
                 self._remember_ids(partition_id, lsn)
+        # Last of all: who fails on the way begins again from where it was.
+        self.last_lsn = newest
         return found
 
     def forget_ends(self) -> None:

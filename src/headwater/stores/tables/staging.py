@@ -1,13 +1,12 @@
 """Parts of a commit that is too large for one request. Nobody reads them but the request that commits them."""
 
-from collections.abc import Callable
-from typing import Any
-
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import Overloaded, TooLarge
 from headwater.log.flow_operations import Stage, Staged, Unstage
-from headwater.log.operations import Deleted, Operation
+from headwater.log.operations import Deleted
+from headwater.stores.questions import ListStaged
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 # Long enough for the slowest upload; the rest is of drivers that died.
 STAGED_SECONDS = 3_600
@@ -15,7 +14,7 @@ STAGED_SECONDS = 3_600
 UPLOADS_MAX = 4
 
 
-class Staging:
+class Staging(Subject):
     """All uploads, under the write lock."""
 
     def __init__(self, connection: Connection, bytes_max: int) -> None:
@@ -23,8 +22,8 @@ class Staging:
         self._sql = connection.sql
         self._bytes_max = bytes_max
 
-    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
-        """What is done for which operation."""
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
         return {Stage: self.stage, Unstage: self.unstage}
 
     def stage(self, operation: Stage, now: Timestamp) -> Staged:
@@ -49,3 +48,20 @@ class Staging:
         before = self._connection.execute(self._sql.staged_parts, (operation.database, operation.upload)).fetchall()
         self._connection.execute(self._sql.unstage, (operation.database, operation.upload))
         return Deleted(len(before))
+
+
+class StagingAnswers(SubjectAnswers):
+    """Reads uploads."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {ListStaged: self.staged}
+
+    def staged(self, asked: ListStaged) -> list[bytes]:
+        """The parts of an upload, from the first on as far as there is no gap."""
+        rows = self._connection.execute(self._sql.staged_parts, (asked.database, asked.upload)).fetchall()
+        return [body for place, (part, body) in enumerate(rows) if part == place]

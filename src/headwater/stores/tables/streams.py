@@ -1,25 +1,25 @@
 """Streaming queries and what they remember: changed in the same commit as the reports and pushes of their cycle."""
 
-from collections.abc import Callable
-from typing import Any
+import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import QueueMissing, StreamMismatch
-from headwater.log.operations import Operation
 from headwater.log.stream_operations import ChangeState, RegisterStream, StateChanged, StreamRegistered
 from headwater.model.idempotency import plain_key
+from headwater.stores.questions import FindStream, StateQuestion, StateValue, StreamQuery
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 
-class Streams:
+class Streams(Subject):
     """All streaming queries, under the write lock."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sql = connection.sql
 
-    def handlers(self) -> dict[type[Operation], Callable[[Any, Timestamp], Any]]:
-        """What is done for which operation."""
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
         return {RegisterStream: self.register, ChangeState: self.change_state}
 
     def register(self, operation: RegisterStream, now: Timestamp) -> StreamRegistered:
@@ -54,3 +54,32 @@ class Streams:
             else:
                 self._connection.execute(self._sql.set_stream_state, (*place, key, bytes(value).decode(), now))
         return StateChanged(len(operation.changes))
+
+
+class StreamAnswers(SubjectAnswers):
+    """Reads streaming queries."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {FindStream: self.stream, StateQuestion: self.state}
+
+    def stream(self, asked: FindStream) -> StreamQuery | None:
+        """A streaming query."""
+        row = self._connection.execute(self._sql.find_stream_by_id, (asked.query_id, asked.database)).fetchone()
+        return None if row is None else StreamQuery(*row)
+
+    def state(self, asked: StateQuestion) -> list[StateValue]:
+        """What a streaming query remembers."""
+        place = (asked.query_id, asked.partition_id)
+        rows: list[tuple[str, str, int]] = []
+        if asked.keys:
+            for key in dict.fromkeys(asked.keys):
+                rows += self._connection.execute(self._sql.get_stream_value, (*place, key)).fetchall()
+        else:
+            about = (*place, asked.prefix, asked.ended_by)
+            rows = self._connection.execute(self._sql.stream_values, about).fetchall()
+        return [StateValue(key, msgspec.Raw(value.encode()), Timestamp(at)) for key, value, at in rows]

@@ -2,87 +2,28 @@
 
     kinds:  names and options → reports on leases → pushes (one segment a partition) → transactions → pops
 
-Operations of a kind are applied together. Between concurrent callers any order is a right one; this one lets a
-consumer's ack and its next pop share a commit. An operation decides before it writes, so one that fails leaves no
-trace and costs no savepoint; only a transaction of several operations has one.
+What is done for an operation is a matter of its subject (`subject.py`); here is what holds for all of them. Operations
+of a kind are applied together. Between concurrent callers any order is a right one; this one lets a consumer's ack and
+its next pop share a commit. An operation decides before it writes, so one that fails leaves no trace and costs no
+savepoint; only a transaction of several operations has one.
 """
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, QueueMissing
-from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
-from headwater.log.operations import (
-    Ack,
-    AddAccessToken,
-    Advance,
-    Clear,
-    Commit,
-    Configure,
-    DeleteGroup,
-    DeleteQueue,
-    Extend,
-    Forget,
-    Operation,
-    PassOver,
-    Pop,
-    Promote,
-    Promoted,
-    Purge,
-    Push,
-    Pushed,
-    Reach,
-    Reached,
-    Reap,
-    Requeue,
-    Retain,
-    RevokeAccessToken,
-    Seek,
-    SetSwitch,
-    Subscribe,
-    Switched,
-    Touch,
-    Trace,
-    Traced,
-    Transacted,
-    Transaction,
-)
-from headwater.log.store_operations import GivenUp, GiveUpDamaged, RenewIdentity
+from headwater.errors import HeadwaterError, InvalidOption
+from headwater.log.operations import Commit, Operation, Pop, Pushed, Touch, Transacted, Transaction
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
-from headwater.stores.tables.access_tokens import AccessTokens
 from headwater.stores.tables.applied import SAME_KEY, Applied, Remembered
-from headwater.stores.tables.catalog import Catalog
-from headwater.stores.tables.clock_jumps import ClockJumps
-from headwater.stores.tables.connection import Connection, WriterConnection
-from headwater.stores.tables.cursors import Cursors
-from headwater.stores.tables.damage import Damage
-from headwater.stores.tables.dead_letters import DeadLetters
-from headwater.stores.tables.delayed import Delayed
-from headwater.stores.tables.flows import Flows
-from headwater.stores.tables.identity import Identity
-from headwater.stores.tables.jobs import Jobs
-from headwater.stores.tables.pops import Pops
-from headwater.stores.tables.pushes import Pushes
+from headwater.stores.tables.connection import WriterConnection
 from headwater.stores.tables.repeated_pops import KeptPop, RepeatedPops
-from headwater.stores.tables.reports import Reports
-from headwater.stores.tables.retention import Retention
-from headwater.stores.tables.segments import SegmentRow, Segments
-from headwater.stores.tables.staging import Staging
-from headwater.stores.tables.streams import Streams
-
-_FIRST, _REPORTS, _PUSHES, _TRANSACTIONS, _POPS = range(5)
-_order: dict[type[Operation], int] = {
-    Ack: _REPORTS,
-    Advance: _REPORTS,
-    Extend: _REPORTS,
-    Push: _PUSHES,
-    Transaction: _TRANSACTIONS,
-    Pop: _POPS,
-}
+from headwater.stores.tables.segments import SegmentRow
+from headwater.stores.tables.subject import Handler, Phase, Read, Seen, Subject, Together, overriding
+from headwater.stores.tables.subjects import Subjects
 
 
 class Writer:
@@ -93,86 +34,79 @@ class Writer:
     ) -> None:
         self._changes = connection.rows_written
         self._data_version = connection.version
-        self._connection: Connection = connection
+        self._connection = connection
         self._sql = connection.sql
         self._version = -1
-        self.catalog = Catalog(connection, codec)
-        self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
-        delayed = self._delayed = Delayed(connection, codec, self.catalog, self.segments)
-        pushes = self._pushes = Pushes(connection, self.catalog, self.segments, delayed)
-        letters = DeadLetters(connection, codec, self.catalog, self.segments, pushes)
-        cursors = self._cursors = Cursors(connection, self.catalog, self.segments, letters)
-        pops = self._pops = Pops(connection, self.catalog, self.segments, cursors, delayed)
-        reports = Reports(connection, self.catalog, self.segments, cursors, pops, delayed)
-        retention = Retention(connection, self.catalog, self.segments)
-        self.access_tokens = AccessTokens(connection)
-        self.jobs = Jobs(connection, self.catalog, self.segments, path=connection.location)
-        self.identity = Identity(connection, lose)
-        self._clock = ClockJumps(connection, self.segments, self._clock_set_back)
         self._applied = Applied(connection)
-        self._repeated = RepeatedPops(self.catalog, self.segments, cursors)
-        self._check_lease = reports.check_lease
-        self._handlers: dict[type[Operation], Callable[[Any, Timestamp], Any]] = {
-            Configure: self.catalog.configure,
-            DeleteQueue: self._delete_queue,
-            DeleteGroup: self._delete_group,
-            Subscribe: self.catalog.subscribe,
-            Seek: reports.seek,
-            Clear: reports.clear,
-            ConfigureGroup: lambda operation, _: self.catalog.configure_group(operation),
-            ReleaseLeases: reports.release_leases,
-            PassOver: reports.pass_over,
-            Ack: reports.ack,
-            Advance: reports.advance,
-            Extend: reports.extend,
-            Push: lambda operation, now: pushes.push([operation], now)[0],
-            Pop: pops.pop,
-            Requeue: letters.requeue,
-            Purge: lambda operation, _: letters.purge(operation),
-            Trace: self._trace,
-            AddAccessToken: self.access_tokens.add,
-            RevokeAccessToken: self.access_tokens.revoke,
-            SetSwitch: self._set_switch,
-            Reach: self._reach,
-            RenewIdentity: self.identity.renew,
-            GiveUpDamaged: self._give_up_damaged,
-            Transaction: self._transaction,
-            Retain: retention.retain,
-            Reap: cursors.reap,
-            Promote: lambda operation, now: Promoted(self._promoted),
-            Forget: lambda operation, _: retention.forget(operation),
-            **Flows(connection, self.catalog, self.segments, pushes.place).handlers(),
-            **Staging(connection, config.staged_bytes_max).handlers(),
-            **Streams(connection).handlers(),
-            **self.jobs.handlers(),
-        }
+        subjects = Subjects(connection, config, codec, origin, lose, self._clock_set_back)
+        self.catalog = subjects.catalog
+        self.segments = subjects.segments
+        self.cursors = subjects.cursors
+        self.access_tokens = subjects.access_tokens
+        self.jobs = subjects.jobs
+        self.identity = subjects.identity
+        self._check_lease = subjects.reports.check_lease
+        self._repeated = RepeatedPops(self.catalog, self.segments, self.cursors)
+        self._handlers: dict[type[Operation], Handler] = {Transaction: self._transaction}
+        self._at_once: dict[type[Operation], Together] = {}
+        self._phases: dict[type[Operation], Phase] = {Transaction: Phase.TRANSACTIONS}
+        for subject in subjects.all:
+            self._handlers |= subject.handlers()
+            self._at_once |= subject.together()
+            self._phases |= subject.phases
+        self._collect_hooks(subjects.all)
+
+    def _collect_hooks(self, subjects: Sequence[Subject]) -> None:
+        """The hooks that there are, bound once: a commit calls no others."""
+        self._begin = [subject.begin for subject in overriding(subjects, "begin")]
+        self._flush = [subject.flush for subject in overriding(subjects, "flush")]
+        self._close = [subject.close for subject in overriding(subjects, "close")]
+        self._catch_up = [subject.catch_up for subject in overriding(subjects, "catch_up")]
+        self._follow = [subject.follow for subject in overriding(subjects, "follow")]
+        self._forget = [subject.forget for subject in overriding(subjects, "forget")]
+        self._committed = [subject.committed for subject in overriding(subjects, "committed")]
+        self._keep = [subject.keep for subject in overriding(subjects, "keep")]
+        self._foresee = [subject.foresee for subject in overriding(subjects, "foresee")]
+        self._set_back = [subject.clock_set_back for subject in overriding(subjects, "clock_set_back")]
+
+    def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
+        """What a commit of these operations will read first, so that an engine far away reads it with the lock."""
+        steps = [*operations]
+        for operation in operations:
+            if isinstance(operation, Transaction):
+                steps += operation.operations
+        found = self._applied.foresee(operations)
+        for foresee in self._foresee:
+            found += foresee(steps, now)
+        return list(dict.fromkeys(found))
 
     def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """What each operation came to, and the segments that were added."""
         self.catch_up()
         changes = self._changes()
-        self._clock.check(now)
         names = self.catalog.version
-        self.segments.begin()
-        self._promoted = self._delayed.promote(now)
+        for begin in self._begin:
+            begin(now)
         repeated = False
-        plain_kind = _plain_kind(operations)
-        if plain_kind is Push:
-            results = self._pushes.push(cast("Sequence[Push]", operations), now)
-        elif plain_kind is not None and len(operations) == 1:
+        kind = _plain_kind(operations)
+        at_once = None if kind is None else self._at_once.get(kind)
+        if at_once is not None:
+            results: list[object] = at_once(operations, now)
+        elif kind is not None and len(operations) == 1:
             results = [self._try(operations[0], now)]
         else:
             results, repeated = self._together(operations, now)
-        self._cursors.flush()
-        self.jobs.books.close(now)
+        for flush in self._flush:
+            flush()
+        for close in self._close:
+            close(now)
         wrote = self._changes() != changes or repeated or any(map(_affirms, results))
-        return Commit(
-            results, self.segments.touched, wrote, added=self.segments.added(now, names != self.catalog.version)
-        )
+        added = self.segments.added(now, names != self.catalog.version)
+        return Commit(results, self.segments.touched, wrote, added=added)
 
-    def _together(self, operations: Sequence[Operation], now: Timestamp) -> tuple[list[Any], bool]:
+    def _together(self, operations: Sequence[Operation], now: Timestamp) -> tuple[list[object], bool]:
         """What operations came to, kind by kind, and whether one of them was answered in an earlier commit."""
-        results: list[Any] = [None] * len(operations)
+        results: list[object] = [None] * len(operations)
         phases: tuple[list[int], ...] = ([], [], [], [], [])
         firsts: dict[tuple[str, str], int] = {}
         for index, operation in enumerate(operations):
@@ -184,23 +118,9 @@ class Writer:
                 if before is not None:
                     results[index] = before
                     continue
-            phases[_order.get(type(operation), _FIRST)].append(index)
-        self._applied.refuse_wholly(operations, results, phases[_PUSHES])
-        for index in phases[_FIRST]:
-            results[index] = self._try(operations[index], now)
-            self._cursors.flush()
-        for index in phases[_REPORTS]:
-            results[index] = self._try(operations[index], now)
-        if phases[_PUSHES] or phases[_TRANSACTIONS]:
-            self._cursors.flush()
-        pushes: list[Any] = [operations[index] for index in phases[_PUSHES]]
-        for index, result in zip(phases[_PUSHES], self._pushes.push(pushes, now), strict=True):
-            results[index] = result
-        for index in phases[_TRANSACTIONS]:
-            results[index] = self._try(operations[index], now)
-        pops: list[Any] = [operations[index] for index in phases[_POPS]]
-        for index, popped in zip(phases[_POPS], self._pops.pop_together(pops, now), strict=True):
-            results[index] = popped
+            phases[self._phases.get(type(operation), Phase.FIRST)].append(index)
+        self._applied.refuse_wholly(operations, results, phases[Phase.PUSHES])
+        self._apply_phases(operations, phases, results, now)
         if not firsts:
             return results, False
         repeated = any(type(result) is Remembered for result in results)
@@ -210,10 +130,44 @@ class Writer:
                 results[index] = results[firsts[operations[index].database, operations[index].key]]
         return results, repeated
 
-    def _popped_before(self, operation: Pop, kept: KeptPop, now: Timestamp, otherwise: Any) -> Any:
+    def _apply_phases(
+        self, operations: Sequence[Operation], phases: Sequence[list[int]], results: list[object], now: Timestamp
+    ) -> None:
+        first, reports, pushes, transactions, pops = phases
+        for index in first:
+            results[index] = self._try(operations[index], now)
+            self._write_waiting()
+        for index in reports:
+            results[index] = self._try(operations[index], now)
+        if pushes or transactions:
+            self._write_waiting()
+        self._apply_at_once(operations, pushes, results, now)
+        for index in transactions:
+            results[index] = self._try(operations[index], now)
+        self._apply_at_once(operations, pops, results, now)
+
+    def _apply_at_once(
+        self, operations: Sequence[Operation], indexes: Sequence[int], results: list[object], now: Timestamp
+    ) -> None:
+        """Apply those of each kind together, where that can be done."""
+        kinds: dict[type[Operation], list[int]] = {}
+        for index in indexes:
+            kinds.setdefault(type(operations[index]), []).append(index)
+        for kind, members in kinds.items():
+            chosen = [operations[index] for index in members]
+            at_once = self._at_once.get(kind)
+            found = [self._try(one, now) for one in chosen] if at_once is None else at_once(chosen, now)
+            for index, result in zip(members, found, strict=True):
+                results[index] = result
+
+    def _write_waiting(self) -> None:
+        for flush in self._flush:
+            flush()
+
+    def _popped_before(self, operation: Pop, kept: object, now: Timestamp, otherwise: object) -> object:
         """What a pop got before, read anew; `otherwise` when it may have something else."""
         try:
-            popped = self._repeated.answer(operation, kept, now)
+            popped = self._repeated.answer(operation, cast(KeptPop, kept), now)
         except HeadwaterError as error:
             return error
         return otherwise if popped is None else Remembered(popped)
@@ -232,23 +186,18 @@ class Writer:
         version = self._data_version()
         return [] if version == self._version else self._take_in(version, seen)
 
-    def _look(self) -> tuple[Any, ...]:
-        row: tuple[Any, ...] = self._connection.execute(self._sql.look).fetchone()
-        return row
+    def _look(self) -> Seen:
+        return Seen(*self._connection.execute(self._sql.look).fetchone())
 
-    def _take_in(self, version: int, seen: tuple[Any, ...]) -> list[Touch]:
-        names, newest, partition, jump, written_at, access, identity = seen
-        self.identity.catch_up(identity)
-        self._version = version
-        self._pushes.forget()
-        self._delayed.forget()
-        self._cursors.forget()
-        self.catalog.catch_up(names, partition)
-        self._clock.catch_up(jump, written_at)
-        self.access_tokens.catch_up(access)
+    def _take_in(self, version: int, seen: Seen) -> list[Touch]:
         known = self.segments.last_lsn
-        found = self._touches(self.segments.catch_up(Lsn(newest)))
-        self.jobs.catch_up(found, complete=0 < known == newest - len(found))
+        for catch_up in self._catch_up:
+            catch_up(seen)
+        self._version = version
+        found = self._touches(self.segments.appended_elsewhere)
+        complete = 0 < known == seen.last_lsn - len(found)
+        for follow in self._follow:
+            follow(found, complete=complete)
         return found
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
@@ -274,79 +223,31 @@ class Writer:
     def committed(self) -> None:
         """Our own commit raised the version too."""
         self._version = self._data_version()
-        self.jobs.committed()
+        for committed in self._committed:
+            committed()
 
     def forget(self) -> None:
         """After a rollback: what is remembered may never have happened."""
         self._version = -1
-        self.catalog.forget()
-        self.segments.forget()
-        self._delayed.forget()
-        self._cursors.forget()
-        self._pops.forget()
-        self._clock.forget()
-        self.jobs.forget()
-        self.jobs.books.clear()
+        for forget in self._forget:
+            forget()
+
+    def _clock_set_back(self, now: Timestamp, by: int) -> None:
+        for set_back in self._set_back:
+            set_back(now, by)
 
     # ── one after the other ──
 
-    def _try(self, operation: Operation, now: Timestamp) -> Any:
+    def _try(self, operation: Operation, now: Timestamp) -> object:
         """What an operation came to; one that fails, fails alone."""
         try:
             return self._handlers[type(operation)](operation, now)
         except HeadwaterError as error:
             return error
 
-    def _delete_queue(self, operation: DeleteQueue, now: Timestamp) -> Any:
-        deleted = self.catalog.delete_queue(operation, self.segments.last_lsn)
-        self.segments.forget_ends()
-        self._cursors.forget()
-        return deleted
-
-    def _give_up_damaged(self, operation: GiveUpDamaged, now: Timestamp) -> GivenUp:
-        self._cursors.forget()
-        return Damage(self._connection, self.catalog, self.segments).give_up(operation, now)
-
-    def _delete_group(self, operation: DeleteGroup, now: Timestamp) -> Any:
-        self._cursors.forget()
-        return self.catalog.delete_group(operation)
-
-    def _clock_set_back(self, now: Timestamp, by: int) -> None:
-        self._delayed.clock_set_back(now, by)
-        self._cursors.forget()
-        self.jobs.clock_set_back(now, by)
-
-    def _trace(self, operation: Trace, now: Timestamp) -> Traced:
-        partition = self.catalog.partition_by_id(operation.partition_id)
-        if partition is None or partition.queue.database != operation.database:
-            raise QueueMissing(f"there is no partition {operation.partition_id}")
-        names = operation.names or ("",)
-        data = bytes(operation.data).decode()
-        about = (operation.database, operation.partition_id, operation.transaction_id, operation.group)
-        for name in names:
-            self._connection.execute(self._sql.add_trace, (*about, name, operation.event, data, now))
-        return Traced(len(names))
-
-    def _set_switch(self, operation: SetSwitch, now: Timestamp) -> Switched:
-        if operation.is_on:
-            self._connection.execute(self._sql.turn_on, (operation.database, operation.name, now))
-        else:
-            self._connection.execute(self._sql.turn_off, (operation.database, operation.name))
-        return Switched(operation.is_on)
-
-    def _reach(self, operation: Reach, now: Timestamp) -> Reached:
-        row = self._connection.execute(self._sql.find_milestone, (operation.database, operation.name)).fetchone()
-        if row is not None and row[0] >= operation.number:
-            message = f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before"
-            raise AlreadyReached(message, *row)
-        step = (operation.database, operation.name, operation.number, operation.note, now)
-        self._connection.execute(self._sql.set_milestone, step)
-        return Reached(None if row is None else row[0])
-
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
-        touched = len(self.segments.touched)
-        books = self.jobs.books.keep()
+        back = [keep() for keep in self._keep]
         self._connection.execute("SAVEPOINT hw_transaction")
         try:
             for lease in operation.leases:
@@ -354,22 +255,20 @@ class Writer:
             results = [self._inside(step, now) for step in operation.operations]
         except HeadwaterError:
             self._connection.execute("ROLLBACK TO hw_transaction")
-            self.segments.take_back(touched)
             self.forget()
             self.catch_up()
-            self.jobs.books.go_back(books)
+            for go_back in back:
+                go_back()
             raise
         finally:
             self._connection.execute("RELEASE hw_transaction")
         return Transacted(results)
 
-    def _inside(self, step: Operation, now: Timestamp) -> Any:
+    def _inside(self, step: Operation, now: Timestamp) -> object:
         if isinstance(step, Transaction):
             raise InvalidOption("a transaction cannot hold another one")
         result = self._handlers[type(step)](step, now)
-        self._cursors.flush()
-        if isinstance(result, HeadwaterError):
-            raise result
+        self._write_waiting()
         return result
 
 
@@ -382,7 +281,7 @@ def _plain_kind(operations: Sequence[Operation]) -> type[Operation] | None:
     return kinds.pop() if len(kinds) == 1 and not any(map(_key, operations)) else None
 
 
-def _affirms(result: Any) -> bool:
+def _affirms(result: object) -> bool:
     """Whether an answer speaks of records that an earlier commit wrote, perhaps not yet on stable storage."""
     if type(result) is Transacted:
         return any(_affirms(step) for step in result.results)

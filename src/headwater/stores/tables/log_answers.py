@@ -1,0 +1,114 @@
+"""Questions about the log itself, answered from the rows of one connection: its end, its identity, its segments."""
+
+from typing import NamedTuple
+
+from headwater.clock import Timestamp
+from headwater.errors import StoreDamaged
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import split_records
+from headwater.stores.codec import Codec
+from headwater.stores.questions import FindIdentity, FindLastLsn, FindLastLsnOf, FindLoss, Loss, ReadPartition, Segment
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.identity import read_identity
+from headwater.stores.tables.patterns import as_text
+from headwater.stores.tables.queues import read_lane
+from headwater.stores.tables.segments import open_body, read_last_lsn
+from headwater.stores.tables.subject import Answering, SubjectAnswers
+
+
+class SegmentRow(NamedTuple):
+    """A segment with its records, as they are kept."""
+
+    lsn: int
+    partition_id: int
+    first_offset: int
+    written_at: int
+    origin: int
+    codec: int
+    checksum: int
+    body: bytes
+
+
+class LogAnswers(SubjectAnswers):
+    """Reads the log."""
+
+    def __init__(self, connection: Connection, codec: Codec) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+        self._codec = codec
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {
+            FindIdentity: self.identity,
+            FindLastLsn: self.last_lsn,
+            FindLastLsnOf: self.last_lsn_of,
+            FindLoss: self.loss,
+            ReadPartition: self.read_partition,
+        }
+
+    def identity(self, asked: FindIdentity) -> str:
+        """The UUID of the store."""
+        return read_identity(self._connection)
+
+    def last_lsn(self, asked: FindLastLsn) -> Lsn:
+        """The newest LSN ever given out."""
+        return read_last_lsn(self._connection)
+
+    def last_lsn_of(self, asked: FindLastLsnOf) -> Lsn:
+        """The newest LSN in some queues."""
+        about = (asked.database, as_text(asked.patterns))
+        (found,) = self._connection.execute(self._sql.last_lsn_of_queues, about).fetchone()
+        return Lsn(found or 0)
+
+    def loss(self, asked: FindLoss) -> Loss:
+        """How far records were dropped; looked for only when there was a drop since."""
+        row = self._connection.execute(self._sql.get_meta, ("drops",)).fetchone()
+        number = int(row[0]) if row else 0
+        if number == asked.known:
+            return Loss(number, None)
+        about = (asked.database, as_text(asked.patterns), as_text(asked.partitions))
+        (lsn,) = self._connection.execute(self._sql.last_loss, about).fetchone()
+        return Loss(number, Lsn(lsn or 0))
+
+    def read_partition(self, asked: ReadPartition) -> list[Segment]:
+        """A stretch of one partition."""
+        place = (asked.partition_id, asked.first, asked.limit)
+        return self._segments_of(self._connection.execute(self._sql.read_partition_segments, place).fetchall())
+
+    def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
+        """A stretch of the log."""
+        if queue is None:
+            rows = self._connection.execute(self._sql.read_segments, (after, through, limit)).fetchall()
+        else:
+            rows = self._connection.execute(self._sql.read_queue_segments, (after, through, limit, *queue)).fetchall()
+        return self._segments_of(rows)
+
+    def _segments_of(self, rows: list[SegmentRow]) -> list[Segment]:
+        """Segments up to the first that cannot be read; when that is the first one, it is told."""
+        found: list[Segment] = []
+        for row in rows:
+            try:
+                segment = self._segment(SegmentRow(*row))
+            except StoreDamaged:
+                if not found:
+                    raise
+                return found
+            if segment is not None:
+                found.append(segment)
+        return found
+
+    def _segment(self, row: SegmentRow) -> Segment | None:
+        lane = read_lane(self._connection, PartitionId(row.partition_id))
+        if lane is None:
+            return None
+        opened = open_body(self._codec, row.lsn, row.codec, row.checksum, row.partition_id, row.first_offset, row.body)
+        return Segment(
+            lsn=Lsn(row.lsn),
+            lane=lane,
+            partition_id=PartitionId(row.partition_id),
+            first_offset=Offset(row.first_offset),
+            written_at=Timestamp(row.written_at),
+            origin=row.origin,
+            records=split_records(opened),
+        )

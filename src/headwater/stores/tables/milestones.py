@@ -1,0 +1,47 @@
+"""Named work that goes on step by step: how far it is."""
+
+from headwater.clock import Timestamp
+from headwater.errors import AlreadyReached
+from headwater.log.operations import Reach, Reached
+from headwater.stores.questions import FindMilestone
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
+
+
+class Milestones(Subject):
+    """All named work, under the write lock."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Handlers:
+        """What applies each of its operations."""
+        return {Reach: self.reach}
+
+    def reach(self, operation: Reach, now: Timestamp) -> Reached:
+        """Take a step, once."""
+        row = self._connection.execute(self._sql.find_milestone, (operation.database, operation.name)).fetchone()
+        if row is not None and row[0] >= operation.number:
+            message = f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before"
+            raise AlreadyReached(message, *row)
+        step = (operation.database, operation.name, operation.number, operation.note, now)
+        self._connection.execute(self._sql.set_milestone, step)
+        return Reached(None if row is None else row[0])
+
+
+class MilestoneAnswers(SubjectAnswers):
+    """Reads how far named work is."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {FindMilestone: self.milestone}
+
+    def milestone(self, asked: FindMilestone) -> int | None:
+        """The last step that named work has reached."""
+        row = self._connection.execute(self._sql.find_milestone, (asked.database, asked.name)).fetchone()
+        return None if row is None else int(row[0])
