@@ -30,6 +30,10 @@ class Identity:
         # The one that was met first, and those that were given through this handle.
         self._known: set[str] = set()
 
+    def inherit(self, other: "Identity") -> None:
+        """Know what another has known: the handle goes on with another connection."""
+        self._known |= other._known
+
     def catch_up(self, found: str) -> None:
         """Raises when another program has given the store a new identity: it is not the one that was opened."""
         if not self._known:
