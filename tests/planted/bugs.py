@@ -556,6 +556,18 @@ BUGS = [
         ("tests/log/test_flights.py",),
     ),
     Bug(
+        "log-that-started-over-unseen",
+        "frames of a log that has started over are looked for where the old one ended",
+        (
+            Edit(
+                "headwater/stores/sqlite/frames.py",
+                "            self._salt, self._seen = salt, 0\n",
+                "            self._salt = salt\n",
+            ),
+        ),
+        ("tests/stores/test_frames.py",),
+    ),
+    Bug(
         "expired-lease-not-written-down",
         "what a lease that ran out has buried is forgotten when the rest of the pop fails",
         (Edit(POPS, "            self._cursors.write(group, partition.id, cursor)\n        found", "        found"),),
