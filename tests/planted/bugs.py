@@ -122,9 +122,9 @@ BUGS = [
         (
             Edit(
                 SHARED_FILE,
-                "        synced = self._barrier.wait(callers)\n",
-                "        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()\n"
-                "        synced.set_result(None)\n",
+                "            synced = self._barrier.wait(callers)\n",
+                "            synced: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()\n"
+                "            synced.set_result(None)\n",
             ),
         ),
         (POWER_CUTS,),
