@@ -1,4 +1,4 @@
-"""A whole server on the loop of the test: a store in a file, all routes, the edge."""
+"""A whole server on the loop of the test: a store, all routes, the edge."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,7 +14,7 @@ from headwater.doors.edge.server import Edge
 class Server:
     """A server that listens on a port of this machine."""
 
-    def __init__(self, path: Path, port: int = 0, limits: Limits | None = None, **settings: object) -> None:
+    def __init__(self, path: Path | str, port: int = 0, limits: Limits | None = None, **settings: object) -> None:
         self._path = path
         self._port = port
         self._limits = limits

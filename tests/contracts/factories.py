@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from headwater.stores.open import KINDS
+from tests.contracts.memory_bucket import SCHEME, Buckets
+
 Factory = Callable[[Path], AbstractAsyncContextManager[str]]
 
 
@@ -16,4 +19,22 @@ async def sqlite(folder: Path) -> AsyncIterator[str]:
     yield str(folder / "log.db")
 
 
-FACTORIES: dict[str, Factory] = {"sqlite": sqlite}
+@asynccontextmanager
+async def memory_bucket(folder: Path) -> AsyncIterator[str]:
+    """A bucket in memory, with scratch files in an empty folder. One handle holds it; others take it over."""
+    async with buckets(folder):
+        yield f"{SCHEME}://bucket/log.sqlite"
+
+
+@asynccontextmanager
+async def buckets(folder: Path) -> AsyncIterator[Buckets]:
+    """All buckets in memory that are opened by address meanwhile."""
+    made = Buckets(folder)
+    KINDS[SCHEME] = made.kind
+    try:
+        yield made
+    finally:
+        del KINDS[SCHEME]
+
+
+FACTORIES: dict[str, Factory] = {"sqlite": sqlite, "memory bucket": memory_bucket}

@@ -23,7 +23,7 @@ from headwater.log.operations import (
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT, PARTITION_DEFAULT, Lsn
 from headwater.model.record import Record, decode_payload
-from headwater.stores.contract import Store
+from headwater.stores.contract import RaceLost, Store
 from headwater.stores.questions import (
     DeadLetter,
     GroupStatus,
@@ -48,8 +48,18 @@ class Log:
         self.clock = clock
 
     async def commit(self, *operations: Operation) -> Commit:
-        """All these operations in one commit."""
-        return await self.store.apply(operations, self.clock.now())
+        """All these operations in one commit. Where another may take the store over, it is one once it has landed, as
+        the committer has it."""
+        if not self.store.traits.answers_wait:
+            return await self.store.apply(operations, self.clock.now())
+        while True:
+            try:
+                commit = await self.store.apply(operations, self.clock.now())
+                await (until_durable(self.store, 1) if commit.wrote else until_landed(self.store))
+            except RaceLost:
+                await self.store.recover()
+            else:
+                return commit
 
     async def results(self, *operations: Operation) -> list[Any]:
         """What each operation of one commit came to; an error stands in its place."""
@@ -162,5 +172,12 @@ def payloads(batch: Batch | Segment) -> list[Any]:
 async def until_durable(store: Store, callers: int) -> None:
     """Wait until what was applied survives power loss, wherever the store waits for that."""
     done = store.make_durable(callers)
+    if done is not None:
+        await done
+
+
+async def until_landed(store: Store) -> None:
+    """Wait until what was seen cannot be taken back."""
+    done = store.landed()
     if done is not None:
         await done

@@ -76,21 +76,25 @@ async def test_the_address_of_a_partition_follows_the_queue(log: Log, other: Log
 
 
 async def test_a_commit_elsewhere_is_noticed_once(log: Log, other: Log) -> None:
-    log.store.changed_elsewhere()
-    assert not log.store.changed_elsewhere()
+    wakeup = log.store.wakeup()
+    wakeup.changed()
+    assert not wakeup.changed()
     await other.push(1)
-    assert log.store.changed_elsewhere()
-    assert not log.store.changed_elsewhere()
+    assert wakeup.changed()
+    assert not wakeup.changed()
     await log.push(2)
-    assert not log.store.changed_elsewhere()
+    assert not wakeup.changed()
+    wakeup.close()
 
 
 async def test_a_commit_elsewhere_before_ours_is_noticed(log: Log, other: Log) -> None:
     await log.push(0)
-    log.store.changed_elsewhere()
+    wakeup = log.store.wakeup()
+    wakeup.changed()
     await other.push(1)
     await log.push(2)
-    assert log.store.changed_elsewhere()
+    assert wakeup.changed()
+    wakeup.close()
 
 
 async def test_groups_that_a_pop_could_serve_are_told(log: Log, clock: FakeClock) -> None:

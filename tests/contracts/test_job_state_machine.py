@@ -7,8 +7,10 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ from headwater.model.job import JOBS_QUEUE, JobState, Outcome, may_follow
 from headwater.stores.job_questions import JobFilter, ListJobs
 from headwater.stores.open import open_store
 from tests.contracts.clock import FakeClock
+from tests.contracts.factories import FACTORIES, Factory
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import LSN_MAX, Log, payloads
 
@@ -138,23 +141,25 @@ class Run:
             assert paths[name] is state
 
 
-async def run(chosen: Sequence[Step]) -> None:
+async def run(factory: Factory, chosen: Sequence[Step]) -> None:
     clock = FakeClock()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        store = open_store(f"{folder}/log.db", load_config({}), clock)
-        await store.open()
-        try:
-            machine = Run(Board(Log(store, clock)))
-            for step in chosen:
-                await machine.take(step)
-            await machine.check_paths()
-        finally:
-            await store.close()
+        async with factory(Path(folder)) as address:
+            store = open_store(address, load_config({}), clock)
+            await store.open()
+            try:
+                machine = Run(Board(Log(store, clock)))
+                for step in chosen:
+                    await machine.take(step)
+                await machine.check_paths()
+            finally:
+                await store.close()
 
 
+@pytest.mark.parametrize("name", FACTORIES)
 @settings(max_examples=settings().max_examples // 4)
-@given(st.lists(steps, min_size=5, max_size=40))
-def test_every_change_of_a_job_is_one_that_the_drawing_allows(chosen: list[Step]) -> None:
-    asyncio.run(run(chosen))
+@given(chosen=st.lists(steps, min_size=5, max_size=40))
+def test_every_change_of_a_job_is_one_that_the_drawing_allows(name: str, chosen: list[Step]) -> None:
+    asyncio.run(run(FACTORIES[name], chosen))
     assert chosen

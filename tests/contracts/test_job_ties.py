@@ -18,7 +18,7 @@ from headwater.log.job_operations import (
     SetJobLimit,
 )
 from headwater.model.job import JobState, Outcome
-from headwater.stores.job_questions import ListJobLimits, ListSchedules
+from headwater.stores.job_questions import FindJobsReady, ListJobLimits, ListSchedules
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import Log
 
@@ -171,7 +171,8 @@ async def test_what_a_rate_holds_back_costs_a_claim_nothing(board: Board) -> Non
     assert await board.names(lease_seconds=7_200) == ["m0"]
     await board.add("a")
     assert await board.names(1, lease_seconds=7_200) == ["a"]
-    assert board.log.store.jobs_ready_at("main", (), board.log.clock.now()) == board.log.clock.now() + 3_600 * SECOND
+    now = board.log.clock.now()
+    assert await board.log.store.ask(FindJobsReady("main", (), now)) == now + 3_600 * SECOND
 
 
 async def test_no_more_of_a_type_run_at_once_than_its_limit(board: Board) -> None:

@@ -25,7 +25,15 @@ from headwater.log.job_operations import (
 )
 from headwater.log.operations import Transaction
 from headwater.model.job import JOBS_QUEUE, JobState, Outcome
-from headwater.stores.job_questions import FindJob, JobFilter, ListJobAttempts, ListJobMinutes, ListJobs, ListWorkers
+from headwater.stores.job_questions import (
+    FindJob,
+    FindJobsReady,
+    JobFilter,
+    ListJobAttempts,
+    ListJobMinutes,
+    ListJobs,
+    ListWorkers,
+)
 from tests.contracts.conftest import OpenLog
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import LSN_MAX, Log, payloads, push
@@ -404,13 +412,13 @@ async def test_databases_do_not_see_each_others_jobs(board: Board) -> None:
 
 async def test_a_waiting_claim_is_told_when_there_is_something(board: Board, open_log: OpenLog) -> None:
     store, now = board.log.store, board.log.clock.now()
-    assert store.jobs_ready_at("main", (), now) is None
+    assert await store.ask(FindJobsReady("main", (), now)) is None
     other = Board(await open_log())
     await other.add(shell("later", delay=5))
-    assert store.jobs_ready_at("main", (), now) == now + 5 * SECOND
+    assert await store.ask(FindJobsReady("main", (), now)) == now + 5 * SECOND
     await other.add("a")
-    assert store.jobs_ready_at("main", (), now) == now
-    assert store.jobs_ready_at("main", ("mail",), now) is None
+    assert await store.ask(FindJobsReady("main", (), now)) == now
+    assert await store.ask(FindJobsReady("main", ("mail",), now)) is None
 
 
 # ── the log ──

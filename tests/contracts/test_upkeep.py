@@ -72,7 +72,7 @@ async def test_upkeep_keeps_everything(log: Log) -> None:
             for chore in log.store.chores():
                 assert await chore.run() >= 0
     assert await log.drain() == list(range(20))
-    assert (await log.store.examine())["problems"] == []
+    assert (await log.store.examine()).problems == []
 
 
 async def test_a_closed_store_takes_nothing(log: Log) -> None:

@@ -254,7 +254,7 @@ class SimulatedBarrier:
 def barrier_factory(
     disk: PowerCutDisk, chance: random.Random, refusals: float = 0
 ) -> Callable[[str], SimulatedBarrier]:
-    """What `SqliteStore(barrier=…)` takes; `refusals` is how likely the disk says no."""
+    """What `SharedFile(barrier=…)` takes; `refusals` is how likely the disk says no."""
     return lambda wal_path: SimulatedBarrier(wal_path, disk.journal, chance, refusals)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from headwater.config import Config
 from headwater.errors import StoreDamaged
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite import place
-from headwater.stores.sqlite.store import SqliteStore
+from headwater.stores.sqlite.store import open_file
 from headwater.stores.tables.segments import open_body
 from tests.faults.test_bad_files import open_and_close, stock
 
@@ -62,7 +63,7 @@ def test_a_segment_whose_fields_changed_their_type_is_called_damaged(kind: Any, 
 
 
 async def test_a_segment_that_only_an_index_knows_is_called_damaged(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "store.db"))
+    store = open_file(str(tmp_path / "store.db"), Config())
     await store.open()
     with pytest.raises(StoreDamaged, match="segment 7 is damaged"):
         store._writer.segments.records(Lsn(7))

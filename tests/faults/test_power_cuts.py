@@ -12,6 +12,7 @@ import pytest
 from headwater.errors import HeadwaterError
 from headwater.log import operations as op
 from headwater.model.record import Record, encode_payload
+from headwater.stores.sqlite.shared_file import SharedFile
 from headwater.stores.sqlite.store import SqliteStore
 from tests.contracts.log import until_durable
 from tests.faults.bent_clock import BentClock
@@ -54,7 +55,7 @@ def look_at(path: str, judge: Judge) -> Verdict:
 
 async def work_on(path: str) -> list[str]:
     """Open the store that survived and use it; what is wrong afterwards."""
-    store = SqliteStore(path, CONFIG, clock=BentClock())
+    store = SqliteStore(SharedFile(path, CONFIG), CONFIG, clock=BentClock())
     await store.open()
     record = Record(data=encode_payload({"after": "the cut"}, bytes_max=100))
     push = op.Push(queue="orders", partition="a", records=[record])
@@ -94,7 +95,8 @@ async def test_between_a_refused_sync_and_the_recovery_nothing_is_moved_into_the
     """Each open file hears of the refusal once; the second checkpoint would believe a log that is not on the disk."""
     disk = PowerCutDisk("refused-once", str(folder / "store.db"))
     always_refuses = barrier_factory(disk, random.Random(0), refusals=1)
-    store = SqliteStore(disk.path, CONFIG, clock=BentClock(), vfs=disk.name, barrier=always_refuses)
+    medium = SharedFile(disk.path, CONFIG, vfs=disk.name, barrier=always_refuses)
+    store = SqliteStore(medium, CONFIG, clock=BentClock())
     await store.open()
     record = Record(data=encode_payload({"filling": "x" * 9_000}, 10_000))
     await store.apply([op.Push(queue="orders", records=[record])], BentClock().now())
@@ -103,11 +105,11 @@ async def test_between_a_refused_sync_and_the_recovery_nothing_is_moved_into_the
     refused = len(disk.journal)
     for _ in range(3):
         with contextlib.suppress(HeadwaterError):
-            await store.checkpoint()
+            await medium.checkpoint()
     moved = [event for event in disk.journal.events[refused:] if isinstance(event, Write) and event.file == ""]
     await store.recover()
     disk.journal.refusals = 0
-    await store.checkpoint()
+    await medium.checkpoint()
     await store.close()
     assert not moved
 

@@ -14,6 +14,7 @@ from headwater.log import operations as op
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
 from headwater.model.record import Record
+from headwater.stores.sqlite.shared_file import SharedFile
 from headwater.stores.sqlite.store import SqliteStore
 from tests.faults.bent_clock import START, BentClock
 from tests.faults.simulated_disk import NoBarrier
@@ -77,7 +78,8 @@ class Scene:
 async def scene(folder: Path) -> AsyncIterator[Scene]:
     """A fresh store."""
     disk = RefusingDisk(f"refusing-{folder.name}")
-    store = SqliteStore(str(folder / "store.db"), Config(), vfs=disk.name, barrier=lambda _: NoBarrier())
+    medium = SharedFile(str(folder / "store.db"), Config(), vfs=disk.name, barrier=lambda _: NoBarrier())
+    store = SqliteStore(medium, Config())
     await store.open()
     yield Scene(store, disk)
     await store.close()

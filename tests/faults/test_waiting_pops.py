@@ -61,9 +61,9 @@ async def hw(folder: Path) -> AsyncIterator[headwater.Headwater]:
 
 def hold(hw: headwater.Headwater) -> HeldBarrier:
     """Put a barrier that can be held into the store."""
-    store: Any = hw.store
-    store._barrier = HeldBarrier(store._barrier)
-    barrier: HeldBarrier = store._barrier
+    medium: Any = getattr(hw.store, "medium")  # noqa: B009
+    medium._barrier = HeldBarrier(medium._barrier)
+    barrier: HeldBarrier = medium._barrier
     return barrier
 
 

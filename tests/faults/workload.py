@@ -22,6 +22,7 @@ from headwater.log.committer import Answer, Committer
 from headwater.model.cursor import Outcome
 from headwater.model.record import Record, split_records
 from headwater.stores.codec import Codec
+from headwater.stores.sqlite.shared_file import SharedFile
 from headwater.stores.sqlite.store import SqliteStore
 from tests.faults.bent_clock import BentClock
 from tests.faults.simulated_disk import Journal, NoBarrier, PowerCutDisk, barrier_factory
@@ -85,7 +86,14 @@ Durable = str  # "barrier", as the store does it; "none" and "full" to compare
 class Workers:
     """Hands in random operations until each worker has done its share."""
 
-    def __init__(self, store: ObservedStore, committer: Committer, clock: BentClock, chance: random.Random) -> None:
+    def __init__(
+        self,
+        store: ObservedStore,
+        medium: SharedFile,
+        committer: Committer,
+        clock: BentClock,
+        chance: random.Random,
+    ) -> None:
         self._store = store
         self._committer = committer
         self._clock = clock
@@ -110,9 +118,9 @@ class Workers:
             (1, lambda: op.Forget(before=Timestamp(clock.now() - 1_000_000_000))),
         ]
         self._upkeep: list[Callable[[], Awaitable[object]]] = [
-            store.checkpoint,
-            store.checkpoint,
-            lambda: store.compact(20),
+            medium.checkpoint,
+            medium.checkpoint,
+            lambda: medium.compact(20),
         ]
 
     async def run(self, workers: int, operations: int) -> None:
@@ -240,13 +248,13 @@ async def run_workload(
     chance = random.Random(seed)
     disk = PowerCutDisk(f"power-cut-{seed}-{durable}", str(folder / "store.db"))
     clock = BentClock()
-    store = ObservedStore(
+    medium = SharedFile(
         disk.path,
         CONFIG,
-        clock=clock,
         vfs=disk.name,
         barrier=barrier_factory(disk, chance, refusals) if durable == "barrier" else lambda _: NoBarrier(),
     )
+    store = ObservedStore(medium, CONFIG, clock=clock)
     store.journal, store.applied_in = disk.journal, {}
     await store.open()
     disk.sync_folder()
@@ -256,7 +264,7 @@ async def run_workload(
     store.note_state()
     committer = Committer(store, clock, pending_max=10_000)
     committer.start()
-    workers = Workers(store, committer, clock, chance)
+    workers = Workers(store, medium, committer, clock, chance)
     try:
         await workers.run(chance.randint(1, 4), operations)
     finally:

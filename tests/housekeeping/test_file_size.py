@@ -83,7 +83,7 @@ async def test_a_reader_that_pins_a_snapshot_is_told_and_the_log_shrinks_after_i
     await writer.write(ROUNDS)
 
     async def is_told() -> bool:
-        return int((await hw.store.examine())["wal_pinned_pages"]) > 0
+        return int((await hw.store.examine()).named("wal_pinned_pages") or 0) > 0
 
     await expect_soon_async(is_told)
     assert writer.longest > CAP, "the pinned log had to grow: nothing may be lost"
@@ -119,7 +119,7 @@ async def test_pages_of_dropped_records_are_given_back(path: Path) -> None:
         await checkpointer.run()
         assert given_back > 0
         assert path.stat().st_size < full // 4
-        assert (await hw.store.examine())["free_pages"] == 0
+        assert (await hw.store.examine()).named("free_pages") == 0
         assert [message.payload for message in await orders.pop(batch=10)] == ["kept"]
 
 

@@ -9,7 +9,7 @@ from headwater.errors import HeadwaterError, QueueFull
 from headwater.log.operations import Commit, Operation, Push, Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.stores.contract import Store
+from headwater.stores.contract import Store, Traits
 from headwater.stores.questions import FindLastLsn
 
 LANE = Lane("main", "orders", "", "", "Default")
@@ -40,6 +40,9 @@ class FakeStore:
         self.lost: HeadwaterError | None = None
         self.wrote = True
         self.quick_disk = False
+        # Where another may take the store over.
+        self.landings: list[asyncio.Future[None]] | None = None
+        self.traits = Traits("fake", "nowhere", "none", several_machines=False, durable_by="the test")
         # For the tail.
         self.segments: list[Touch] = []
         self.changed = False
@@ -78,9 +81,14 @@ class FakeStore:
         self.barriers.append(done)
         return done
 
-    def confirm(self) -> None:
+    def landed(self) -> asyncio.Future[None] | None:
         if self.lost is not None:
             raise self.lost
+        if self.landings is None:
+            return None
+        self.history.append("landed")
+        self.landings.append(asyncio.get_running_loop().create_future())
+        return self.landings[-1]
 
     async def recover(self) -> None:
         self.history.append("recover")
@@ -88,10 +96,6 @@ class FakeStore:
             raise self.recover_error
 
     # ── following ──
-
-    def changed_elsewhere(self) -> bool:
-        changed, self.changed = self.changed, False
-        return changed
 
     async def ask(self, question: FindLastLsn) -> Lsn:
         last = self.segments[-1].lsn if self.segments else Lsn(0)

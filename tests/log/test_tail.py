@@ -21,7 +21,8 @@ class FakeWakeup:
 
     name = "fake"
 
-    def __init__(self) -> None:
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
         self.closed = False
         self.wakes_at_start = False
         self.deferred_seconds = 0.0
@@ -30,6 +31,10 @@ class FakeWakeup:
         self.wake = wake
         if self.wakes_at_start:
             wake()
+
+    def changed(self) -> bool:
+        changed, self._store.changed = self._store.changed, False
+        return changed
 
     def defer(self, seconds: float) -> None:
         self.deferred_seconds = seconds
@@ -90,7 +95,7 @@ async def store() -> FakeStore:
 async def following(request: pytest.FixtureRequest, store: FakeStore) -> AsyncIterator[Following]:
     """Over a store that can tell what is new at once, and over one that must be waited for."""
     store.answers_at_once = request.param
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     await made.begin()
     yield made
     store.may_answer.set()
@@ -100,7 +105,7 @@ async def following(request: pytest.FixtureRequest, store: FakeStore) -> AsyncIt
 
 async def test_the_tail_begins_at_the_end_of_the_log(store: FakeStore) -> None:
     store.segments = [touch(1), touch(2), touch(3)]
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     await made.begin()
     assert (made.tail.position, made.told) == (3, [])
     await made.tail.close()
@@ -114,7 +119,7 @@ async def test_a_wake_during_the_start_tells_nothing_old_and_misses_nothing_new(
     store.changed = True
     store.answers_at_once = at_once
     store.may_answer.clear()
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     made.wakeup.wakes_at_start = True
     starting = asyncio.ensure_future(made.begin())
     await settle()
@@ -199,7 +204,7 @@ async def test_more_segments_than_one_answer_holds_are_all_told(following: Follo
 
 async def test_a_commit_during_a_look_is_told_after_it(store: FakeStore) -> None:
     store.answers_at_once = False
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     await made.begin()
     store.may_answer.clear()
     made.commit_elsewhere(1)
@@ -257,7 +262,7 @@ async def test_a_look_that_fails_is_made_again_at_the_next_wake(
 
 
 async def test_a_tail_that_was_closed_asks_no_more(store: FakeStore) -> None:
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     await made.begin()
     await made.tail.close()
     made.commit_elsewhere(1)
@@ -266,7 +271,7 @@ async def test_a_tail_that_was_closed_asks_no_more(store: FakeStore) -> None:
 
 
 async def test_nothing_is_listened_to_until_somebody_follows(store: FakeStore) -> None:
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     made.tail.start(made.wakeup)
     made.commit_here(1)
     assert not hasattr(made.wakeup, "wake")
@@ -277,7 +282,7 @@ async def test_nothing_is_listened_to_until_somebody_follows(store: FakeStore) -
 
 
 async def test_a_commit_of_this_process_while_the_tail_begins_is_not_missed(store: FakeStore) -> None:
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     store.may_answer.clear()
     beginning = asyncio.ensure_future(made.begin())
     await settle()
@@ -290,7 +295,7 @@ async def test_a_commit_of_this_process_while_the_tail_begins_is_not_missed(stor
 
 
 async def test_who_follows_with_less_haste_says_so_to_the_wakeup(store: FakeStore) -> None:
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     made.tail.defer(0.1)
     await made.begin()
     made.tail.defer(0.2)
@@ -335,7 +340,7 @@ async def test_segments_that_were_dropped_before_they_were_told_leave_a_mark(fol
 
 
 async def test_one_may_listen_without_following(store: FakeStore) -> None:
-    made = Following(store, Tail(store.as_store()), FakeWakeup())
+    made = Following(store, Tail(store.as_store()), FakeWakeup(store))
     made.tail.start(made.wakeup)
     await made.tail.listen()
     made.commit_elsewhere(1)

@@ -24,6 +24,8 @@ class Bug(NamedTuple):
 
 
 STORE = "headwater/stores/sqlite/store.py"
+SHARED_FILE = "headwater/stores/sqlite/shared_file.py"
+WRITE_LOCK = "headwater/stores/sqlite/write_lock.py"
 WRITER = "headwater/stores/tables/writer.py"
 SEGMENTS = "headwater/stores/tables/segments.py"
 RETENTION = "headwater/stores/tables/retention.py"
@@ -119,10 +121,10 @@ BUGS = [
         "synchronous=NORMAL, and nobody waits for the disk",
         (
             Edit(
-                STORE,
-                "        synced = self._barrier.wait(callers)\n",
-                "        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()\n"
-                "        synced.set_result(None)\n",
+                SHARED_FILE,
+                "            synced = self._barrier.wait(callers)\n",
+                "            synced: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()\n"
+                "            synced.set_result(None)\n",
             ),
         ),
         (POWER_CUTS,),
@@ -158,7 +160,7 @@ BUGS = [
     Bug(
         "lost-store-unnoticed",
         "a sync into a file that was deleted meanwhile counts as one",
-        (Edit(STORE, "            error = replaced\n", "            del replaced\n"),),
+        (Edit(SHARED_FILE, "            error = replaced\n", "            del replaced\n"),),
         ("tests/faults/test_lost_stores.py",),
     ),
     Bug(
@@ -208,9 +210,9 @@ BUGS = [
         "BEGIN without IMMEDIATE: the lock is asked for in the middle, when nobody waits for it any more",
         (
             Edit(
-                STORE,
-                'execute("BEGIN IMMEDIATE")\n        except apsw.BusyError',
-                'execute("BEGIN")\n        except apsw.BusyError',
+                WRITE_LOCK,
+                'execute("BEGIN IMMEDIATE")\n    except apsw.BusyError',
+                'execute("BEGIN")\n    except apsw.BusyError',
             ),
         ),
         (TWO_STORES,),
@@ -513,7 +515,7 @@ BUGS = [
     Bug(
         "log-not-written-once-more",
         "after a refused sync the next one is believed, though the system did not try the lost pages again",
-        (Edit(STORE, "                    self._barrier.rewrite()\n", "                    pass\n"),),
+        (Edit(SHARED_FILE, "                    self._barrier.rewrite()\n", "                    pass\n"),),
         (REFUSED_SYNC,),
     ),
     Bug(
@@ -522,11 +524,48 @@ BUGS = [
         (
             Edit(
                 COMMITTER,
-                "        if error is not None:\n            self._lose(synced, error)\n            return\n",
+                "            if error is not None:\n                self._lose(flight.submissions, error)\n"
+                "                return\n",
                 "",
             ),
         ),
         (REFUSED_SYNC,),
+    ),
+    Bug(
+        "lost-race-behind-newer",
+        "what a lost race took back goes behind what came later",
+        (
+            Edit(
+                COMMITTER,
+                "            self._returned = lost + self._returned\n",
+                "            self._pending += lost\n",
+            ),
+        ),
+        ("tests/log/test_flights.py",),
+    ),
+    Bug(
+        "looked-before-it-landed",
+        "whoever only looked is answered from what somebody else may still take back",
+        (Edit(COMMITTER, "        if self._answers_wait:\n", "        if self._answers_wait and commit.wrote:\n"),),
+        ("tests/log/test_flights.py",),
+    ),
+    Bug(
+        "told-before-it-landed",
+        "the tail hears of a commit that somebody else may still take back",
+        (Edit(COMMITTER, "            self._untold.append(commit)\n", "            self._on_commit(commit)\n"),),
+        ("tests/log/test_flights.py",),
+    ),
+    Bug(
+        "log-that-started-over-unseen",
+        "frames of a log that has started over are looked for where the old one ended",
+        (
+            Edit(
+                "headwater/stores/sqlite/frames.py",
+                "            self._salt, self._seen = salt, 0\n",
+                "            self._salt = salt\n",
+            ),
+        ),
+        ("tests/stores/test_frames.py",),
     ),
     Bug(
         "expired-lease-not-written-down",

@@ -32,6 +32,9 @@ class Still:
     def start(self, wake: Callable[[], Found]) -> None:
         self.wake = wake
 
+    def changed(self) -> bool:
+        return True
+
     def defer(self, seconds: float) -> None:
         pass
 

@@ -9,6 +9,7 @@ import pytest
 import headwater
 from headwater.config import load_config
 from headwater.errors import InvalidOption
+from headwater.stores.contract import Store, WritesBackups
 from headwater.stores.open import open_reader
 from headwater.stores.questions import FindIdentity
 from tests.cli.program import Program
@@ -20,6 +21,11 @@ async def identity_of(path: Path) -> str:
         return await hw.store.ask(FindIdentity())
 
 
+async def back_up(store: Store, path: str) -> None:
+    assert isinstance(store, WritesBackups)
+    await store.backup(path)
+
+
 async def test_a_backup_has_what_was_committed_and_one_file(tmp_path: Path) -> None:
     place, copy = tmp_path / "a.db", tmp_path / "copy.db"
     async with headwater.open(str(place)) as hw:
@@ -27,7 +33,7 @@ async def test_a_backup_has_what_was_committed_and_one_file(tmp_path: Path) -> N
             await hw.queue("orders").push(number, partition="p")
         (first,) = await hw.queue("orders").pop()
         await hw.queue("orders").ack(first)
-        await hw.store.backup(str(copy))
+        await back_up(hw.store, str(copy))
         await hw.queue("orders").push("later", partition="p")
     assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db"]
     assert copy.stat().st_mode & 0o777 == 0o600
@@ -53,7 +59,7 @@ async def test_a_backup_is_taken_while_others_write(tmp_path: Path) -> None:
         writing = asyncio.ensure_future(write())
         await expect_soon_async(has_many)
         before = len(answered)
-        await hw.store.backup(str(copy))
+        await back_up(hw.store, str(copy))
         stop.set()
         await writing
     async with headwater.open(str(copy)) as restored:
@@ -67,7 +73,7 @@ async def test_a_backup_that_is_put_back_is_another_store_each_time(tmp_path: Pa
     async with headwater.open(str(place)) as hw:
         await hw.queue("orders").push(1)
         original = await hw.store.ask(FindIdentity())
-        await hw.store.backup(str(copy))
+        await back_up(hw.store, str(copy))
     reader = open_reader(str(copy), load_config({}))
     await reader.open()
     seen = {original, await reader.identity()}
@@ -85,7 +91,7 @@ async def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "copy.db").write_bytes(b"mine")
     async with headwater.open(str(tmp_path / "a.db")) as hw:
         with pytest.raises(InvalidOption, match="is there already"):
-            await hw.store.backup(str(tmp_path / "copy.db"))
+            await back_up(hw.store, str(tmp_path / "copy.db"))
         await hw.queue("orders").push("the store goes on")
     assert (tmp_path / "copy.db").read_bytes() == b"mine"
 

@@ -24,7 +24,7 @@ from headwater.model.job import Outcome
 from headwater.model.record import Record
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.connection import SqliteConnection, connect
-from headwater.stores.sqlite.store import SqliteStore
+from headwater.stores.sqlite.store import open_file
 from headwater.stores.tables.subject import Read
 from headwater.stores.tables.writer import Writer
 from tests.contracts.clock import BEGINNING
@@ -212,7 +212,7 @@ def watch(path: Path) -> Iterator[Callable[[], Watched]]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     async def make() -> None:
-        store = SqliteStore(str(tmp_path / "log.db"))
+        store = open_file(str(tmp_path / "log.db"), load_config({}))
         await store.open()
         await store.close()
 

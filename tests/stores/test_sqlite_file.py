@@ -14,11 +14,12 @@ from msgspec import structs
 
 import headwater
 from headwater import NewJob
+from headwater.config import Config
 from headwater.errors import StoreNewer
 from headwater.model.queue import LANES_DEFAULT
 from headwater.stores.questions import FindIdentity
 from headwater.stores.sqlite.migrate import migrations
-from headwater.stores.sqlite.store import SqliteStore
+from headwater.stores.sqlite.store import open_file
 from headwater.stores.statements import load_statements
 
 
@@ -104,7 +105,7 @@ async def test_a_newer_file_is_refused_naming_both_versions(path: str) -> None:
     connection.execute("UPDATE hw_meta SET value = 99 WHERE key = 'schema_version'")
     connection.close()
     with pytest.raises(StoreNewer, match=f"version 99.*up to {len(migrations())}"):
-        await SqliteStore(path).open()
+        await open_file(path, Config()).open()
 
 
 async def test_rooms_are_shown_as_the_tables_people_know(path: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,21 +11,13 @@ from headwater.config import Config
 from headwater.stores.contract import Store
 from headwater.stores.open import open_store
 from headwater.wakeups.contract import Found, Wakeup
-from headwater.wakeups.data_version import DataVersionWakeup
-from headwater.wakeups.inotify import InotifyWakeup, is_available
+from headwater.wakeups.inotify import is_available
 from tests.contracts.clock import FakeClock
 
 WAIT_SECONDS = 20.0
 
 
-def make_inotify(store: Store) -> Wakeup:
-    return InotifyWakeup(f"{store.traits.location}-wal")
-
-
-WAKEUPS: dict[str, Callable[[Store], Wakeup]] = {
-    "inotify": make_inotify,
-    "data_version": lambda store: DataVersionWakeup(),
-}
+WAKEUPS = ("inotify", "data_version")
 
 
 class Listener:
@@ -40,7 +32,7 @@ class Listener:
 
     def wake(self) -> Found:
         self.calls += 1
-        if self.store.changed_elsewhere():
+        if self.wakeup.changed():
             self.heard.set()
             return Found.NEWS
         own, self.own = self.own, False
@@ -70,9 +62,9 @@ async def other(path: Path) -> AsyncIterator[Store]:
 async def listener(request: pytest.FixtureRequest, path: Path, other: Store) -> AsyncIterator[Listener]:
     if request.param == "inotify" and not is_available():
         pytest.skip(f"{sys.platform} has no inotify")
-    store = open_store(str(path), Config(), FakeClock())
+    store = open_store(str(path), Config(wakeup=request.param), FakeClock())
     await store.open()
-    made = Listener(store, WAKEUPS[request.param](store))
+    made = Listener(store, store.wakeup())
     made.wakeup.start(made.wake)
     yield made
     made.wakeup.close()

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater.stores.sqlite import store
+from headwater.stores.sqlite import shared_file
 from headwater.wakeups.inotify import is_available
 
 
-def no_more_watches(path: str) -> None:
+def no_more_watches(path: str, changed: object) -> None:
     raise OSError(24, "inotify cannot be used; set wakeup=data_version")
 
 
@@ -29,7 +29,7 @@ async def test_the_kernel_is_asked_where_it_can_tell(tmp_path: Path) -> None:
 
 
 async def test_without_inotify_the_store_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "is_available", lambda: False)
+    monkeypatch.setattr(shared_file, "is_available", lambda: False)
     async with headwater.open(str(tmp_path / "log.db")) as hw:
         assert hw.wakeup is not None
         assert hw.wakeup.name == "data_version"
@@ -38,7 +38,7 @@ async def test_without_inotify_the_store_is_asked(tmp_path: Path, monkeypatch: p
 async def test_when_the_kernel_has_no_watch_left_the_store_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "InotifyWakeup", no_more_watches)
+    monkeypatch.setattr(shared_file, "InotifyWakeup", no_more_watches)
     async with headwater.open(str(tmp_path / "log.db")) as hw:
         assert hw.wakeup is not None
         assert hw.wakeup.name == "data_version"
@@ -48,7 +48,7 @@ async def test_when_the_kernel_has_no_watch_left_the_store_is_asked(
 async def test_a_wakeup_that_was_asked_for_and_is_not_there_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "InotifyWakeup", no_more_watches)
+    monkeypatch.setattr(shared_file, "InotifyWakeup", no_more_watches)
     with pytest.raises(OSError, match="data_version"):
         async with headwater.open(str(tmp_path / "log.db"), wakeup="inotify"):
             pass

@@ -85,14 +85,14 @@ async def test_a_wakeup_that_was_closed_calls_no_more(listener: Listener, other:
             await asyncio.sleep(0.001)
         assert listener.calls == calls
     finally:
-        listener.wakeup = DataVersionWakeup()
+        listener.wakeup = DataVersionWakeup(lambda: False)
 
 
 @needs_inotify
 async def test_inotify_says_which_file_it_cannot_watch(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match=r"missing.*data_version"):
-        InotifyWakeup(str(tmp_path / "missing"))
+        InotifyWakeup(str(tmp_path / "missing"), lambda: False)
     assert set(os.listdir("/proc/self/fd")) <= before
 
 
@@ -105,7 +105,7 @@ async def test_inotify_is_quiet_while_nothing_happens(path: Path, other: Store) 
         calls += 1
         return Found.NOTHING
 
-    wakeup = InotifyWakeup(f"{other.traits.location}-wal")
+    wakeup = InotifyWakeup(f"{other.traits.location}-wal", lambda: False)
     wakeup.start(wake)
     for _ in range(50):
         await asyncio.sleep(0.001)
@@ -127,7 +127,7 @@ async def test_asking_slows_down_when_all_is_quiet(monkeypatch: pytest.MonkeyPat
         return Timer()
 
     monkeypatch.setattr(loop, "call_later", note)
-    wakeup = DataVersionWakeup()
+    wakeup = DataVersionWakeup(lambda: False)
     wakeup.start(lambda: Found.NEWS if news else Found.NOTHING)
     for _ in range(BUSY_LOOKS + QUIET_LOOKS + 5):
         wakeup._look()
@@ -151,7 +151,7 @@ async def test_a_commit_is_heard_by_those_who_put_it_off_as_well(listener: Liste
 
 @needs_inotify
 async def test_what_was_put_off_is_heard_at_once_when_there_is_haste_again(path: Path, other: Store) -> None:
-    wakeup = InotifyWakeup(f"{path}-wal")
+    wakeup = InotifyWakeup(f"{path}-wal", lambda: False)
     heard = asyncio.Event()
 
     def wake() -> Found:

@@ -12,7 +12,7 @@ from headwater.config import Durability
 from headwater.log.committer import Answer, Committer
 from headwater.log.job_operations import Claim, ClaimedJob, Depart, Report, Rescue, Settle, Settled
 from headwater.model.job import JobNumber, JobState, Outcome
-from headwater.stores.job_starts import JobStarts, read_starts
+from headwater.stores.job_starts import JobStarts, read_starts, starts_path
 from headwater.worker.settlement import Settlement
 from tests.waiting import expect_soon_async
 from tests.worker import functions
@@ -53,7 +53,7 @@ async def claim(bench: Bench, worker: str, count: int) -> list[ClaimedJob]:
 
 
 def starts_of(bench: Bench, worker: str) -> JobStarts:
-    return JobStarts.make(bench.hw.jobs_service.store.job_starts_path(worker), 200)
+    return JobStarts.make(starts_path(bench.hw.store.traits.beside, worker), 200)
 
 
 def start(starts: JobStarts, job: ClaimedJob) -> bool:
@@ -75,7 +75,7 @@ async def test_what_a_killed_worker_had_only_fetched_is_not_charged(bench: Bench
 
 async def test_what_nobody_can_know_counts_as_started(bench: Bench) -> None:
     """A file of an earlier boot, a broken one, or none at all: a job that runs at most once must not run again."""
-    path = Path(bench.hw.jobs_service.store.job_starts_path("gone"))
+    path = Path(starts_path(bench.hw.store.traits.beside, "gone"))
     starts = JobStarts.make(str(path), 200)
     whole = path.read_bytes()
     starts.close()
@@ -96,7 +96,7 @@ async def test_a_worker_whose_jobs_were_taken_back_starts_none_of_them_any_more(
     (job,) = await claim(bench, "asleep", 1)
     await bench.hw.jobs_service.run(Depart(database="main", worker="asleep"))
     assert not start(starts, job)
-    starts.renew(bench.hw.jobs_service.store.job_starts_path("asleep"))
+    starts.renew(starts_path(bench.hw.store.traits.beside, "asleep"))
     (again,) = await claim(bench, "asleep", 1)
     assert again.token > job.token
     assert start(starts, again)
@@ -110,7 +110,7 @@ async def test_a_worker_that_is_lost_a_second_time_is_asked_anew_what_it_has_sta
     await claim(bench, "sleepy", 1)
     await bench.hw.jobs_service.run(Depart(database="main", worker="sleepy"))
     assert (await handle.show()).state is JobState.PENDING
-    starts.renew(bench.hw.jobs_service.store.job_starts_path("sleepy"))
+    starts.renew(starts_path(bench.hw.store.traits.beside, "sleepy"))
     (again,) = await claim(bench, "sleepy", 1)
     assert start(starts, again)
     starts.close()

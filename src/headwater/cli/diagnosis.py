@@ -46,23 +46,25 @@ class StoreFacts(NamedTuple):
 
     kind: str
     engine: str
-    schema_version: int
     durable_by: str
     durability: str
     wakeup: str
-    pages: int
-    page_bytes: int
-    free_pages: int
-    auto_vacuum: str
-    journal_mode: str
-    wal_bytes: int
     wal_bytes_max: int
-    wal_pinned_pages: int
     last_lsn: int
     queues: int
     damage: tuple[str, ...] = ()
     locked_queues: tuple[str, ...] = ()
+    # What a store may have, and how it is called there; facts that have no line here are among the others.
+    schema_version: int = 0
     identity: str = ""
+    pages: int = 0
+    page_bytes: int = 0
+    free_pages: int = 0
+    auto_vacuum: str = ""
+    journal_mode: str = ""
+    wal_bytes: int = 0
+    wal_pinned_pages: int = 0
+    others: tuple[tuple[str, str | int], ...] = ()
 
 
 class Problem(NamedTuple):

@@ -112,9 +112,15 @@ def report_document(report: Report) -> dict[str, object]:
         "healthy": not report.problems,
         "problems": [problem._asdict() for problem in report.problems],
         "place": place,
-        "store": None if report.store is None else report.store._asdict(),
+        "store": None if report.store is None else _store_document(report.store),
         "config": config,
     }
+
+
+def _store_document(store: StoreFacts) -> dict[str, object]:
+    document = {**store._asdict(), **dict(store.others)}
+    del document["others"]
+    return document
 
 
 def show_report(report: Report) -> None:
@@ -144,16 +150,26 @@ def _place_facts(place: PlaceFacts) -> list[tuple[str, object]]:
 def _store_facts(store: StoreFacts | None) -> list[tuple[str, object]]:
     if store is None:
         return [("store", "cannot be opened")]
-    free = f"{plural(store.free_pages, 'free page')}"
     return [
         ("store", f"{store.kind} ({store.engine}), schema version {store.schema_version}"),
         ("identity", store.identity),
         ("contents", f"{plural(store.queues, 'queue')}, last LSN {store.last_lsn:,}"),
         ("durability", f"{store.durability}, by {store.durable_by}"),
         ("wake-up", store.wakeup),
+        *_page_facts(store),
+        *((name.replace("_", " "), value) for name, value in store.others),
+        ("integrity", "damaged" if store.damage else "ok"),
+    ]
+
+
+def _page_facts(store: StoreFacts) -> list[tuple[str, object]]:
+    """Of a store that has pages and a log of them."""
+    if not store.pages:
+        return []
+    free = f"{plural(store.free_pages, 'free page')}"
+    return [
         ("pages", f"{store.pages:,} of {show_bytes(store.page_bytes)}, {free}, auto_vacuum {store.auto_vacuum}"),
         ("write-ahead log", _show_wal(store)),
-        ("integrity", "damaged" if store.damage else "ok"),
     ]
 
 

@@ -55,56 +55,24 @@ def filesystem_of(path: str, mounts: str) -> str:
 async def examine_store(hw: "Headwater") -> StoreFacts:
     """What the open store says of itself."""
     traits, config = hw.store.traits, hw.config
-    facts = await hw.store.examine()
+    findings = await hw.store.examine()
     queues = await hw.queues()
     locked = tuple(status.queue for status in queues if status.options.encrypted and not config.encryption_key)
+    own = {fact.name: fact.value for fact in findings.facts if fact.name in StoreFacts._fields}
     return StoreFacts(
         kind=traits.name,
         engine=traits.engine,
-        schema_version=_schema_version(),
         durable_by=traits.durable_by,
         durability=config.durability.value,
         wakeup="none" if hw.wakeup is None else hw.wakeup.name,
-        pages=facts["pages"],
-        page_bytes=facts["page_bytes"],
-        free_pages=facts["free_pages"],
-        auto_vacuum=facts["auto_vacuum"],
-        journal_mode=facts["journal_mode"],
-        wal_bytes=facts["wal_bytes"],
         wal_bytes_max=config.wal_bytes_max,
-        wal_pinned_pages=_pinned_pages(traits.location),
         last_lsn=await hw.store.ask(FindLastLsn()),
         queues=len(queues),
-        damage=tuple(facts["problems"]),
+        damage=tuple(findings.problems),
         locked_queues=locked,
-        identity=facts["identity"],
+        others=tuple((fact.name, fact.value) for fact in findings.facts if fact.name not in own),
+        **own,  # type: ignore[arg-type]
     )
-
-
-def _schema_version() -> int:
-    """Opening brought the tables up to date, so they have the newest version this program knows."""
-    from headwater.stores.sqlite.migrate import migrations
-
-    return migrations()[-1][0]
-
-
-def _pinned_pages(location: str) -> int:
-    """Pages of the write-ahead log that a checkpoint cannot move now, because somebody reads an older state.
-
-    A disk that is full refuses the checkpoint: then nothing can be said about readers.
-    """
-    import apsw
-
-    connection = apsw.Connection(location, flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        # A connection that has read nothing yet does not know of the log.
-        connection.execute("PRAGMA schema_version").fetchall()
-        pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-    except (apsw.BusyError, apsw.FullError):
-        return 0
-    finally:
-        connection.close()
-    return max(pages - moved, 0)
 
 
 class Unreadable(NamedTuple):

@@ -139,5 +139,9 @@ def back_up(
 
 
 async def _back_up(settings: Settings, place: str) -> None:
+    from headwater.stores.contract import WritesBackups
+
     async with opened(settings) as hw:
+        if not isinstance(hw.store, WritesBackups):
+            raise Misuse(f"a store in {hw.store.traits.engine} is backed up with the tools of its database")
         await hw.store.backup(place)

@@ -28,7 +28,7 @@ class Reserver:
         """1 when the room is there; that there is none is told once."""
         if self._committer.full:
             return 0
-        has_room = await self._store.make_room()
+        has_room = await self._store.has_room()
         if not has_room and not self._is_short:
             log.warning("the disk is nearly full: when it is, pushes are refused")
         self._is_short = not has_room

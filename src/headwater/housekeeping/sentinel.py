@@ -62,7 +62,7 @@ class Sentinel:
 
     async def _ask_for_room(self) -> None:
         try:
-            if await self._store.make_room():
+            if await self._store.has_room():
                 self._committer.has_room()
         except HeadwaterError as error:
             log.debug("whether there is room again cannot be told: %s", error)

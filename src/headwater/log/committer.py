@@ -3,15 +3,22 @@
     submit ─► pending ─► store.apply ─► answers that asked for less than durable
                               │
                               └───────► store.make_durable ─► the other answers
+                                        (a flight)
 
 While the disk is busy, operations gather; they go in with the next commit. Only an operation that does not need the
 disk makes a commit start meanwhile. While every turn of the event loop brings more callers, a commit waits for them, a
 millisecond at most: a caller who is alone waits for nobody. `memory` is answered when it is taken, `written` when it is
 committed, `synced`, the default, when it survives power loss. Every answer says which level it reached.
+
+A store may let several flights be under way; they are answered in the order of their commits. Where another may take
+the store over (`answers_wait`), nobody is answered from what has not landed, not even whoever only looked, and the tail
+hears of a commit when it has. A race that is lost takes back everything on its way: nobody was answered for it, so it
+goes to the head of those that wait, and is applied again to what the store holds then.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +28,7 @@ from headwater.clock import Clock
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced
 from headwater.log.operations import Commit, Operation
-from headwater.stores.contract import Store
+from headwater.stores.contract import RaceLost, Store
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +78,15 @@ class _Submission(msgspec.Struct, eq=False):
             log.warning("%s was answered from memory, then refused: %s", type(self.operation).__name__, result)
 
 
+class _Flight(msgspec.Struct, eq=False):
+    """Submissions on the way to stable storage, and commits that the tail hears of once they are there."""
+
+    submissions: list[_Submission]
+    commits: list[Commit]
+    done: asyncio.Future[None]
+    syncs: bool
+
+
 class Committer:
     """Takes operations from any number of callers on one event loop."""
 
@@ -81,9 +97,16 @@ class Committer:
         self._clock = clock
         self._pending_max = pending_max
         self._on_commit = on_commit
+        self._answers_wait = store.traits.answers_wait
+        self._flights_max = store.traits.flights_max
         self._pending: list[_Submission] = []
+        # Taken back by a lost race: they go before all others.
+        self._returned: list[_Submission] = []
         self._unsynced: list[_Submission] = []
-        self._syncing: list[_Submission] = []
+        self._untold: list[Commit] = []
+        self._flights: deque[_Flight] = deque()
+        # Those of them that wait for stable storage; the others only wait until the store is known to be ours.
+        self._syncing = 0
         self._urgent = False
         self._broken = False
         self._scheduled = False
@@ -103,7 +126,7 @@ class Committer:
     @property
     def pending(self) -> int:
         """How many operations wait for a commit."""
-        return len(self._pending)
+        return len(self._pending) + len(self._returned)
 
     def start(self) -> None:
         """Begin to commit, on the running event loop."""
@@ -114,9 +137,9 @@ class Committer:
         if self._loop is None:
             return
         self._closing = True
-        while self._pending or self._syncing or self._applying:
+        while self.pending or self._flights or self._applying:
             self._closed = self._loop.create_future()
-            if self._pending:
+            if self.pending:
                 self._schedule()
             await self._closed
         self._loop = None
@@ -153,7 +176,7 @@ class Committer:
         """One caller more: what it waits for goes with the next commit."""
         self._callers += 1
         if durability is not Durability.SYNCED:
-            self._urgent = True
+            self._urgent = not self._answers_wait
             if durability is Durability.MEMORY:
                 for submission in submitted:
                     submission.settle(Durability.MEMORY)
@@ -164,7 +187,12 @@ class Committer:
 
     def _schedule(self) -> None:
         """Commit at the end of this turn of the loop, unless it must wait for the disk or for a commit under way."""
-        if self._loop is not None and not self._applying and (self._urgent or self._closing or not self._syncing):
+        if self._loop is None or self._applying:
+            return
+        if self._broken and self._flights:
+            # Those of a lost race come back first.
+            return
+        if self._urgent or self._closing or self._syncing < self._flights_max:
             self._scheduled = True
             self._callers_seen = 1
             self._gather_until = 0.0
@@ -174,7 +202,7 @@ class Committer:
         if self._callers > self._callers_seen and self._gathers_on():
             return
         self._scheduled = False
-        if self._applying or not self._pending:
+        if self._applying or not (self._pending or self._returned) or (self._broken and self._flights):
             self._wake_closer()
             return
         batch = self._take()
@@ -189,7 +217,7 @@ class Committer:
                 self._commit_later(batch, operations)
                 return
             self._committed(batch, commit)
-        if self._pending or self._closing:
+        if self._pending or self._returned or self._closing:
             self._schedule()
 
     def _gathers_on(self) -> bool:
@@ -216,6 +244,10 @@ class Committer:
                 await self._store.recover()
                 self._broken = False
             commit = await self._store.apply(operations, self._clock.now())
+        except RaceLost:
+            # Behind those whose commits came before it.
+            self._returned += batch
+            self._broken = True
         except Exception as error:
             self._refuse(batch, error)
         else:
@@ -226,6 +258,8 @@ class Committer:
 
     def _take(self) -> list[_Submission]:
         batch, self._pending = self._pending, []
+        if self._returned:
+            batch, self._returned = self._returned + batch, []
         self._callers = 0
         self._urgent = False
         if len(batch) > COMMIT_OPERATIONS_MAX:
@@ -235,7 +269,9 @@ class Committer:
             # More than a commit takes were handed in together: those are as many commits as it needs.
             cut = cut or COMMIT_OPERATIONS_MAX
             batch, self._pending = batch[:cut], batch[cut:]
-            self._urgent = any(waiting.durability is not Durability.SYNCED for waiting in self._pending)
+            self._urgent = not self._answers_wait and any(
+                waiting.durability is not Durability.SYNCED for waiting in self._pending
+            )
         return batch
 
     def has_room(self) -> None:
@@ -256,8 +292,11 @@ class Committer:
             self._fill_up(commit.full)
         elif self.full and commit.touched:
             self.has_room()
-        self._answer(batch, commit)
-        self._on_commit(commit)
+        if self._answers_wait:
+            self._answer_landed(batch, commit)
+        else:
+            self._answer(batch, commit)
+            self._on_commit(commit)
 
     def _refuse(self, batch: list[_Submission], error: Exception) -> None:
         """Nothing of this commit took effect: everybody is told."""
@@ -284,13 +323,25 @@ class Committer:
                 at_once.append(submission)
         if at_once:
             self._answer_at_once(at_once, wrote=wrote)
-        if self._unsynced and not self._syncing:
+        if self._unsynced and self._syncing < self._flights_max:
             self._sync()
+
+    def _answer_landed(self, batch: list[_Submission], commit: Commit) -> None:
+        """Queue all of them for a flight that begins after they looked, and so brings home what they saw."""
+        for submission, result in zip(batch, commit.results, strict=True):
+            submission.result = result
+        if commit.wrote or self._unsynced:
+            self._unsynced += batch
+            self._untold.append(commit)
+            if self._syncing < self._flights_max:
+                self._sync()
+        else:
+            self._take_off(batch, [], self._begin_landing(), syncs=False)
 
     def _answer_at_once(self, batch: list[_Submission], *, wrote: bool) -> None:
         """Answer those that do not wait for the disk, if the store they ask of is still the one that was opened."""
         try:
-            self._store.confirm()
+            self._store.landed()
         except (OSError, HeadwaterError) as error:
             for submission in batch:
                 submission.fail(error)
@@ -303,37 +354,91 @@ class Committer:
         if not submission.settle(durability):
             self.on_orphan(submission.operation, submission.result)
 
+    # ── flights: on the way to stable storage, answered in order ──
+
     def _sync(self) -> None:
-        self._syncing, self._unsynced = self._unsynced, []
+        submissions, self._unsynced = self._unsynced, []
+        commits, self._untold = self._untold, []
         self.syncs += 1
         try:
-            done = self._store.make_durable(len(self._syncing))
-        except (OSError, HeadwaterError) as error:
-            synced, self._syncing = self._syncing, []
-            self._lose(synced, error)
-            return
-        if done is None or done.done():
-            self._synced(done)
-        else:
-            done.add_done_callback(self._synced)
+            done = self._store.make_durable(len(submissions))
+        except (OSError, HeadwaterError, RaceLost) as error:
+            done = _failed(error)
+        self._take_off(submissions, commits, done, syncs=True)
 
-    def _synced(self, done: asyncio.Future[None] | None) -> None:
-        synced, self._syncing = self._syncing, []
-        error = None if done is None else done.exception()
-        if error is not None:
-            self._lose(synced, error)
+    def _begin_landing(self) -> asyncio.Future[None] | None:
+        try:
+            return self._store.landed()
+        except (OSError, HeadwaterError, RaceLost) as error:
+            return _failed(error)
+
+    def _take_off(
+        self,
+        submissions: list[_Submission],
+        commits: list[Commit],
+        done: asyncio.Future[None] | None,
+        *,
+        syncs: bool,
+    ) -> None:
+        """Send them on their way; where that needs no time, they are answered now, unless others are before them."""
+        if done is None and not self._flights:
+            self._land(submissions, commits)
+            self._go_on()
             return
-        for submission in synced:
+        if done is None:
+            done = self._flights[-1].done
+        self._flights.append(_Flight(submissions, commits, done, syncs))
+        self._syncing += syncs
+        if done.done():
+            self._arrived(done)
+        else:
+            done.add_done_callback(self._arrived)
+
+    def _arrived(self, done: asyncio.Future[None]) -> None:
+        """A flight is home: answer in order, as far as everything before is home too."""
+        done.exception()
+        while self._flights and self._flights[0].done.done():
+            flight = self._flights.popleft()
+            self._syncing -= flight.syncs
+            error = flight.done.exception()
+            if error is not None:
+                self._lose(flight.submissions, error)
+                return
+            self._land(flight.submissions, flight.commits)
+        self._go_on()
+
+    def _land(self, submissions: list[_Submission], commits: list[Commit]) -> None:
+        for submission in submissions:
             if not submission.settle(Durability.SYNCED):
                 self.on_orphan(submission.operation, submission.result)
-        if self._unsynced:
+        for commit in commits:
+            self._on_commit(commit)
+
+    def _go_on(self) -> None:
+        """There is room for another flight."""
+        if self._unsynced and self._syncing < self._flights_max:
             self._sync()
-        if self._pending or self._closing:
+        if self._pending or self._returned or self._closing:
             self._schedule()
 
-    def _lose(self, synced: list[_Submission], error: BaseException) -> None:
-        """The disk refused: nobody is told success, and nothing is taken until the store has recovered."""
+    def _lose(self, submissions: list[_Submission], error: BaseException) -> None:
+        """They did not arrive, and neither did any behind them. Nothing is taken until the store has recovered."""
+        lost = [*submissions]
+        for flight in self._flights:
+            lost += flight.submissions
+        lost += self._unsynced
+        self._flights.clear()
+        self._syncing = 0
+        self._unsynced, self._untold = [], []
         self._broken = True
+        if isinstance(error, RaceLost):
+            self._returned = lost + self._returned
+        else:
+            self._fail(lost, error)
+        self._schedule()
+
+    def _fail(self, lost: list[_Submission], error: BaseException) -> None:
+        """The disk refused: nobody is told success."""
         if isinstance(error, StoreReplaced):
             # Whoever watches the store tells the log, once.
             unsure: HeadwaterError = error
@@ -342,7 +447,12 @@ class Committer:
             unsure = StoreFailed(
                 f"the disk refused to make this commit durable ({error}); whether it holds is not known"
             )
-        for submission in [*synced, *self._unsynced]:
+        for submission in lost:
             submission.fail(unsure)
-        self._unsynced = []
-        self._schedule()
+
+
+def _failed(error: Exception) -> asyncio.Future[None]:
+    """A flight that did not even begin: it is told in its turn, like the others."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_exception(error)
+    return done

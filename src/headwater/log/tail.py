@@ -158,7 +158,7 @@ class Tail:
 
     def _woken(self) -> Found:
         own, self._committed_here = self._committed_here, False
-        if self._closed or not self._store.changed_elsewhere():
+        if self._closed or self._wakeup is None or not self._wakeup.changed():
             return Found.OWN if own else Found.NOTHING
         self.recent.restart(self.position)
         self._look()

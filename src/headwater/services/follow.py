@@ -404,7 +404,7 @@ class Following(Steps):
         """What there is now after the position, which moves behind it."""
         self._followers.check()
         self._skip()
-        found = None if self.is_unsure_of_past else self._recent()
+        found = None if self.is_unsure_of_past else await self._recent()
         return await self._stored() if found is None else found
 
     def _skip(self) -> None:
@@ -414,9 +414,10 @@ class Following(Steps):
             quiet = Lsn(self._due - 1) if self._due is not None else tail.position
             self.position = max(self.position, quiet)
 
-    def _recent(self) -> Step | None:
+    async def _recent(self) -> Step | None:
         """What is in memory; None when only the store can tell."""
         tail = self._followers.tail
+        end = tail.position
         if self.position < tail.recent.floor:
             return None
         found, are_all = take(
@@ -424,10 +425,12 @@ class Following(Steps):
         )
         if found:
             # Reading would have said that this is the store which was opened.
-            self._followers.store.confirm()
+            landed = self._followers.store.landed()
+            if landed is not None:
+                await landed
         elif self._is_unsure:
             return None
-        self._reach(tail.position if are_all else found[-1].touch.lsn, is_all=are_all)
+        self._reach(end if are_all else found[-1].touch.lsn, is_all=are_all and tail.position == end)
         return Step([kept.segment() for kept in found], self.position)
 
     async def _stored(self) -> Step:
@@ -437,7 +440,7 @@ class Following(Steps):
         if self._is_unsure:
             last = await followers.store.ask(FindLastLsn())
             self._is_unsure = False
-            found = self._recent() if last <= tail.position and not self.is_unsure_of_past else None
+            found = await self._recent() if last <= tail.position and not self.is_unsure_of_past else None
             if found is not None:
                 return found
         after, through = self.position, Lsn(max(last, self.position))

@@ -7,7 +7,7 @@ answers questions about what is kept. It knows nothing of waiting callers, of do
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -26,6 +26,36 @@ class Traits(msgspec.Struct, frozen=True):
     engine: str
     several_machines: bool
     durable_by: str
+    # One holds the store, whoever else wants to write takes it over, and what has not landed by then never was: whoever
+    # looks waits for what was seen.
+    answers_wait: bool = False
+    # How many makings durable may be under way together.
+    flights_max: int = 1
+    # What names of this machine's own files begin with, for those that belong to the store and to this machine.
+    beside: str = ""
+
+
+class RaceLost(Exception):
+    """Another holds the store now, and nothing stands of what has not landed. Never told to callers: what they were not
+    answered for is applied again, once the store has recovered."""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Something to be known about a store, as `headwater doctor` shows it."""
+
+    name: str
+    value: str | int
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What a store says of itself, and what is wrong with it, a sentence each."""
+
+    facts: Sequence[Fact]
+    problems: Sequence[str] = ()
+
+    def named(self, name: str) -> str | int | None:
+        """The fact of this name, None where the store has none."""
+        return next((fact.value for fact in self.facts if fact.name == name), None)
 
 
 class Asked(Protocol):
@@ -77,24 +107,23 @@ class Store(Protocol):
 
     def make_durable(self, callers: int) -> asyncio.Future[None] | None:
         """Done when everything applied so far survives power loss; None when it does already, and raises when it is
-        known already that it will not. `callers` says how many wait for it."""
+        known already that it will not. `callers` says how many wait for it. It fails with RaceLost where another has
+        taken the store over: then nothing stands of what has not landed, and these are done in order."""
         ...
 
-    def confirm(self) -> None:
-        """Raises StoreReplaced when what was applied went to a store that is no more. Asked before an answer that does
-        not wait for `make_durable`, which looks by itself."""
+    def landed(self) -> asyncio.Future[None] | None:
+        """Done when nothing that was applied so far can be taken back; None when that is so already, which is all there
+        is to it where several can write. Asked before an answer that does not wait for `make_durable`. Raises
+        StoreReplaced when what was applied went to a store that is no more, fails with RaceLost as `make_durable`."""
         ...
 
     async def recover(self) -> None:
-        """After `make_durable` failed: bring what was applied to stable storage in another way, or raise."""
+        """After `make_durable` failed: bring what was applied to stable storage in another way, or raise. After a lost
+        race: go on from what landed, and from what others have written since."""
         ...
 
     async def ask(self, question: Question[Answer]) -> Answer:
         """What is answered to a question, as of a moment after everything that was committed before it was asked."""
-        ...
-
-    def changed_elsewhere(self) -> bool:
-        """Whether somebody else has committed since this was last asked or `apply` last ran. Cheap."""
         ...
 
     def touched_now(self, after: Lsn, limit: int) -> list[Touch] | None:
@@ -116,35 +145,29 @@ class Store(Protocol):
         """
         ...
 
-    def job_starts_path(self, worker: str) -> str:
-        """Where a worker notes what it has started, for whoever takes its jobs back."""
-        ...
-
-    def jobs_ready_at(
-        self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None = None
-    ) -> Timestamp | None:
-        """When a claim on these queues (none: all) could get something: `now`, a later time, or None for nobody knows.
-
-        Cheap: it is asked whenever jobs change.
-        """
-        ...
-
     def chores(self) -> Sequence[Chore]:
         """What has to be done for this store again and again, beside what every store needs."""
         ...
 
     def wakeup(self) -> Wakeup:
-        """The best way to learn of others' commits that this store has here, as `wakeup` of the settings allows."""
+        """The best way to learn of others' commits that this store has here, as `wakeup` of the settings allows. It
+        says when there may be something, and whether there is."""
         ...
+
+    async def has_room(self) -> bool:
+        """Whether there is room for more commits. A store that sets some aside, to be emptied when there is none, makes
+        sure of that first. True where that is nothing to ask for."""
+        ...
+
+    async def examine(self) -> Findings:
+        """What there is to know for `headwater doctor`: sizes, settings in force, and what is wrong."""
+        ...
+
+
+@runtime_checkable
+class WritesBackups(Protocol):
+    """A store that copies itself to a file. Others are backed up with the tools of their database."""
 
     async def backup(self, path: str) -> None:
         """Write a copy of everything that is committed to a new file, while others go on. It is a store of its own."""
-        ...
-
-    async def make_room(self) -> bool:
-        """Set room aside for deletes on a disk that is full; whether it is there. True where there is none to set."""
-        ...
-
-    async def examine(self) -> dict[str, Any]:
-        """Facts for `headwater doctor`: sizes, settings in force, and under `problems` what is wrong."""
         ...

@@ -140,6 +140,18 @@ class FindJobStates(Question[dict[str, JobState]], frozen=True):
     ids: Sequence[str]
 
 
+class FindJobsReady(Question[Timestamp | None], frozen=True):
+    """When a claim on these queues (none: all) could get something: `now`, a later time, or None for nobody knows.
+
+    Without functions it is asked for every job, with them for commands and those functions. Asked whenever jobs change.
+    """
+
+    database: str
+    queues: Sequence[str]
+    now: Timestamp
+    functions: frozenset[str] | None = None
+
+
 class ListJobs(Question[list[JobStatus]], frozen=True):
     """Jobs by queue, state, type or batch: those that ended last first, others as they would run."""
 

@@ -5,11 +5,12 @@
 | a path, `sqlite:///path` | the file | the file, for processes on the same machine |
 | `https://host`, `http://127.0.0.1:6632` | opened by its server | through the server, from any machine |
 
-A kind of store is one more line in the tables below; whoever opens by address learns nothing of it.
+A kind of store is one more line in `KINDS`; whoever opens by address learns nothing of it.
 """
 
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from headwater.client.access import Access
@@ -19,38 +20,41 @@ from headwater.errors import ConfigError
 from headwater.stores.contract import Store
 from headwater.stores.log_reader import LogReader
 from headwater.stores.sqlite.reading import SqliteLogReader
-from headwater.stores.sqlite.store import SqliteStore
+from headwater.stores.sqlite.store import open_file
 
-FILES = ("", "sqlite")
-SERVERS = ("http", "https")
+Address = str | os.PathLike[str]
 
 
-def open_store(
-    address: str | os.PathLike[str], config: Config, clock: Clock, *, adopt: bool = False, create: bool = True
-) -> Store:
+class Terms(NamedTuple):
+    """On which terms a place is opened: `adopt` a file with tables of others, `create` what is not there."""
+
+    adopt: bool
+    create: bool
+
+
+class Kind(NamedTuple):
+    """What one scheme of addresses means: how its store is opened, and how its log is read."""
+
+    store: Callable[[Address, Config, Clock, Terms], Store]
+    reader: Callable[[Address, Config, Access], LogReader]
+
+
+def open_store(address: Address, config: Config, clock: Clock, *, adopt: bool = False, create: bool = True) -> Store:
     """The store at this address, not yet opened."""
-    if scheme_of(address) in SERVERS:
-        raise ConfigError(
-            f"{_shown(address)} is a server, which has its store open: headwater.connect(url) speaks with it"
-        )
-    return SqliteStore(_path_of(address), config, clock=clock, adopt=adopt, create=create)
+    return _kind_of(address).store(address, config, clock, Terms(adopt, create))
 
 
-def open_reader(address: str | os.PathLike[str], config: Config, access: Access | None = None) -> LogReader:
+def open_reader(address: Address, config: Config, access: Access | None = None) -> LogReader:
     """The log at this address for reading only, not yet opened. `access` is for those that ask who it is."""
-    scheme = scheme_of(address)
-    make = _readers.get(scheme)
-    if make is None:
-        raise _unknown(scheme)
-    return make(address, config, access or Access())
+    return _kind_of(address).reader(address, config, access or Access())
 
 
-def is_server(address: str | os.PathLike[str]) -> bool:
+def is_server(address: Address) -> bool:
     """Whether a store at this address is reached through a server."""
     return scheme_of(address) in SERVERS
 
 
-def scheme_of(address: str | os.PathLike[str]) -> str:
+def scheme_of(address: Address) -> str:
     """What kind of address it is, '' for a path."""
     known = isinstance(address, str | os.PathLike)
     if not known or "\x00" in str(address):
@@ -59,32 +63,47 @@ def scheme_of(address: str | os.PathLike[str]) -> str:
     return urlsplit(text).scheme if "://" in text else ""
 
 
-def _read_file(address: str | os.PathLike[str], config: Config, access: Access) -> LogReader:
+def _kind_of(address: Address) -> Kind:
+    scheme = scheme_of(address)
+    kind = KINDS.get(scheme)
+    if kind is None:
+        raise ConfigError(
+            f"store must be a path, sqlite:///path or a server's URL; this version has no store for {scheme}://"
+        )
+    return kind
+
+
+def _open_file(address: Address, config: Config, clock: Clock, terms: Terms) -> Store:
+    return open_file(_path_of(address), config, clock, adopt=terms.adopt, create=terms.create)
+
+
+def _read_file(address: Address, config: Config, access: Access) -> LogReader:
     if not access.is_default():
         raise ConfigError("token, tokenFile, caFile and retrySeconds are for a store at https://; a file asks for none")
     return SqliteLogReader(_path_of(address), config)
 
 
-def _read_through_server(address: str | os.PathLike[str], config: Config, access: Access) -> LogReader:
+def _refuse_server(address: Address, config: Config, clock: Clock, terms: Terms) -> Store:
+    raise ConfigError(f"{_shown(address)} is a server, which has its store open: headwater.connect(url) speaks with it")
+
+
+def _read_through_server(address: Address, config: Config, access: Access) -> LogReader:
     # Here, because who reads a file need not load what speaks HTTP.
     from headwater.client.log_reader import RemoteLogReader
 
     return RemoteLogReader(os.fspath(address), access)
 
 
-_Make = Callable[[str | os.PathLike[str], Config, Access], LogReader]
-_readers: dict[str, _Make] = {
-    **dict.fromkeys(FILES, _read_file),
-    **dict.fromkeys(SERVERS, _read_through_server),
+SERVERS = ("http", "https")
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("", "sqlite"), Kind(_open_file, _read_file)),
+    **dict.fromkeys(SERVERS, Kind(_refuse_server, _read_through_server)),
 }
 
 
-def _path_of(address: str | os.PathLike[str]) -> str:
-    scheme = scheme_of(address)
-    if scheme not in FILES:
-        raise _unknown(scheme)
+def _path_of(address: Address) -> str:
     text = os.fspath(address)
-    path = text.removeprefix("sqlite:///") if scheme else text
+    path = text.removeprefix("sqlite:///") if scheme_of(address) else text
     if not path or path == ":memory:":
         raise ConfigError(
             f"store must be the path of a file: a log that is lost with the process is none; got {text!r}"
@@ -92,13 +111,7 @@ def _path_of(address: str | os.PathLike[str]) -> str:
     return path
 
 
-def _unknown(scheme: str) -> ConfigError:
-    return ConfigError(
-        f"store must be a path, sqlite:///path or a server's URL; this version has no store for {scheme}://"
-    )
-
-
-def _shown(address: str | os.PathLike[str]) -> str:
+def _shown(address: Address) -> str:
     """An address without what may be a secret in it."""
     parts = urlsplit(os.fspath(address))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:200]

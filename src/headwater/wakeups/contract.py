@@ -22,6 +22,11 @@ class Wakeup(Protocol):
         """Begin to call; on the running event loop."""
         ...
 
+    def changed(self) -> bool:
+        """Whether somebody else has committed since this was last asked. Cheap: it is asked at every call, sometimes in
+        a row. A wake-up that cannot look says yes whenever it calls."""
+        ...
+
     def defer(self, seconds: float) -> None:
         """From now on, call so long after there may be something, not at once: whoever else looks may go first.
 

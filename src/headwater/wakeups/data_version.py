@@ -15,7 +15,8 @@ class DataVersionWakeup:
 
     name = "data_version"
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], bool]) -> None:
+        self.changed = changed
         self._timer: asyncio.TimerHandle | None = None
         self._idle_looks = 0
 

@@ -25,11 +25,12 @@ REST_SECONDS = 0.001
 
 
 class InotifyWakeup:
-    """Wakes when the file at `path` is written to."""
+    """Wakes when the file at `path` is written to; `changed` looks whether that was somebody else's commit."""
 
     name = "inotify"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, changed: Callable[[], bool]) -> None:
+        self.changed = changed
         self._descriptor = watch(path)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._again: asyncio.TimerHandle | None = None

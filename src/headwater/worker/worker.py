@@ -21,13 +21,15 @@ from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
 from headwater.model.selection import Selection
 from headwater.services.jobs import Jobs, JobService
-from headwater.stores.job_starts import JobStarts
+from headwater.stores.job_questions import FindJobsReady
+from headwater.stores.job_starts import JobStarts, starts_path
 from headwater.worker.call_reports import release
 from headwater.worker.commands import Commands
 from headwater.worker.functions import Functions
 from headwater.worker.mending import mend_starts
 from headwater.worker.news import News
 from headwater.worker.notes import Notes
+from headwater.worker.pace import Pace
 from headwater.worker.reports import LeftToOthers, log_failure
 from headwater.worker.settlement import ERROR_PAUSE_SECONDS, Settlement
 from headwater.worker.worker_options import (
@@ -47,8 +49,6 @@ STALLED_SECONDS = 1.0
 LACK_PAUSE_SECONDS = 1.0
 NOTE_PAUSE_SECONDS = 0.2
 GATHER_SECONDS = 0.025
-BUSY_SECONDS = 0.05
-LATE_SECONDS = (0.0, 0.001, 0.002, 0.005)
 
 
 class Worker:
@@ -68,8 +68,9 @@ class Worker:
         self._reported_at = 0.0
         self._notes = Notes()
         self._look = True
-        self._vain_wakes = 0
-        self._deferred_seconds = 0.0
+        # Jobs have changed, and nobody has asked yet whether there is one for us; others may have woken us for them.
+        self._unsure = self._woken_by_others = False
+        self._pace = Pace(service.followers.tail, options.concurrency)
         self._beat_now = asyncio.Event()
         self._stopping = False
         self._killed = False
@@ -80,7 +81,8 @@ class Worker:
         self._left = LeftToOthers()
         self._lacking_until = 0.0
         self._asked_for: frozenset[str] | None = None
-        self.starts = JobStarts.make(self._store.job_starts_path(options.id), max(options.concurrency, AHEAD_MAX))
+        self._starts_path = starts_path(self._store.traits.beside, options.id)
+        self.starts = JobStarts.make(self._starts_path, max(options.concurrency, AHEAD_MAX))
         self._settlement = Settlement(service.committer, options.database, options.id, self.starts)
         self._settlement.on_change = self._news.tell
         self.commands = Commands(settings, self.starts, worker=options.id, sweeps=options.sweeps)
@@ -149,6 +151,9 @@ class Worker:
                 self._release_waiting()
             self._fill()
             wanted = 0 if self._stopping else self._wanted()
+            if wanted and self._unsure and not self._look:
+                await self._find_ready()
+                continue
             if self._is_time_to_report() or (wanted and self._look):
                 await self._exchange(wanted)
                 continue
@@ -158,12 +163,8 @@ class Worker:
 
     def _expects_more(self) -> bool:
         """Whether there may be something to do although nothing is here."""
-        return bool(
-            self._look
-            or self._settlement.is_open
-            or self.functions.is_loading
-            or self._lacking_until > time.monotonic()
-        )
+        is_busy = self._settlement.is_open or self.functions.is_loading
+        return bool(self._look or self._unsure or is_busy or self._lacking_until > time.monotonic())
 
     def _is_time_to_report(self) -> bool:
         """At once when nothing else is to be done here; while there is, reports gather for a moment."""
@@ -184,7 +185,7 @@ class Worker:
     async def _wait(self) -> None:
         """Until something ends, something new may be there, or a time comes."""
         self._news.forget()
-        self._set_pace()
+        self._pace.suit(self._held())
         seconds = self._until_ready()
         lacking = self._lacking_until - time.monotonic()
         if lacking > 0:
@@ -243,8 +244,8 @@ class Worker:
                 return
 
     def _touched(self, touches: Sequence[Touch]) -> None:
-        """Jobs have changed: look whether there is anything for us, without the write lock. Nothing new says that the
-        store is lost, and a look will tell."""
+        """Jobs have changed: there may be something for us. Nothing new says that the store is lost: a look will
+        tell."""
         if not touches or any(touch.lane.partition == CONTROL_PARTITION for touch in touches):
             self._beat_now.set()
             self._look = True
@@ -253,35 +254,33 @@ class Worker:
             self._look = True
             return
         elif not self._look:
-            now = self._clock.now()
-            self._ready_at = self._store.jobs_ready_at(
-                self._options.database, self._options.queues, now, self.functions.able_to_begin(STALLED_SECONDS)
-            )
-            self._look = self._ready_at == now
+            self._unsure = True
         self._news.tell()
 
     def _woken(self) -> None:
         """Others have committed, and the touches are told: was there something for us?"""
-        if not self._look and self._wanted():
-            self._vain_wakes += 1
-        self._set_pace()
-
-    def _set_pace(self) -> None:
-        """How soon to look when others commit. Not at once while there is something to do, nor when it was in vain
-        lately: whoever got the last job looks first, so that one job wakes one worker and not all of them."""
-        if self._held() >= self._options.concurrency:
-            self._defer(BUSY_SECONDS)
-        elif self._held():
-            self._defer(LATE_SECONDS[2])
-        else:
-            self._defer(LATE_SECONDS[min(self._vain_wakes, len(LATE_SECONDS) - 1)])
-
-    def _defer(self, seconds: float) -> None:
-        if seconds != self._deferred_seconds:
-            self._deferred_seconds = seconds
-            self._followers.tail.defer(seconds)
+        if self._unsure:
+            self._woken_by_others = True
+        elif not self._look and self._wanted():
+            self._pace.looked(in_vain=True)
+        self._pace.suit(self._held())
 
     # ── the store ──
+
+    async def _find_ready(self) -> None:
+        """Jobs have changed: ask whether a claim would get something, without the write lock."""
+        self._unsure = False
+        woken, self._woken_by_others = self._woken_by_others, False
+        now, functions = self._clock.now(), self.functions.able_to_begin(STALLED_SECONDS)
+        try:
+            question = FindJobsReady(self._options.database, self._options.queues, now, functions)
+            self._ready_at = await self._store.ask(question)
+        except HeadwaterError as error:
+            log.debug("what is ready cannot be told, the claim will say why: %s", error)
+            self._ready_at = now
+        self._look = self._look or self._ready_at == now
+        if woken and not self._look:
+            self._pace.looked(in_vain=True)
 
     async def _exchange(self, wanted: int) -> None:
         """Hand in reports and claim what comes next, in one commit. Reports are waited for off the path."""
@@ -294,7 +293,7 @@ class Worker:
         claim = self._options.claim(wanted, self._settings, self.functions.able_to_begin(STALLED_SECONDS))
         self._asked_for = claim.functions if claim.functions != self.functions.known else None
         self._look = False
-        self._defer(BUSY_SECONDS)  # What others do meanwhile, the answer will tell.
+        self._pace.rest()
         try:
             # Not waited for on the disk: a claim that a power cut takes is a job that runs again, as is promised.
             claimed: Claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
@@ -319,7 +318,7 @@ class Worker:
         for job in claimed.jobs:
             self._jobs[job.number] = job
             self.starts.hold(job.number, job.token)
-        self._vain_wakes = 0 if claimed.jobs else self._vain_wakes + 1
+        self._pace.looked(in_vain=not claimed.jobs)
         self._ready_at = claimed.ready_at
         if len(claimed.jobs) == wanted or unknown:
             self._look = True
@@ -394,7 +393,7 @@ class Worker:
         if not self._is_idle():
             self._lost()
         if self.starts.is_closed():
-            self.starts.renew(self._store.job_starts_path(self._options.id))
+            self.starts.renew(self._starts_path)
 
     def _lost(self) -> None:
         """The lease ran out while we were away: everything that we hold is somebody else's now."""

@@ -12,14 +12,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import apsw
 
+from headwater.errors import StoreFull
 from headwater.stores.sqlite.connection import translated
-from headwater.stores.sqlite.turnstile import Turnstile
 
 ROUNDS_MAX = 4
 REST_PAGES = 128
@@ -29,12 +29,28 @@ PAUSE_SECONDS = 0.25
 Result = TypeVar("Result")
 
 
+class ChoresTurn(Protocol):
+    """A place of their own in the queue of those who write."""
+
+    async def enter(self) -> None:
+        """Wait for the turn."""
+        ...
+
+    def leave(self) -> None:
+        """Let the next one in."""
+        ...
+
+    def close(self) -> None:
+        """Give up the place."""
+        ...
+
+
 class Checkpoints:
     """Checkpoints of one file, through a connection of their own."""
 
-    def __init__(self, connection: apsw.Connection, turnstile: Turnstile, wal_bytes_max: int) -> None:
+    def __init__(self, connection: apsw.Connection, turn: ChoresTurn, wal_bytes_max: int) -> None:
         self._connection = connection
-        self._turnstile = turnstile
+        self._turn = turn
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-checkpoint")
         page_bytes = int(connection.pragma("page_size"))
         self._cap_pages = max(wal_bytes_max // page_bytes, 16)
@@ -82,13 +98,22 @@ class Checkpoints:
         self._checked_at = time.monotonic()
         self._grown.clear()
 
+    async def find_pinned(self) -> int:
+        """How many pages of the log cannot be moved now, because somebody reads an older state. Of a log that the disk
+        refuses, or that must not be moved, what was found last."""
+        if self.trusted:
+            with suppress(StoreFull):
+                pages, moved = await self._passive()
+                self.pinned_pages = max(pages - moved, 0)
+        return self.pinned_pages
+
     async def vacuum(self, pages: int) -> int:
         """Give unused pages back, while nobody commits."""
         return await self.alone(partial(self._vacuum, pages))
 
     async def alone(self, work: Callable[[], Result]) -> Result:
         """Do something in the thread, while nobody commits."""
-        async with self._turn():
+        async with self._alone():
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def shrink(self, pages: int) -> None:
@@ -105,26 +130,27 @@ class Checkpoints:
         return int(self._connection.pragma("freelist_count"))
 
     def close(self) -> None:
-        """Wait for a checkpoint that runs and let go."""
+        """Wait for a checkpoint that runs and let go; whoever waits for the log to grow waits no longer."""
+        self._grown.set()
         self._thread.shutdown()
         self._connection.close()
-        self._turnstile.close()
+        self._turn.close()
 
     async def _finish(self) -> None:
         """Move the rest while nobody commits."""
-        async with self._turn():
+        async with self._alone():
             pages, moved = await self._passive()
             self.pinned_pages = pages - moved
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _alone(self) -> AsyncIterator[None]:
         """The turn at the write lock. A place at the turnstile is for one: chores of this process queue before it."""
         async with self._one_at_a_time:
-            await self._turnstile.enter()
+            await self._turn.enter()
             try:
                 yield
             finally:
-                self._turnstile.leave()
+                self._turn.leave()
 
     async def _passive(self) -> tuple[int, int]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._checkpoint)

@@ -51,11 +51,13 @@ class SqliteConnection(apsw.Connection):
     """A connection that knows the statements of this store."""
 
     sql = load_statements(__package__)
+    # Where the store is, when that is not where this file lies.
+    store_location = ""
 
     @property
     def location(self) -> str:
-        """The file."""
-        return self.filename
+        """Where the store is."""
+        return self.store_location or self.filename
 
     def rows_written(self) -> int:
         """How many rows were changed through this connection so far."""

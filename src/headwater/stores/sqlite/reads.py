@@ -4,7 +4,6 @@ Nothing here keeps a transaction open between calls, so readers cannot hold the 
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -12,11 +11,14 @@ from typing import Any, TypeVar
 from headwater.clock import Clock
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
+from headwater.stores.contract import Fact, Findings
 from headwater.stores.questions import Answer, FindIdentity, Question, Segment
 from headwater.stores.sqlite.backup import write_backup
 from headwater.stores.sqlite.connection import SqliteConnection, translated
 from headwater.stores.sqlite.presence import Presence
 from headwater.stores.tables.answers import Answers
+
+AUTO_VACUUM = {0: "none", 1: "full", 2: "incremental"}
 
 Result = TypeVar("Result")
 
@@ -42,9 +44,9 @@ class Reads:
         """Copy everything to a new file."""
         await self._run(write_backup, self._connection, path)
 
-    async def examine(self, path: str) -> dict[str, Any]:
-        """What SQLite says of the file at `path`."""
-        return await self._run(self._examine, path)
+    async def examine(self) -> Findings:
+        """What SQLite says of the file."""
+        return await self._run(self._examine)
 
     def close(self) -> None:
         """Wait for the last answer and let go."""
@@ -59,20 +61,20 @@ class Reads:
         with translated("reading"):
             return work(*arguments)
 
-    def _examine(self, path: str) -> dict[str, Any]:
+    def _examine(self) -> Findings:
         connection = self._connection
-        pragma = connection.pragma
         (version,) = connection.execute(connection.sql.get_meta, ("schema_version",)).fetchall()
         problems = [str(row[0]) for row in connection.execute("PRAGMA quick_check") if row[0] != "ok"]
-        return {
-            "pages": pragma("page_count"),
-            "page_bytes": pragma("page_size"),
-            "free_pages": pragma("freelist_count"),
-            "auto_vacuum": {0: "none", 1: "full", 2: "incremental"}[int(str(pragma("auto_vacuum")))],
-            "journal_mode": pragma("journal_mode"),
-            "identity": self._answers.answer(FindIdentity()),
-            "schema_version": version[0],
-            "file_bytes": os.path.getsize(path),
-            "wal_bytes": os.path.getsize(f"{path}-wal") if os.path.exists(f"{path}-wal") else 0,
-            "problems": [f"the file is damaged: {problem}" for problem in problems[:10]],
-        }
+        facts = [
+            Fact("pages", self._number("page_count")),
+            Fact("page_bytes", self._number("page_size")),
+            Fact("free_pages", self._number("freelist_count")),
+            Fact("auto_vacuum", AUTO_VACUUM[self._number("auto_vacuum")]),
+            Fact("journal_mode", str(connection.pragma("journal_mode"))),
+            Fact("identity", self._answers.answer(FindIdentity())),
+            Fact("schema_version", int(str(version[0]))),
+        ]
+        return Findings(facts, [f"the file is damaged: {problem}" for problem in problems[:10]])
+
+    def _number(self, pragma: str) -> int:
+        return int(str(self._connection.pragma(pragma)))

@@ -35,6 +35,10 @@ class Identity(Subject):
         """What applies each of its operations."""
         return {RenewIdentity: self.renew}
 
+    def inherit(self, other: "Identity") -> None:
+        """Know what another has known: the handle goes on with another connection."""
+        self._known |= other._known
+
     def catch_up(self, seen: Seen) -> None:
         """Raises when another program has given the store a new identity."""
         self.meet(seen.identity)
