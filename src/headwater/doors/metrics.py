@@ -162,7 +162,7 @@ async def _families(site: Site, principal: Principal) -> AsyncIterator[Metric]:
             yield family
     if principal.may(Scope.OPERATOR):
         lsn = GaugeMetricFamily("headwater_lsn", "The newest segment of the log")
-        lsn.add_metric((), await site.store.ask(FindLastLsn()))
+        lsn.add_metric((), await site.queues.ask(FindLastLsn()))
         yield lsn
         for family in _processes(found):
             yield family

@@ -18,12 +18,14 @@ from headwater.log.group_operations import ReleaseLeases
 from headwater.log.operations import Ack, Acked, Extend, Extended, Operation, Pop, Popped, Push, Seek, Transaction
 from headwater.log.tail import Tail
 from headwater.model.names import Lsn
+from headwater.services.admission import admit
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import Store
-from headwater.stores.questions import FindLane, FindLastLsn, Segment
+from headwater.stores.contract import Store, Traits
+from headwater.stores.questions import Answer as Asked
+from headwater.stores.questions import FindLane, FindLastLsn, Question, Segment
 
 log = logging.getLogger(__name__)
 
@@ -249,8 +251,22 @@ class Queues(Verbs):
 
     # ── the rest ──
 
+    async def ask(self, question: Question[Asked]) -> Asked:
+        """What is answered to a question about what is kept."""
+        return await self.store.ask(question)
+
+    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str]) -> list[Segment]:
+        """Segments of a (database, queue) after an LSN up to another, with their records."""
+        return await self.store.read(after, through, limit, queue)
+
+    @property
+    def traits(self) -> Traits:
+        """What the store is."""
+        return self.store.traits
+
     async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
-        """One operation, and what it came to."""
+        """One operation that may be handed in, and what it came to."""
+        operation = admit(operation, self.config)
         result = (await self._committer.submit(operation, durability or self._standing)).result
         if type(operation) in _freeing:
             self.intentions.committed_elsewhere()

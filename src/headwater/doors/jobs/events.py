@@ -41,7 +41,7 @@ async def events(site: Site, request: Request, query: EventsQuery) -> Response:
     seen = request.headers.get("last-event-id", "")
     if seen and not seen.isdecimal():
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
-    after = Lsn(int(seen)) if seen else await site.store.ask(FindLastLsn())
+    after = Lsn(int(seen)) if seen else await site.queues.ask(FindLastLsn())
     request.park()
     chunks = follow(site, request.principal, name, after, seen=bool(seen))
     return Response(content_type="text/event-stream", headers=(("cache-control", "no-store"),), chunks=chunks)
@@ -63,10 +63,10 @@ async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, see
             yield b"event: resync-required\ndata: {}\n\n"
         while True:
             news.clear()
-            through = await site.store.ask(FindLastLsn())
+            through = await site.queues.ask(FindLastLsn())
             while after < through:
                 lane = (principal.database, JOBS_QUEUE)
-                segments = await site.store.read(after, through, SEGMENTS_AT_ONCE, lane)
+                segments = await site.queues.read(after, through, SEGMENTS_AT_ONCE, lane)
                 for segment in segments:
                     found = [bytes(record.data) for record in segment.records]
                     theirs = [data for data in found if await is_shown(site, principal, name, data)]
@@ -82,7 +82,7 @@ async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, see
 
 async def is_kept(site: Site, principal: Principal, lsn: Lsn) -> bool:
     """Whether the commit that a client saw last is still on the log: then nothing after it is missing."""
-    return bool(await site.store.read(Lsn(lsn - 1), lsn, 1, (principal.database, JOBS_QUEUE)))
+    return bool(await site.queues.read(Lsn(lsn - 1), lsn, 1, (principal.database, JOBS_QUEUE)))
 
 
 async def is_shown(site: Site, principal: Principal, name: str, data: bytes) -> bool:
