@@ -42,6 +42,11 @@ def test_metrics_count_what_was_done(client: httpx.Client) -> None:
     assert found["headwater_group_lag{g,orders}"] == 2
     assert found["headwater_http_requests_total{POST,/api/v1/push,201}"] == 1
     assert found["headwater_commits_total"] >= 3
+    assert found["headwater_operation_seconds_count{Push}"] == 1
+    assert found["headwater_operation_seconds_bucket{10.0,Push}"] == 1
+    assert found["headwater_sync_seconds_count"] >= 1
+    # Those who read the metrics ask, too; that is told the next time.
+    assert samples(client)["headwater_question_seconds_count{ListQueues}"] >= 1
 
 
 def test_metrics_tell_how_waiting_pops_fare(door: LiveDoor, client: httpx.Client) -> None:

@@ -22,6 +22,7 @@ from headwater.services.admission import admit
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
+from headwater.services.timings import Timings
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Store, Traits
 from headwater.stores.questions import Answer as Asked
@@ -38,8 +39,17 @@ class Queues(Verbs):
 
     store: Store
 
-    def __init__(self, store: Store, committer: Committer, tail: Tail, clock: Clock, config: Config) -> None:
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        tail: Tail,
+        clock: Clock,
+        config: Config,
+        timings: Timings | None = None,
+    ) -> None:
         self.store = store
+        self.timings = timings or Timings()
         self.config = config
         self.clock = clock
         # From memory there is nothing to answer but "taken", which is enough for a push and for nothing else.
