@@ -19,6 +19,7 @@ from headwater.services.follow import Followers
 from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
+from headwater.services.timings import Timings, timed
 from headwater.stores.contract import Store
 from headwater.stores.open import open_reader, open_store
 from headwater.wakeups.contract import Wakeup
@@ -47,17 +48,19 @@ class Headwater(Database):
         self.tail = Tail(
             store, recent_bytes_max=config.recent_bytes_max, recent_segments_max=config.recent_segments_max
         )
-        self.followers = Followers(store, self.tail)
-        self.committer = Committer(store, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
+        timings = Timings()
+        measured = timed(store, timings)
+        self.followers = Followers(measured, self.tail)
+        self.committer = Committer(measured, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
         self.keeper = Keeper(store, self.committer, clock, config)
         self.wakeup: Wakeup | None = None
-        self.jobs_service = JobService(store, self.committer, self.followers, clock, config)
+        self.jobs_service = JobService(measured, self.committer, self.followers, clock, config)
         self.log_reading = LogReading(
             lambda: open_reader(store.traits.location, config),
             readers_max=config.log_readers_max,
             requests_max=config.log_requests_max,
         )
-        queues = Queues(store, self.committer, self.followers, clock, config)
+        queues = Queues(measured, self.committer, self.followers, clock, config, timings)
         on_loss = (queues.intentions.fail, self.jobs_service.waits.fail, self.tail.lose)
         self.sentinel = Sentinel(store, self.committer, on_loss)
         super().__init__(queues, database, self.jobs_service)

@@ -32,6 +32,7 @@ from headwater.log.operations import Push, Reach, Seek, Transaction
 from headwater.model.names import SYSTEM_PREFIX, Lsn
 from headwater.model.record import Record, split_records
 from headwater.services.log_requests import CommitAnswer
+from headwater.services.wire_forms import operation_path
 from headwater.stores.questions import FindLastLsn, ListQueues
 from tests.client.proxy import CutRequests, Fault, Proxy, Weather
 from tests.client.server import Server
@@ -355,7 +356,7 @@ async def test_a_load_that_cannot_be_is_refused_and_changes_nothing(
     sound = {"queue": "o", "partition": "p", "source": "file:1", "covers": [[0, 2]], "positions": [0, 1]}
     body = {**sound, "records": [{"data": 1}, {"data": 2}], **change}
     with pytest.raises((InvalidInput, ServerRefused)):
-        await writer._post("/v1/log/load", body, Loaded)
+        await writer._post(operation_path(Load), body, Loaded)
     assert await server.hw.store.ask(FindLastLsn()) == 0
 
 

@@ -1,30 +1,49 @@
 """Our own wire carries operations as they are: what an operation gains, the wire must gain too."""
 
+from typing import Any
+
+import msgspec
 import pytest
-from msgspec import Struct
 
-from headwater.log import group_operations, operations
-from headwater.services import requests
+from headwater.doors.house import ROUTES
+from headwater.services.wire_forms import SERVER_SAYS, form, meant, operation_path, question_path, said
+from tests.doors.access.visits import fitting
+from tests.doors.test_rules import OWN_ROUTES, SERVED
 
-# What an operation has and its request does not, because a client may not choose it.
-SERVER_SAYS = {"database", "sharers", "lanes", "asks_again"}
+NAMES = {
+    "queue": "orders",
+    "partition": "lane",
+    "group": "g",
+    "transaction": "t0",
+    "partition_id": "7",
+    "job": "job1",
+    "schedule": "nightly",
+}
+BY_PATH = {route.path: route for route in ROUTES}
+KINDS = {operation_path(kind) if "key" in kind.__struct_fields__ else question_path(kind): kind for kind in SERVED}
 
 
-@pytest.mark.parametrize(
-    ("operation", "request_kind"),
-    [
-        (operations.Pop, requests.PopRequest),
-        (operations.Ack, requests.Report),
-        (operations.Configure, requests.ConfigureRequest),
-        (operations.DeleteQueue, requests.DeleteQueueRequest),
-        (operations.Seek, requests.SeekRequest),
-        (operations.DeleteGroup, requests.DeleteGroupRequest),
-        (group_operations.ConfigureGroup, requests.ConfigureGroupRequest),
-        (group_operations.ReleaseLeases, requests.ReleaseLeasesRequest),
-        (operations.Requeue, requests.RequeueRequest),
-        (operations.Purge, requests.DeadLettersRequest),
-        (operations.Trace, requests.TraceRequest),
-    ],
-)
-def test_every_field_of_an_operation_can_be_asked_for(operation: type[Struct], request_kind: type[Struct]) -> None:
-    assert set(operation.__struct_fields__) - SERVER_SAYS <= set(request_kind.__struct_fields__)
+@pytest.mark.parametrize("kind", [*SERVED, *OWN_ROUTES], ids=lambda kind: kind.__name__)
+def test_every_field_of_an_operation_can_be_asked_for(kind: type[Any]) -> None:
+    """But for those that a client may not choose; and nothing else can."""
+    asked = {field.name for field in msgspec.structs.fields(form(kind))}
+    assert set(kind.__struct_fields__) - SERVER_SAYS <= asked
+    assert form(kind).__struct_config__.forbid_unknown_fields
+
+
+@pytest.mark.parametrize("path", KINDS)
+def test_what_a_client_says_is_what_the_server_understands(path: str) -> None:
+    """With something in every field that could name something; the database is the server's to say."""
+    sent = msgspec.json.encode(fitting(BY_PATH[path], NAMES))
+    asked = meant(msgspec.json.decode(sent, type=form(KINDS[path])), database="theirs")
+    again = msgspec.json.encode(said(asked))
+    assert b"theirs" not in again
+    assert meant(msgspec.json.decode(again, type=form(KINDS[path])), database="theirs") == asked
+
+
+@pytest.mark.parametrize("field", sorted(SERVER_SAYS))
+def test_what_the_server_says_is_refused_from_a_client(field: str) -> None:
+    for path, kind in KINDS.items():
+        body = msgspec.json.encode({**fitting(BY_PATH[path], NAMES), field: 1})
+        with pytest.raises(msgspec.ValidationError, match="unknown field"):
+            msgspec.json.decode(body, type=form(kind))

@@ -15,11 +15,11 @@ from headwater.log.tail import Tail
 from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
-from headwater.stores.contract import Store, Traits
+from headwater.stores.contract import Traits
 
 
 class OneNumber:
-    """As much of a store as a question about its health needs."""
+    """As much of the services as a question about their health needs."""
 
     traits = Traits("sqlite", "place", "SQLite", False, "sync")
 
@@ -32,16 +32,9 @@ class OneNumber:
         return self.lsn
 
 
-class OneStore:
-    """As much of the services as leads to that store."""
-
-    def __init__(self, lsn: int | None) -> None:
-        self.store = cast(Store, OneNumber(lsn))
-
-
 async def ask(path: str, method: str = "GET", lsn: int | None = 12, **headers: str) -> tuple[int, str]:
     site = Site(
-        cast(Queues, OneStore(lsn)),
+        cast(Queues, OneNumber(lsn)),
         cast(JobService, None),
         cast(LogReading, None),
         cast(Tail, None),

@@ -83,7 +83,7 @@ class Ways:
         assert status == 201, told
 
     async def own_wire(self, option: Option, given: dict[str, Any]) -> None:
-        status, told = await self.ask("POST", "/v1/jobs/add", {"jobs": [{"type": TYPE, **given}]})
+        status, told = await self.ask("POST", "/v1/operations/enqueue", {"jobs": [{"type": TYPE, **given}]})
         assert status == 201, told
 
     async def own_transaction(self, option: Option, given: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ class Ways:
     async def decorator_over_http(self, option: Option, given: dict[str, Any]) -> None:
         app = JobApp()
         app.job(name=TYPE, **given)(send)
-        status, _ = await self.ask("POST", "/v1/jobs/register", {"types": {TYPE: given}})
+        status, _ = await self.ask("POST", "/v1/operations/register-types", {"types": {TYPE: given}})
         assert status == 200
         assert (await self.ask("POST", "/api/v1/jobs", {"jobs": [{"type": TYPE}]}))[0] == 201
 
@@ -283,7 +283,7 @@ async def test_a_token_for_some_queues_cannot_reach_others_through_a_declared_qu
     theirs = Principal(scopes=frozenset({Scope.SUBMIT_JOBS}), queues=("default",))
     for path, body in (
         ("/api/v1/jobs", {"jobs": [{"type": TYPE}]}),
-        ("/v1/jobs/add", {"jobs": [{"type": TYPE}]}),
+        ("/v1/operations/enqueue", {"jobs": [{"type": TYPE}]}),
     ):
         headers = {"content-type": "application/json"}
         sent = json.dumps(body).encode()
@@ -330,7 +330,7 @@ async def test_both_wires_refuse_a_job_in_the_same_way(ways: Ways, job: dict[str
         own["run_at"] = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp()) * SECOND
     if "args" in job or "kwargs" in job:
         own["arguments"] = [job.get("args", []), job.get("kwargs", {})]
-    for path, sent in (("/api/v1/jobs", job), ("/v1/jobs/add", own)):
+    for path, sent in (("/api/v1/jobs", job), ("/v1/operations/enqueue", own)):
         status, told = await ways.ask("POST", path, {"jobs": [sent]})
         answers.append((status, told["code"], told["detail"]))
     assert answers[0] == answers[1]

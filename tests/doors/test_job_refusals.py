@@ -87,7 +87,7 @@ async def test_what_a_job_may_not_say_is_refused_whichever_way_it_comes(
         await hw.jobs.schedule("nightly", cron="@daily", **job)
     status, told = await http(hw, "/api/v1/jobs", {"jobs": [{"type": TYPE}, job]})
     assert status in (400, 403, 413, 422), told
-    assert (await http(hw, "/v1/jobs/add", {"jobs": [job]}))[0] in (400, 403, 413, 422)
+    assert (await http(hw, "/v1/operations/enqueue", {"jobs": [job]}))[0] in (400, 403, 413, 422)
     ended = await asyncio.to_thread(Queuectl(tmp_path).run, "enqueue", json.dumps({"type": TYPE}), json.dumps(job))
     assert (ended.code, ended.out) == (2, "")
     assert word in ended.err

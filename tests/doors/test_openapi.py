@@ -142,11 +142,8 @@ PLACES = {"queue": "0", "group": "0", "name": "0", "id": "0", "partition": "1", 
 READ = [route for route in ROUTES if route.method == "GET" and route.gives is not None and not route.changes]
 # What they must be asked with.
 ASKED = {
-    "/v1/dead-letters": "?queue=0",
-    "/v1/traces": "?partition_id=1&transaction_id=t0",
     "/v1/segments": "?queue=0",
-    **{f"/v1/jobs/{name}": "?id=later" for name in ("show", "wait", "dependencies")},
-    "/v1/jobs/attempts": "?id=0",
+    "/v1/jobs/wait": "?id=later",
     "/api/v1/dlq": "?queue=0",
     "/api/v1/messages": "?queue=0",
     "/api/v1/consumer-groups/lagging": "?minLagSeconds=0",
@@ -158,6 +155,26 @@ ASKED = {
 def test_what_is_there_is_shown_as_the_document_says(client: httpx.Client, route: Route) -> None:
     """Field by field: nothing that the type does not name, and nothing of another type."""
     answer = client.get(route.path.format(**PLACES) + ASKED.get(route.path, "")).raise_for_status()
+    decoded = msgspec.json.decode(answer.content, type=route.gives)
+    assert decoded
+    said = msgspec.json.decode(msgspec.json.encode(decoded))
+    assert said == answer.json()
+
+
+ASKING = [route for route in ROUTES if route.path.startswith("/v1/questions/")]
+ASKED_ABOUT: dict[str, dict[str, object]] = {
+    "list-dead-letters": {"queue": "0"},
+    "list-traces": {"partition_id": 1, "transaction_id": "t0"},
+    "find-job": {"id": "later"},
+    "list-job-dependencies": {"id": "later"},
+    "list-job-attempts": {"id": "0"},
+}
+
+
+@pytest.mark.parametrize("route", ASKING, ids=[route.path for route in ASKING])
+def test_what_a_question_is_answered_is_as_the_document_says(client: httpx.Client, route: Route) -> None:
+    """Field by field, as above."""
+    answer = client.post(route.path, json=ASKED_ABOUT.get(route.path.rpartition("/")[2], {})).raise_for_status()
     decoded = msgspec.json.decode(answer.content, type=route.gives)
     assert decoded
     said = msgspec.json.decode(msgspec.json.encode(decoded))

@@ -42,6 +42,11 @@ def test_metrics_count_what_was_done(client: httpx.Client) -> None:
     assert found["headwater_group_lag{g,orders}"] == 2
     assert found["headwater_http_requests_total{POST,/api/v1/push,201}"] == 1
     assert found["headwater_commits_total"] >= 3
+    assert found["headwater_operation_seconds_count{Push}"] == 1
+    assert found["headwater_operation_seconds_bucket{10.0,Push}"] == 1
+    assert found["headwater_sync_seconds_count"] >= 1
+    # Those who read the metrics ask, too; that is told the next time.
+    assert samples(client)["headwater_question_seconds_count{ListQueues}"] >= 1
 
 
 def test_metrics_tell_how_waiting_pops_fare(door: LiveDoor, client: httpx.Client) -> None:
@@ -187,11 +192,13 @@ def test_long_lists_come_in_pages_or_as_a_stream(client: httpx.Client, monkeypat
         push(client, 1, queue=queue)
         pop(client, queue, consumerGroup="g")
         pop(client, queue, consumerGroup="h")
-    assert [queue["queue"] for queue in client.get("/v1/queues").json()] == names
-    page = client.get("/v1/queues", params={"after": "b", "limit": 2}).json()
+    assert [queue["queue"] for queue in client.post("/v1/questions/list-queues", json={}).json()] == names
+    page = client.post("/v1/questions/list-queues", json={"part": {"after": ["b", ""], "limit": 2}}).json()
     assert [queue["queue"] for queue in page] == ["c", "d"]
-    groups = [(group["queue"], group["group"]) for group in client.get("/v1/groups").json()]
+    listed = client.post("/v1/questions/list-groups", json={}).json()
+    groups = [(group["queue"], group["group"]) for group in listed]
     assert groups == [(queue, group) for queue in names for group in "gh"]
-    page = client.get("/v1/groups", params={"after_queue": "b", "after_group": "g", "limit": 3}).json()
+    page = client.post("/v1/questions/list-groups", json={"part": {"after": ["b", "g"], "limit": 3}}).json()
     assert [(group["queue"], group["group"]) for group in page] == [("b", "h"), ("c", "g"), ("c", "h")]
-    assert client.get("/v1/queues", params={"limit": 0}).status_code == 400
+    for wrong in ({"limit": 0}, {"limit": -1}, {"limit": 10_001}, {"patterns": ["*"]}):
+        assert client.post("/v1/questions/list-queues", json={"part": wrong}).status_code == 400

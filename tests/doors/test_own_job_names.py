@@ -11,11 +11,13 @@ import pytest
 
 import headwater
 from headwater.doors.house import ROUTES, make_door
+from headwater.doors.native import jobs
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.log.job_operations import Claim, Report, Settle
 from headwater.model.job import Outcome
 from headwater.model.principal import Principal, Scope
+from headwater.services.wire_forms import operation_path, question_path
 
 SCOPES = frozenset({Scope.ADMIN, Scope.SUBMIT_JOBS})
 OWNER = Principal(scopes=SCOPES)
@@ -86,7 +88,7 @@ async def populate(hw: headwater.Headwater, visitor: Visitor) -> None:
     await fail_all(hw)
     for who in (OWNER, WIDE, NARROW, APART):
         jobs = [job(who, "last", depends_on=["order-17"], depends_when="finished"), job(who, "very-last")]
-        assert (await visitor.ask(who, "POST", "/v1/jobs/add", {"jobs": jobs}))[0] == 201
+        assert (await visitor.ask(who, "POST", "/v1/operations/enqueue", {"jobs": jobs}))[0] == 201
 
 
 async def fail_all(hw: headwater.Headwater) -> None:
@@ -123,36 +125,36 @@ def questions(who: Principal) -> list[tuple[str, str, object]]:
         ("GET", "/api/v1/job-schedules", None),
         ("GET", "/api/v1/workers", None),
         ("GET", "/api/v1/job-limits", None),
-        ("GET", "/v1/jobs/list", None),
-        ("GET", "/v1/jobs/list?state=dead", None),
-        ("GET", "/v1/jobs/show?id=order-17", None),
+        ("POST", "/v1/questions/list-jobs", {}),
+        ("POST", "/v1/questions/list-jobs", {"chosen": {"state": "dead"}}),
+        ("POST", "/v1/questions/find-job", {"id": "order-17"}),
         ("GET", "/v1/jobs/wait?id=order-17&seconds=0", None),
-        ("GET", "/v1/jobs/attempts?id=order-17", None),
-        ("GET", "/v1/jobs/dependencies?id=last", None),
-        ("GET", "/v1/jobs/queues", None),
-        ("GET", "/v1/jobs/minutes", None),
-        ("GET", "/v1/jobs/limits", None),
-        ("GET", "/v1/jobs/config", None),
-        ("GET", "/v1/jobs/schedules", None),
-        ("GET", "/v1/jobs/types", None),
-        ("GET", "/v1/jobs/workers", None),
+        ("POST", "/v1/questions/list-job-attempts", {"id": "order-17"}),
+        ("POST", "/v1/questions/list-job-dependencies", {"id": "last"}),
+        ("POST", "/v1/questions/list-job-queues", {}),
+        ("POST", "/v1/questions/list-job-minutes", {}),
+        ("POST", "/v1/questions/list-job-limits", {}),
+        ("POST", "/v1/questions/list-job-config", {}),
+        ("POST", "/v1/questions/list-schedules", {}),
+        ("POST", "/v1/questions/list-job-types", {}),
+        ("POST", "/v1/questions/list-workers", {}),
         ("POST", "/api/v1/jobs", again),
         ("POST", "/api/v1/jobs", {"jobs": [job(who, "x" * 250)]}),
         ("POST", "/api/v1/jobs", {"jobs": [job(who, "b", depends_on=["no-such"])]}),
-        ("POST", "/v1/jobs/add", again),
+        ("POST", "/v1/operations/enqueue", again),
         ("POST", "/v1/transaction", {"operations": [{"kind": "jobs", "jobs": [job(who, "in a", retries=0)]}]}),
         ("POST", "/v1/transaction", {"operations": [{"kind": "jobs", "jobs": [job(who, "in-one")]}]}),
         ("POST", "/v1/transaction", {"operations": [{"kind": "jobs", "jobs": [job(who, "order-17")]}]}),
         ("POST", "/api/v1/jobs/cancel", {"ids": ["last"]}),
         ("POST", "/api/v1/jobs/cancel", {"ids": ["last"]}),
-        ("POST", "/v1/jobs/cancel", {"ids": ["last"]}),
-        ("POST", "/v1/jobs/cancel", {"ids": ["very-last"]}),
+        ("POST", "/v1/operations/cancel", {"ids": ["last"]}),
+        ("POST", "/v1/operations/cancel", {"ids": ["very-last"]}),
         ("POST", "/api/v1/jobs/retry", {"ids": ["last"]}),
         ("POST", "/api/v1/jobs/retry", {"ids": ["last"]}),
-        ("POST", "/v1/jobs/retry", {"ids": ["last"]}),
-        ("POST", "/v1/jobs/retry", {"ids": ["very-last"]}),
+        ("POST", "/v1/operations/rearm", {"ids": ["last"]}),
+        ("POST", "/v1/operations/rearm", {"ids": ["very-last"]}),
         ("POST", "/api/v1/jobs/drop", {"ids": ["last"]}),
-        ("POST", "/v1/jobs/drop", {"ids": ["order-18"]}),
+        ("POST", "/v1/operations/drop-jobs", {"ids": ["order-18"]}),
         ("POST", "/api/v1/jobs/drop", {"ids": ["order-18"]}),
         ("POST", "/api/v1/job-schedules/nightly/pause", None),
         ("POST", "/api/v1/job-schedules/nightly/resume", None),
@@ -161,23 +163,23 @@ def questions(who: Principal) -> list[tuple[str, str, object]]:
         ("POST", "/api/v1/job-schedules/no-such/run", None),
         ("PUT", "/api/v1/job-schedules/nightly", {"job": job(who, ""), "every": -1}),
         ("PUT", f"/api/v1/job-schedules/{'x' * 250}", {"job": job(who, ""), "cron": "@daily"}),
-        ("POST", "/v1/jobs/schedule", schedule),
-        ("POST", "/v1/jobs/change-schedule", {"name": "nightly", "paused": True}),
-        ("POST", "/v1/jobs/change-schedule", {"name": "nightly", "run": True}),
+        ("POST", "/v1/operations/put-schedule", schedule),
+        ("POST", "/v1/operations/change-schedule", {"name": "nightly", "paused": True}),
+        ("POST", "/v1/operations/change-schedule", {"name": "nightly", "run": True}),
         ("DELETE", "/api/v1/job-schedules/nightly", None),
         ("POST", f"/api/v1/job-queues/{QUEUES[who]}/pause", None),
         ("POST", f"/api/v1/job-queues/{QUEUES[who]}/resume", None),
-        ("POST", "/v1/jobs/pause", {"queue": QUEUES[who], "paused": False}),
+        ("POST", "/v1/operations/pause-jobs", {"queue": QUEUES[who], "paused": False}),
         ("POST", "/api/v1/job-limits", {"type": "tasks:send", "queue": QUEUES[who], "concurrency": 1}),
         ("DELETE", f"/api/v1/job-limits?type=tasks:send&queue={QUEUES[who]}", None),
-        ("POST", "/v1/jobs/limit", {"type": "tasks:send", "queue": QUEUES[who], "concurrency": 1}),
+        ("POST", "/v1/operations/set-job-limit", {"type": "tasks:send", "queue": QUEUES[who], "concurrency": 1}),
         ("PUT", "/api/v1/job-config/retries", {"value": 3}),
-        ("POST", "/v1/jobs/configure", {"name": "retries", "value": 3}),
-        ("POST", "/v1/jobs/register", {"types": {}}),
-        ("POST", "/v1/jobs/stop-workers", {"workers": ["w"]}),
+        ("POST", "/v1/operations/set-job-config", {"name": "retries", "value": 3}),
+        ("POST", "/v1/operations/register-types", {"types": {}}),
+        ("POST", "/v1/operations/stop-workers", {"workers": ["w"]}),
         ("POST", "/api/v1/workers/stop", {"ids": ["w"]}),
-        ("POST", "/v1/jobs/cancel", {"state": "pending", "queue": QUEUES[who]}),
-        ("POST", "/v1/jobs/retry", {"state": "dead", "queue": QUEUES[who]}),
+        ("POST", "/v1/operations/cancel", {"state": "pending", "queue": QUEUES[who]}),
+        ("POST", "/v1/operations/rearm", {"state": "dead", "queue": QUEUES[who]}),
         ("POST", "/api/v1/jobs/cleanup", {"older_than": 0, "queue": QUEUES[who]}),
     ]
 
@@ -200,7 +202,8 @@ def is_asked(method: str, path: str) -> bool:
 
 
 def test_the_walk_goes_over_every_route_about_jobs() -> None:
-    about = [route for route in ROUTES if "job" in route.path or "/workers" in route.path]
+    own = {operation_path(kind) for kind in jobs.OPERATIONS} | {question_path(kind) for kind in jobs.QUESTIONS}
+    about = [route for route in ROUTES if "job" in route.path or "/workers" in route.path or route.path in own]
     assert len(about) > 40
     assert [(route.method, route.path) for route in about if not is_asked(route.method, route.path)] == []
 
@@ -240,7 +243,7 @@ async def test_each_sees_and_changes_its_own_job_of_an_id(hw: headwater.Headwate
     # A job that the owner put into their queue is seen as long as they have none of its id.
     await hw.jobs.add(type="tasks:send", queue="mail", id="owners")
     for who in (WIDE, NARROW):
-        _, listed = await visitor.ask(who, "GET", "/v1/jobs/list")
+        _, listed = await visitor.ask(who, "POST", "/v1/questions/list-jobs", {})
         assert sorted(one["id"] for one in listed) == ["order-17", "owners"]
     # What another token for the same queue chose is not theirs to name.
     stolen = WIDE.own_name("order-17")
@@ -253,12 +256,17 @@ async def test_what_is_not_theirs_takes_no_place_in_a_list(hw: headwater.Headwat
         await hw.jobs.add(type="tasks:send", queue="secret", id=f"other-{number}")
     for who in (WIDE, NARROW, APART):
         await visitor.ask(who, "POST", "/api/v1/jobs", {"jobs": [job(who, "mine")]})
-    for path in ("/api/v1/jobs?limit=5", "/v1/jobs/list?limit=5"):
+    asked: list[tuple[str, str, object]] = [
+        ("GET", "/api/v1/jobs?limit=5", None),
+        ("POST", "/v1/questions/list-jobs", {"chosen": {"limit": 5}}),
+    ]
+    for method, path, body in asked:
         for who in (WIDE, NARROW, APART):
-            _, listed = await visitor.ask(who, "GET", path)
+            _, listed = await visitor.ask(who, method, path, body)
             assert [one["id"] for one in listed] == ["mine"]
-        assert (await visitor.ask(Principal(scopes=SCOPES, queues=("none",)), "GET", path)) == (200, [])
-    assert (await visitor.ask(WIDE, "GET", "/v1/jobs/list?state=nonsense"))[0] == 400
+        assert (await visitor.ask(Principal(scopes=SCOPES, queues=("none",)), method, path, body)) == (200, [])
+    nonsense = {"chosen": {"state": "nonsense"}}
+    assert (await visitor.ask(WIDE, "POST", "/v1/questions/list-jobs", nonsense))[0] == 400
 
 
 async def test_events_tell_of_ones_own_jobs_under_ones_own_ids(hw: headwater.Headwater) -> None:

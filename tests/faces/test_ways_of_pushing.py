@@ -128,32 +128,31 @@ def client_transact(scene: Scene, queue: str, payload: Any, **about: Any) -> Non
         together.push(queue, payload, **about)
 
 
-def native_lane(queue: str, payload: Any, **about: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The message as our own wire has it: the push of its partition, and what stands beside."""
+def native_lane(queue: str, payload: Any, **about: Any) -> dict[str, Any]:
+    """The message as our own wire has it: the push of its partition."""
     said = {"transaction_id": "transactionId", "trace_id": "traceId", "type": "type", "headers": "headers"}
     record = {"data": payload} | {said[name]: about[name] for name in said if name in about}
     if "timestamp" in about:
         record["timestamp"] = int(about["timestamp"].timestamp() * 1_000_000)
     lane = {"queue": queue, "records": [record]}
-    lane |= {name: about[name] for name in ("partition", "priority") if name in about}
+    lane |= {name: about[name] for name in ("partition", "priority", "ttl_seconds") if name in about}
     if "delay" in about:
         lane["delay_seconds"] = about["delay"]
-    return lane, {name: about[name] for name in ("ttl_seconds",) if name in about}
+    return lane
 
 
 def native_push(scene: Scene, queue: str, payload: Any, **about: Any) -> None:
-    lane, beside = native_lane(queue, payload, **about)
-    httpx.post(f"{scene.url}/v1/push", json={"pushes": [lane], **beside}).raise_for_status()
+    lane = native_lane(queue, payload, **about)
+    httpx.post(f"{scene.url}/v1/push", json={"pushes": [lane]}).raise_for_status()
 
 
 def native_transact(scene: Scene, queue: str, payload: Any, **about: Any) -> None:
-    lane, beside = native_lane(queue, payload, **about)
-    step = {"kind": "push", **lane, **beside}
+    step = {"kind": "push", **native_lane(queue, payload, **about)}
     httpx.post(f"{scene.url}/v1/transaction", json={"operations": [step]}).raise_for_status()
 
 
 def native_commit(scene: Scene, queue: str, payload: Any, **about: Any) -> None:
-    lane, _ = native_lane(queue, payload, **about)
+    lane = native_lane(queue, payload, **about)
     httpx.post(f"{scene.url}/v1/log/commit", json={"pushes": [lane]}).raise_for_status()
 
 

@@ -62,6 +62,7 @@ LONG_POLLS = "tests/doors/test_long_polls.py"
 
 LOG_DOOR = "headwater/doors/native/log.py"
 LOG_COMMITS = "headwater/doors/native/log_commits.py"
+ADMISSION = "headwater/services/admission.py"
 LOG_READING = "headwater/services/log_reading.py"
 LOG_READER = "headwater/client/log_reader.py"
 LOG_WRITER = "headwater/client/log_writer.py"
@@ -1121,13 +1122,7 @@ BUGS = [
     Bug(
         "remote-commit-without-its-step",
         "a commit through a server forgets the step, so a micro-batch that runs again is pushed again",
-        (
-            Edit(
-                LOG_WRITER,
-                '"step": Step(steps[0].name, steps[0].number, steps[0].note) if steps else None,',
-                '"step": None,',
-            ),
-        ),
+        (Edit(LOG_WRITER, '"step": said(steps[0]) if steps else None,', '"step": None,'),),
         (LOG_WRITER_TESTS,),
     ),
     Bug(
@@ -1151,13 +1146,13 @@ BUGS = [
     Bug(
         "load-hides-the-files-of-others",
         "what one token says is loaded counts for everybody, so that it can hide the files of others",
-        (Edit(LOG_COMMITS, "source=scoped_name(request.principal, body.source)", "source=body.source"),),
+        (Edit(LOG_COMMITS, "source = scoped_name(request.principal, load.source)", "source = load.source"),),
         (LOG_WRITER_TESTS,),
     ),
     Bug(
         "load-believes-its-positions",
         "positions that fall, or that nothing covers, are taken, and records come twice",
-        (Edit(LOG_COMMITS, "    check_positions(body.positions, body.covers, len(body.records))\n", ""),),
+        (Edit(ADMISSION, "    check_positions(load.positions, load.covers, len(load.records))\n", ""),),
         (LOG_WRITER_TESTS,),
     ),
     Bug(
@@ -1440,7 +1435,7 @@ BUGS = [
         (
             Edit(
                 "headwater/doors/jobs/own_names.py",
-                "return await site.store.ask(FindJob(principal.database, own)) is None",
+                "return await site.queues.ask(FindJob(principal.database, own)) is None",
                 "return True",
             ),
         ),

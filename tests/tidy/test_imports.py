@@ -160,6 +160,29 @@ def find_homeless_modules(root: Path) -> list[str]:
     return [f"{PACKAGE}.{module} has no layer: give it one in {__name__}" for module in modules if not layer_of(module)]
 
 
+def find_doors_past_services(root: Path) -> list[str]:
+    """Places where a door reaches for the store of a service: what it wants to know, it asks the service."""
+    return [
+        f"{source.at(node.lineno)}: a door asks a service, not its store"
+        for source in parse_sources(root, f"src/{PACKAGE}/doors")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and node.attr == "store"
+    ]
+
+
+def test_doors_go_through_services() -> None:
+    findings = find_doors_past_services(ROOT)
+    assert not findings, report(findings)
+
+
+def test_a_planted_door_past_a_service_is_caught(tmp_path: Path) -> None:
+    asked = "async def look(site):\n    return await site.queues.store.ask(1)\n"
+    plant(tmp_path, {"src/headwater/doors/shortcut.py": asked, "src/headwater/doors/sound.py": "queue.ask(1)\n"})
+    assert [finding.split()[0] for finding in find_doors_past_services(tmp_path)] == [
+        "src/headwater/doors/shortcut.py:2:"
+    ]
+
+
 def test_imports_point_down_only() -> None:
     findings = find_upward_imports(ROOT)
     assert not findings, report(findings)

@@ -1,79 +1,25 @@
-"""Serves the jobs of the faces from afar: their operations become requests of `/v1/jobs`, their questions too."""
+"""Serves the jobs of the faces from afar: their operations and questions as they are, and waiting for an end."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlencode
 
 import msgspec
 
-from headwater.client.exchange import Exchange, decoder_of, encode
+from headwater.client.exchange import Exchange, decoder_of
+from headwater.client.wire import Wire
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import JobMissing, QueueMissing
-from headwater.log.job_operations import (
-    Cancel,
-    ChangeSchedule,
-    DropJobs,
-    Enqueue,
-    PauseJobs,
-    PutSchedule,
-    Rearm,
-    RegisterTypes,
-    SetJobConfig,
-    SetJobLimit,
-    StopWorkers,
-)
-from headwater.log.operations import Operation, result_type
+from headwater.log.operations import Operation
 from headwater.model.job import FINISHED, JobState
-from headwater.services.job_requests import JobAnswer, JobSetting, ScheduleAnswer, schedule_of, status_of
-from headwater.stores.job_questions import (
-    FindJob,
-    JobStatus,
-    ListJobAttempts,
-    ListJobConfig,
-    ListJobDependencies,
-    ListJobLimits,
-    ListJobMinutes,
-    ListJobQueues,
-    ListJobs,
-    ListJobTypes,
-    ListSchedules,
-    ListWorkers,
-)
-from headwater.stores.questions import Answer, Question, answer_type
+from headwater.stores.job_questions import FindJob
+from headwater.stores.questions import Answer, Question
 
 # As with waiting pops: what stands between may hang up on a connection that is quiet for longer.
 SLICE_SECONDS = 20.0
-
-Result = TypeVar("Result")
-
-_paths: dict[type[Operation], str] = {
-    Enqueue: "add",
-    Cancel: "cancel",
-    Rearm: "retry",
-    DropJobs: "drop",
-    PauseJobs: "pause",
-    SetJobLimit: "limit",
-    SetJobConfig: "configure",
-    RegisterTypes: "register",
-    PutSchedule: "schedule",
-    ChangeSchedule: "change-schedule",
-    StopWorkers: "stop-workers",
-}
-
-
-# Questions whose answers come as they are.
-_asked: dict[type[Question[Any]], str] = {
-    ListJobAttempts: "attempts",
-    ListJobDependencies: "dependencies",
-    ListJobQueues: "queues",
-    ListJobMinutes: "minutes",
-    ListJobLimits: "limits",
-    ListJobTypes: "types",
-    ListWorkers: "workers",
-}
 
 
 @contextmanager
@@ -102,11 +48,10 @@ class Known(Protocol):
 class RemoteJobs:
     """The jobs that a server lets this client use. The database is that of the token, whatever is named."""
 
-    def __init__(self, exchange: Exchange, keys: Iterator[str], known: Known) -> None:
-        self._exchange = exchange
-        self._keys = keys
+    def __init__(self, exchange: Exchange, wire: Wire, known: Known) -> None:
+        self._wire = wire
         self._known = known
-        self.store = RemoteJobQuestions(exchange)
+        self.store = RemoteJobQuestions(wire)
         self.waits = RemoteJobWaits(exchange, known)
 
     @property
@@ -121,50 +66,34 @@ class RemoteJobs:
 
     async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
         """One operation, and what it came to."""
-        fields = msgspec.structs.asdict(operation)
-        del fields["database"]
-        fields["key"] = operation.key or next(self._keys)
-        path = f"/v1/jobs/{_paths[type(operation)]}"
-        kind = result_type(type(operation))
         with jobs_missing():
-            return await self._exchange.ask("POST", path, encode(fields), decoder_of(kind))
+            return await self._wire.run(operation)
 
 
 class RemoteJobQuestions:
     """What can be asked about jobs."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
 
     async def ask(self, question: Question[Answer]) -> Answer:
-        """What the server answers to a question about jobs."""
-        return cast(Answer, await self._ask(question))
-
-    async def _ask(self, question: Question[Any]) -> Any:
-        if isinstance(question, FindJob):
-            return await self._job(question)
-        if isinstance(question, ListJobs):
-            fields = {name: value or "" for name, value in msgspec.structs.asdict(question.chosen).items()}
-            return [status_of(job) for job in await self._get("list", list[JobAnswer], fields)]
-        if isinstance(question, ListSchedules):
-            return [schedule_of(one) for one in await self._get("schedules", list[ScheduleAnswer])]
-        if isinstance(question, ListJobConfig):
-            found = await self._get("config", list[JobSetting])
-            return {(setting.queue, setting.name): setting.value for setting in found}
-        fields = msgspec.structs.asdict(question)
-        del fields["database"]
-        return await self._get(_asked[type(question)], answer_type(type(question)), fields)
-
-    async def _job(self, question: FindJob) -> JobStatus | None:
+        """What the server answers to a question about jobs; what is not there is None where that is an answer."""
         try:
-            return status_of(await self._get("show", JobAnswer, {"id": question.id}))
+            with jobs_missing():
+                return await self._wire.ask(question)
         except JobMissing:
-            return None
+            if isinstance(question, FindJob):
+                return cast(Answer, None)
+            raise
 
-    async def _get(self, path: str, kind: type[Result], query: Mapping[str, object] | None = None) -> Result:
-        target = f"/v1/jobs/{path}?{urlencode(query)}" if query else f"/v1/jobs/{path}"
-        with jobs_missing():
-            return await self._exchange.ask("GET", target, b"", decoder_of(kind))
+
+class _Ended(msgspec.Struct, frozen=True):
+    """What is read of a job that is waited for."""
+
+    state: JobState
+
+
+_ended = decoder_of(_Ended)
 
 
 class RemoteJobWaits:
@@ -183,7 +112,7 @@ class RemoteJobWaits:
             seconds = min(left, SLICE_SECONDS, self._known.config.wait_seconds_max)
             target = f"/v1/jobs/wait?{urlencode({'id': name, 'seconds': f'{seconds:.6f}'})}"
             with jobs_missing():
-                job = await self._exchange.ask("GET", target, b"", decoder_of(JobAnswer), wait_seconds=seconds)
+                job = await self._exchange.ask("GET", target, b"", _ended, wait_seconds=seconds)
             if job.state in FINISHED:
                 return job.state
             if deadline is not None and loop.time() >= deadline:

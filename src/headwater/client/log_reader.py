@@ -33,9 +33,10 @@ from headwater.services.log_requests import (
     SegmentsDecoder,
     SegmentsRequest,
 )
+from headwater.services.wire_forms import question_path
 from headwater.stores.contract import Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
-from headwater.stores.questions import PartitionStatus, QueueStatus
+from headwater.stores.questions import ListQueues, PartitionStatus, QueueStatus
 
 ANSWER_SECONDS = 60.0
 
@@ -108,7 +109,7 @@ class RemoteLogReader:
 
     async def queue_statuses(self) -> list[QueueStatus]:
         """The queues that may be read, with their options and sizes."""
-        return await self._get("/v1/queues", list[QueueStatus])
+        return await self._post(question_path(ListQueues), {}, list[QueueStatus])
 
     async def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
         """Partitions of a queue, with where their records begin and end."""

@@ -15,10 +15,11 @@ from headwater.client.access import Access, find_address, find_token, telling_of
 from headwater.client.exchange import Exchange, Timing, decoder_of, encode
 from headwater.client.pool import Pool
 from headwater.errors import AlreadyReached, HeadwaterError, StagingLost
-from headwater.log.flow_operations import Load, Loaded, Staged
+from headwater.log.flow_operations import Load, Loaded, Staged, Unstage
 from headwater.log.operations import Deleted, Push, Reach, Seek, Transaction
 from headwater.model.record import Record, encode_records
-from headwater.services.log_requests import CommitAnswer, GroupMove, LogAbout, Step, StepTaken
+from headwater.services.log_requests import CommitAnswer, GroupMove, LogAbout, StepTaken
+from headwater.services.wire_forms import operation_path, said
 
 log = logging.getLogger(__name__)
 
@@ -69,16 +70,9 @@ class RemoteLogWriter:
 
     async def load(self, load: Load) -> Loaded:
         """Append what of a source is not there yet. It may be asked again, also when an answer was lost."""
-        body = {
-            "queue": load.queue,
-            "partition": load.partition,
-            "source": load.source,
-            "covers": load.covers,
-            "positions": load.positions,
-            # Who sent it is for the server to say.
-            "records": [msgspec.structs.replace(record, producer_sub="") for record in load.records],
-        }
-        return await self._post("/v1/log/load", body, Loaded)
+        # Who sent it is for the server to say.
+        records = [msgspec.structs.replace(record, producer_sub="") for record in load.records]
+        return await self._post(operation_path(Load), {**said(load), "records": records}, Loaded)
 
     async def _commit(self, request: dict[str, Any], pieces: list[Piece]) -> CommitAnswer:
         parts = list(gather(pieces))
@@ -106,7 +100,7 @@ class RemoteLogWriter:
     async def _drop(self, upload: str) -> None:
         """The server drops it by itself in an hour, too."""
         try:
-            await self._post("/v1/log/unstage", {"upload": upload}, Deleted)
+            await self._post(operation_path(Unstage), {"upload": upload}, Deleted)
         except HeadwaterError as error:
             log.debug("an upload was not dropped: %s", error)
 
@@ -127,7 +121,7 @@ def _request(transaction: Transaction) -> dict[str, Any]:
         raise TypeError("a commit through a server has one step at most, pushes, and groups that are moved")
     return {
         "key": transaction.key or secrets.token_hex(16),
-        "step": Step(steps[0].name, steps[0].number, steps[0].note) if steps else None,
+        "step": said(steps[0]) if steps else None,
         "moves": [GroupMove(move.queue, move.group, move.lsn or 0) for move in moves],
     }
 
@@ -136,8 +130,8 @@ def _pushes(transaction: Transaction) -> list[Push]:
     return [one for one in transaction.operations if isinstance(one, Push)]
 
 
-def _already(step: Step, taken: StepTaken) -> AlreadyReached:
-    message = f"{step.name!r} is at step {taken.number}; step {step.number} was taken before"
+def _already(step: dict[str, Any], taken: StepTaken) -> AlreadyReached:
+    message = f"{step['name']!r} is at step {taken.number}; step {step['number']} was taken before"
     return AlreadyReached(message, taken.number, taken.note)
 
 

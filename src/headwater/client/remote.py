@@ -1,10 +1,8 @@
 """Serves the faces from afar: operations become requests of `/v1`, answers become what the log would have answered."""
 
 import asyncio
-import itertools
 import logging
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -14,57 +12,33 @@ from headwater.client.connection import Answer as HttpAnswer
 from headwater.client.connection import Broken
 from headwater.client.exchange import Exchange, decoder_of, encode
 from headwater.client.jobs import RemoteJobs
+from headwater.client.wire import Wire
 from headwater.clock import SystemClock, Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, ServerUnreadable
 from headwater.log.committer import Answer
-from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
 from headwater.log.job_operations import Enqueue
 from headwater.log.operations import (
     Ack,
     Acked,
-    Configure,
-    DeleteGroup,
-    DeleteQueue,
     Extend,
     Extended,
     Operation,
     Pop,
     Popped,
-    Purge,
     Push,
-    Requeue,
-    Seek,
-    Trace,
     Transacted,
     Transaction,
-    result_type,
 )
 from headwater.model.names import Lsn
+from headwater.services.admission import admit
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import release
 from headwater.services.life import Life
-from headwater.services.requests import (
-    SEVERAL_MAX,
-    Bounds,
-    ExtendRequest,
-    Lease,
-    PopAnswer,
-    PopRequest,
-    PushAnswer,
-    Report,
-    SegmentsAnswer,
-)
+from headwater.services.requests import SEVERAL_MAX, Bounds, PopAnswer, PushAnswer, SegmentsAnswer
 from headwater.services.verbs import Verbs
-from headwater.stores.questions import (
-    ListDeadLetters,
-    ListGroups,
-    ListLeases,
-    ListQueues,
-    ListTraces,
-    Question,
-    answer_type,
-)
+from headwater.services.wire_forms import result_kind, said
+from headwater.stores.questions import Question
 
 log = logging.getLogger(__name__)
 
@@ -75,28 +49,6 @@ LET_GO_SECONDS = 5.0
 
 Result = TypeVar("Result")
 Asked = TypeVar("Asked")
-
-_paths: dict[type[Operation], str] = {
-    Configure: "/v1/configure",
-    DeleteQueue: "/v1/delete-queue",
-    Seek: "/v1/seek",
-    DeleteGroup: "/v1/delete-group",
-    ConfigureGroup: "/v1/configure-group",
-    ReleaseLeases: "/v1/release-leases",
-    Requeue: "/v1/requeue",
-    Purge: "/v1/purge",
-    Trace: "/v1/trace",
-}
-
-
-# Where each question goes, with those of its fields that go with it.
-_asked: dict[type[Question[Any]], tuple[str, tuple[str, ...]]] = {
-    ListQueues: ("/v1/queues", ()),
-    ListGroups: ("/v1/groups", ("queue",)),
-    ListLeases: ("/v1/leases", ("queue", "group", "limit")),
-    ListDeadLetters: ("/v1/dead-letters", ("queue", "limit", "after")),
-    ListTraces: ("/v1/traces", ("partition_id", "transaction_id")),
-}
 
 
 class ServerClock:
@@ -122,16 +74,15 @@ class RemoteQueues(Verbs):
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._keys: Iterator[str] = (
-            f"{prefix}{number}" for prefix in (secrets.token_hex(8) + ".",) for number in itertools.count()
-        )
+        self._wire = wire = Wire(exchange)
+        self._keys = wire.keys
         self._forgotten: set[asyncio.Task[None]] = set()
         self.life = Life("this client", "async with headwater.connect(...) as hw:")
         self.holdings = Holdings()
         self.clock = ServerClock()
         self.config = Config()
-        self.store: RemoteQuestions = RemoteQuestions(exchange)
-        self.jobs = RemoteJobs(exchange, self._keys, self)
+        self.store: RemoteQuestions = RemoteQuestions(exchange, wire)
+        self.jobs = RemoteJobs(exchange, wire, self)
 
     async def greet(self) -> Bounds:
         """Ask the server what it takes; from now on the checks here go by that."""
@@ -176,9 +127,8 @@ class RemoteQueues(Verbs):
         for push in pushes:
             self.check_push(push)
         body = {
-            "pushes": [_lane_push(push) for push in pushes],
+            "pushes": [_unkeyed(push) for push in pushes],
             "durability": durability,
-            "ttl_seconds": pushes[0].ttl_seconds,
             # The server makes the keys of the other partitions from that of the first.
             "key": pushes[0].key or next(self._keys),
         }
@@ -197,17 +147,17 @@ class RemoteQueues(Verbs):
         operation = msgspec.structs.replace(operation, key=operation.key or next(self._keys))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
-        said = [self._report(report) for report in reports]
+        told = [self._report(report) for report in reports]
         slice_seconds = min(wait_seconds, SLICE_SECONDS)
         while True:
-            answer = await self._pop(operation, slice_seconds, said)
-            said = []
+            answer = await self._pop(operation, slice_seconds, told)
+            told = []
             slice_seconds = min(deadline - loop.time(), SLICE_SECONDS)
             if answer.batches or slice_seconds <= 0:
                 return Popped(answer.batches)
 
-    async def _pop(self, operation: Pop, wait_seconds: float, reports: list[Report]) -> PopAnswer:
-        request = PopRequest(**_pop_fields(operation), wait_seconds=wait_seconds, reports=reports)
+    async def _pop(self, operation: Pop, wait_seconds: float, reports: list[dict[str, Any]]) -> PopAnswer:
+        request = {**said(operation), "wait_seconds": wait_seconds, "reports": reports}
         answer = await self._exchange.ask(
             "POST",
             "/v1/pop",
@@ -241,15 +191,15 @@ class RemoteQueues(Verbs):
             body = {"reports": [self._report(report) for report in reports[start : start + SEVERAL_MAX]]}
             await self._post("/v1/report", body, list[Acked])
 
-    def _report(self, report: Ack) -> Report:
-        return Report(**{**_fields(report), "key": report.key or next(self._keys)})
+    def _report(self, report: Ack) -> dict[str, Any]:
+        return {**said(report), "key": report.key or next(self._keys)}
 
     async def extend_leases(self, extensions: Sequence[Extend]) -> list[Extended]:
         """Keep leases for longer."""
         if not extensions:
             return []
-        leases = [Lease(one.partition_id, one.token, one.group) for one in extensions]
-        return await self._post("/v1/extend", ExtendRequest(leases, extensions[0].seconds), list[Extended])
+        body = {"leases": [_unkeyed(one) for one in extensions]}
+        return await self._post("/v1/extend", body, list[Extended])
 
     # ── the rest ──
 
@@ -257,19 +207,20 @@ class RemoteQueues(Verbs):
         """One operation, and what it came to."""
         if isinstance(operation, Transaction):
             return await self._transact(operation)
-        body = {**_fields(operation), "key": operation.key or next(self._keys)}
-        body.pop("lanes", None)
-        return await self._post(_paths[type(operation)], body, result_type(type(operation)))
+        return await self._wire.run(admit(operation, self.config))
 
     async def _transact(self, transaction: Transaction) -> Transacted:
         body = {
             "operations": [_step(step) for step in transaction.operations],
-            "leases": [Lease(partition_id, token, group) for partition_id, group, token in transaction.leases],
+            "leases": [
+                {"partition_id": partition_id, "group": group, "token": token}
+                for partition_id, group, token in transaction.leases
+            ],
             "key": transaction.key or next(self._keys),
         }
         answer = await self._post("/v1/transaction", body, _Transacted)
         steps = zip(answer.results, transaction.operations, strict=True)
-        return Transacted([decoder_of(result_type(type(step))).decode(result) for result, step in steps])
+        return Transacted([decoder_of(result_kind(type(step))).decode(result) for result, step in steps])
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""
@@ -296,19 +247,15 @@ class RemoteQueues(Verbs):
 
 
 class RemoteQuestions:
-    """What can be asked about what is kept. The database is that of the token, whatever is named."""
+    """What can be asked about what is kept."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, wire: Wire) -> None:
         self._exchange = exchange
+        self._wire = wire
 
     async def ask(self, question: Question[Asked]) -> Asked:
         """What the server answers to a question."""
-        kind = type(question)
-        fields = msgspec.structs.asdict(question)
-        about = {name: fields[name] for name in _asked[kind][1]}
-        path = _asked[kind][0]
-        target = f"{path}?{urlencode(about)}" if about else path
-        return await self._exchange.ask("GET", target, b"", decoder_of(answer_type(kind)))
+        return await self._wire.ask(question)
 
     async def segments(self, queue: str, after: Lsn, limit: int, wait_seconds: float) -> SegmentsAnswer:
         """A stretch of a queue's log; waits for one."""
@@ -323,35 +270,18 @@ class _Transacted(msgspec.Struct, frozen=True):
     results: list[msgspec.Raw]
 
 
-def _fields(operation: Operation) -> dict[str, Any]:
-    """An operation as the wire has it: all but the database, which is the server's to say."""
-    fields = msgspec.structs.asdict(operation)
-    del fields["database"]
-    return fields
-
-
-def _pop_fields(operation: Pop) -> dict[str, Any]:
-    """A pop as the wire has it: who else waits, and how a queue is made, is for the server to know."""
-    fields = _fields(operation)
-    del fields["sharers"], fields["lanes"], fields["asks_again"]
-    return fields
-
-
-def _lane_push(push: Push) -> dict[str, Any]:
-    lane = {"queue": push.queue, "partition": push.partition, "records": push.records}
-    # Left out where nothing is asked for: a server of an older version knows them not.
-    asked = {"delay_seconds": push.delay_seconds, "priority": push.priority}
-    return lane | {name: value for name, value in asked.items() if value}
-
-
 def _step(operation: Operation) -> dict[str, Any]:
-    if isinstance(operation, Push):
-        ttl = {} if operation.ttl_seconds is None else {"ttl_seconds": operation.ttl_seconds}
-        return {"kind": "push", **_lane_push(operation), **ttl}
-    if isinstance(operation, Enqueue):
-        return {"kind": "jobs", "jobs": operation.jobs}
-    if not isinstance(operation, Ack):
+    kind = _steps.get(type(operation))
+    if kind is None:
         raise TypeError(f"a transaction over HTTP takes pushes, reports and jobs; got {type(operation).__name__}")
-    fields = _fields(operation)
-    del fields["key"]
-    return {"kind": "report", **fields}
+    return {"kind": kind, **_unkeyed(operation)}
+
+
+_steps: dict[type[Operation], str] = {Push: "push", Ack: "report", Enqueue: "jobs"}
+
+
+def _unkeyed(operation: Operation) -> dict[str, Any]:
+    """An operation within a request that has the key."""
+    fields = said(operation)
+    fields.pop("key", None)
+    return fields

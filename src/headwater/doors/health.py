@@ -57,11 +57,11 @@ async def health(site: Site, request: Request) -> Response:
     """Well means that the store answers a question, not only that this process runs. Where the log ends is told to who
     may know of all databases."""
     try:
-        lsn = await site.store.ask(FindLastLsn())
+        lsn = await site.queues.ask(FindLastLsn())
     except HeadwaterError as error:
         return problem_response(503, error.code, "the store does not answer", request_id=request.id)
     shown = lsn if request.principal.may(Scope.OPERATOR) else msgspec.UNSET
-    return json_response(Health("ok", site.version, site.store.traits.name, shown))
+    return json_response(Health("ok", site.version, site.queues.traits.name, shown))
 
 
 async def ready(site: Site, request: Request) -> Response:

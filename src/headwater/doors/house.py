@@ -2,7 +2,7 @@
 
 from headwater.doors import health, metrics
 from headwater.doors.jobs import routes as jobs
-from headwater.doors.native import job_routes, log_routes
+from headwater.doors.native import log_routes
 from headwater.doors.native import routes as native
 from headwater.doors.openapi import with_openapi
 from headwater.doors.queen import routes as queen
@@ -15,7 +15,6 @@ ROUTES = with_openapi(
         *metrics.ROUTES,
         *native.ROUTES,
         *log_routes.ROUTES,
-        *job_routes.ROUTES,
         *queen.ROUTES,
         *jobs.ROUTES,
     )

@@ -22,14 +22,14 @@ _DONE = ("enqueued", "completed", "failed", "dead")
 async def job_families(site: Site, principal: Principal) -> list[Metric]:
     """The families of the job queues that a principal may use; the workers are for who may see all of them."""
     database, theirs = principal.database, principal.may_use
-    queues = [queue for queue in await site.store.ask(ListJobQueues(database)) if theirs(queue.queue)]
+    queues = [queue for queue in await site.queues.ask(ListJobQueues(database)) if theirs(queue.queue)]
     since = Timestamp(max(site.clock.now() - LATELY_SECONDS * SECOND, 0))
-    minutes = [minute for minute in await site.store.ask(ListJobMinutes(database, since)) if theirs(minute.queue)]
+    minutes = [minute for minute in await site.queues.ask(ListJobMinutes(database, since)) if theirs(minute.queue)]
     labels = labels_of(queue.queue for queue in queues)
     families = [*_states(queues, labels), *_lately(minutes, labels)]
     if principal.may_use_all() and Scope.ADMIN in principal.scopes:
         workers = GaugeMetricFamily("headwater_job_workers", "Workers whose lease is alive")
-        workers.add_metric((), len(await site.store.ask(ListWorkers(database))))
+        workers.add_metric((), len(await site.queues.ask(ListWorkers(database))))
         families.append(workers)
     return families
 

@@ -26,7 +26,7 @@ async def queue_pages(
     left = limit
     while left is None or left > 0:
         rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-        page = await site.store.ask(ListQueues(principal.database, Part(principal.queues, (after, ""), rows)))
+        page = await site.queues.ask(ListQueues(principal.database, Part(principal.queues, (after, ""), rows)))
         if page:
             yield page
         if len(page) < rows:
@@ -42,7 +42,7 @@ async def group_pages(
     left = limit
     while left is None or left > 0:
         rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-        page = await site.store.ask(ListGroups(principal.database, queue, Part(principal.queues, after, rows)))
+        page = await site.queues.ask(ListGroups(principal.database, queue, Part(principal.queues, after, rows)))
         if page:
             yield page
         if len(page) < rows:

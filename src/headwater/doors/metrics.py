@@ -23,6 +23,7 @@ from headwater.doors.routes import Route
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.doors.work import together
+from headwater.model.histogram import Histogram
 from headwater.model.principal import Principal, Scope
 from headwater.stores.questions import FindLastLsn, GroupStatus, QueueStatus
 
@@ -72,6 +73,21 @@ class ProcessReport(msgspec.Struct, frozen=True):
     delivery: list[tuple[str, float]]
     delivery_seconds: float
     requests: list[tuple[str, str, int, int]]
+    operations: dict[str, "Durations"]
+    questions: dict[str, "Durations"]
+    syncs: "Durations"
+
+
+class Durations(msgspec.Struct, frozen=True):
+    """How many were over within each step, and how many seconds all took together."""
+
+    steps: list[tuple[str, float]]
+    seconds: float
+
+
+def durations_of(histogram: Histogram) -> Durations:
+    """What was measured, to be told."""
+    return Durations(histogram.cumulative(), histogram.total)
 
 
 _decode = msgspec.msgpack.Decoder(ProcessReport).decode
@@ -110,6 +126,9 @@ def report_of(site: Site) -> ProcessReport:
         delivery=[(str(bound), float(count)) for bound, count in polls.delivery.cumulative()],
         delivery_seconds=polls.delivery.total,
         requests=[(*about, count) for about, count in site.requests.items()],
+        operations={kind.__name__: durations_of(one) for kind, one in site.queues.timings.operations.items()},
+        questions={kind.__name__: durations_of(one) for kind, one in site.queues.timings.questions.items()},
+        syncs=durations_of(site.queues.timings.syncs),
     )
 
 
@@ -162,7 +181,7 @@ async def _families(site: Site, principal: Principal) -> AsyncIterator[Metric]:
             yield family
     if principal.may(Scope.OPERATOR):
         lsn = GaugeMetricFamily("headwater_lsn", "The newest segment of the log")
-        lsn.add_metric((), await site.store.ask(FindLastLsn()))
+        lsn.add_metric((), await site.queues.ask(FindLastLsn()))
         yield lsn
         for family in _processes(found):
             yield family
@@ -220,6 +239,24 @@ def _processes(found: Sequence[ProcessReport]) -> Iterator[Metric]:
         for method, path, status, count in report.requests:
             requests.add_metric((report.process, method, path, str(status)), count)
     yield from (available, delivery, requests)
+    yield from _durations(found)
+
+
+def _durations(found: Sequence[ProcessReport]) -> Iterator[Metric]:
+    """How long the store took, by what it was asked for."""
+    operations = HistogramMetricFamily(
+        "headwater_operation_seconds", "Commits with an operation of this kind", labels=("process", "operation")
+    )
+    questions = HistogramMetricFamily(
+        "headwater_question_seconds", "Questions of this kind", labels=("process", "question")
+    )
+    syncs = HistogramMetricFamily("headwater_sync_seconds", "Waits for the disk", labels=("process",))
+    for report in found:
+        for family, measured in ((operations, report.operations), (questions, report.questions)):
+            for kind, durations in measured.items():
+                family.add_metric((report.process, kind), durations.steps, durations.seconds)
+        syncs.add_metric((report.process,), report.syncs.steps, report.syncs.seconds)
+    yield from (operations, questions, syncs)
 
 
 class _Queues:

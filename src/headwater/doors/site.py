@@ -24,7 +24,6 @@ from headwater.services.checks import check_text
 from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
-from headwater.stores.contract import Store
 from headwater.stores.questions import FindLane, ListSwitches
 
 PUSH_SWITCH = "hold pushes"
@@ -35,8 +34,8 @@ SWITCHES_SECONDS = 1.0
 class Switches:
     """What is turned on for whom, as the store said at most a second ago."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
         self._on: frozenset[tuple[str, str]] = frozenset()
         self._looked_at = -math.inf
         self.any = False
@@ -52,7 +51,7 @@ class Switches:
     async def refresh(self) -> None:
         """Look again. Others who ask meanwhile go by what was known."""
         self._looked_at = time.monotonic()
-        self._on = frozenset(await self._store.ask(ListSwitches()))
+        self._on = frozenset(await self._queues.ask(ListSwitches()))
         self.any = bool(self._on)
 
 
@@ -82,12 +81,7 @@ class Site:
         self.requests: dict[tuple[str, str, int], int] = {}
         self.work: dict[str, Work] = {}
         self.board = Board(1)
-        self.switches = Switches(queues.store)
-
-    @property
-    def store(self) -> Store:
-        """Questions go here."""
-        return self.queues.store
+        self.switches = Switches(queues)
 
     @property
     def clock(self) -> Clock:
@@ -164,7 +158,7 @@ def key_of(request: Request, key: str) -> str:
 
 async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:
     """Where a partition belongs; None when it is not there, or not theirs: nobody learns which."""
-    lane = await site.store.ask(FindLane(partition_id))
+    lane = await site.queues.ask(FindLane(partition_id))
     principal = request.principal
     if lane is None or lane.database != principal.database or not principal.may_use(lane.queue):
         return None

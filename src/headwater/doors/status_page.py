@@ -51,13 +51,13 @@ async def status_page(site: Site, request: Request) -> Response:
 
 async def _top(site: Site, principal: Principal) -> str:
     """What the whole server does is for its operator to see."""
-    facts = [escape(site.store.traits.engine)]
+    facts = [escape(site.queues.traits.engine)]
     if principal.may(Scope.OPERATOR):
         numbers = [report.numbers for report in reports(site)]
         facts += [
             f"{sum(number['connections'] for number in numbers):,.0f} connections",
             f"{sum(number['waiting_pops'] for number in numbers):,.0f} pops wait",
-            f"LSN {await site.store.ask(FindLastLsn()):,}",
+            f"LSN {await site.queues.ask(FindLastLsn()):,}",
         ]
     facts.append(f"looks again every {REFRESH_SECONDS} s")
     return f"<h1>Headwater {escape(site.version)}</h1><p>{' · '.join(facts)}</p>"
@@ -107,5 +107,7 @@ def _table(head: Iterable[str], rows: Sequence[Iterable[str]]) -> str:
         return "<p>none yet</p>"
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows[:ROWS_MAX])
-    more = f"<p>the first {ROWS_MAX:,}; /v1/queues and /v1/groups have all</p>" if len(rows) > ROWS_MAX else ""
+    more = (
+        f"<p>the first {ROWS_MAX:,}; headwater queues and headwater groups list all</p>" if len(rows) > ROWS_MAX else ""
+    )
     return f"<table><tr>{top}</tr>{body}</table>{more}"

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType, VariantVal
 
 from headwater.config import load_config
-from headwater.errors import HeadwaterError, InvalidInput, InvalidName
-from headwater.model.names import PARTITION_DEFAULT, SYSTEM_PREFIX, check_name
+from headwater.errors import HeadwaterError, InvalidInput
+from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.record import Record, check_texts, encode_bare, encode_records
 from headwater.pipeline.options import WriteOptions
-from headwater.services.checks import check_headers, check_text, check_timestamp
+from headwater.services.records import check_said, check_target
 
 # What a record says of itself; most say nothing, and then a batch of them is encoded as a whole.
 ENVELOPE = ("transaction_id", "trace_id", "type", "headers", "timestamp")
@@ -127,10 +127,7 @@ class Encoder:
         if lane not in self._lanes:
             if not lane[0]:
                 raise InvalidInput("a row has no queue: name one by the option queue, or in its column queue")
-            check_name("queue", lane[0])
-            check_name("partition", lane[1])
-            if lane[0].startswith(SYSTEM_PREFIX):
-                raise InvalidName(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+            check_target(*lane)
             self._lanes[lane] = []
         return self._lanes[lane]
 
@@ -165,11 +162,6 @@ def _values(column: pa.Array | None, name: str, count: int) -> list[Any]:
 def _record(
     payload: bytes, transaction_id: str | None, trace_id: str | None, kind: str | None, headers: Any, timestamp: Any
 ) -> Record:
-    return Record(
-        data=msgspec.Raw(payload),
-        transaction_id=check_text("transaction_id", transaction_id) if transaction_id else "",
-        trace_id=check_text("trace_id", trace_id) if trace_id else "",
-        type=check_text("type", kind) if kind else "",
-        headers=check_headers(dict(headers)) if headers else None,
-        timestamp=check_timestamp(timestamp) if timestamp else 0,
-    )
+    said = (transaction_id or "", trace_id or "", kind or "", dict(headers) if headers else None)
+    check_said(*said, timestamp or 0)
+    return Record(msgspec.Raw(payload), *said, timestamp=timestamp or 0)

@@ -122,5 +122,5 @@ class Database:
     @verb
     async def delete_group(self, group: str) -> int:
         """Forget a consumer group in all queues; in how many it was."""
-        operation = DeleteGroup(database=self.name, group=check_name("group", group))
+        operation = DeleteGroup(database=self.name, group=group)
         return int((await self.queues_service.run(operation)).count)

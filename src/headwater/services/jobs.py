@@ -12,7 +12,7 @@ import msgspec
 
 from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Config, Durability
-from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful, TooLarge
+from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful
 from headwater.log.committer import Committer
 from headwater.log.job_operations import (
     Cancel,
@@ -31,14 +31,14 @@ from headwater.log.job_operations import (
     StopWorkers,
 )
 from headwater.log.operations import Operation, Result
-from headwater.model.cron import next_cron
 from headwater.model.job import QUEUE_DEFAULT, JobState
 from headwater.model.job_policy import JobPolicy
-from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
+from headwater.model.job_settings import JOB_SETTINGS
 from headwater.model.names import check_name
+from headwater.services.admission import admit
 from headwater.services.checks import check_limit, check_list, check_optional_name, check_text
 from headwater.services.follow import Followers
-from headwater.services.job_checks import SECONDS_MAX, check_job, check_range
+from headwater.services.job_checks import SECONDS_MAX, check_range
 from headwater.services.job_options import JobOptions, Seconds, seconds_of, takes, with_options
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.job_waits import JobWaits
@@ -65,7 +65,6 @@ from headwater.stores.job_questions import (
     WorkerStatus,
 )
 
-JOBS_MAX = 100_000
 BITE = 1_000
 
 
@@ -154,11 +153,10 @@ class Jobs:
 
     async def add_many(self, jobs: Iterable[NewJob], *, idempotency_key: str = "") -> list[JobHandle]:
         """Add jobs in one transaction: all of them, or none."""
-        checked = self.check_all(jobs)
-        if not checked:
+        listed = check_list("jobs", jobs)
+        if not listed:
             return []
-        operation = Enqueue(database=self.database, key=idempotency_key, jobs=checked)
-        enqueued = await self.service.run(operation)
+        enqueued = await self._run(Enqueue(database=self.database, key=idempotency_key, jobs=listed))
         return [JobHandle(self, placed) for placed in enqueued.jobs]
 
     async def add_batch(self, jobs: Iterable[NewJob], *, batch: str, callback: NewJob | None = None) -> list[JobHandle]:
@@ -175,10 +173,8 @@ class Jobs:
 
     def check_all(self, jobs: Iterable[NewJob]) -> list[NewJob]:
         """Jobs that may be handed in together."""
-        checked = [check_job(job, self.service.config.record_bytes_max) for job in check_list("jobs", jobs)]
-        if len(checked) > JOBS_MAX:
-            raise TooLarge(f"{JOBS_MAX:,} jobs may be added at once; got {len(checked):,}")
-        return checked
+        listed = check_list("jobs", jobs)
+        return list(admit(Enqueue(jobs=listed), self.service.config).jobs) if listed else []
 
     # ── looking ──
 
@@ -258,10 +254,10 @@ class Jobs:
         operation = Rearm(
             database=self.database,
             state=JobState.DEAD,
-            queue=check_optional_name("queue", queue),
-            type=check_optional_name("job type", type),
-            error=check_text("error", error),
-            limit=check_limit(limit),
+            queue=queue,
+            type=type,
+            error=error,
+            limit=limit,
         )
         return await self._change(operation)
 
@@ -276,13 +272,7 @@ class Jobs:
         seconds = seconds_of("older_than", older_than)
         check_range("older_than", seconds, 0, SECONDS_MAX)
         before = Timestamp(self.service.clock.now() - int(seconds * SECOND))
-        chosen = DropJobs(
-            database=self.database,
-            state=check_state(state),
-            queue=check_optional_name("queue", queue),
-            before=before,
-            limit=BITE,
-        )
+        chosen = DropJobs(database=self.database, state=check_state(state), queue=queue, before=before, limit=BITE)
         dropped = 0
         while found := len(await self._change(chosen)):
             dropped += found
@@ -290,11 +280,11 @@ class Jobs:
 
     async def pause(self, queue: str = QUEUE_DEFAULT) -> None:
         """Hand out no more jobs of a queue. Those that run go on."""
-        await self._change(PauseJobs(database=self.database, queue=check_name("queue", queue), paused=True))
+        await self._change(PauseJobs(database=self.database, queue=queue, paused=True))
 
     async def resume(self, queue: str = QUEUE_DEFAULT) -> None:
         """Hand out the jobs of a queue again."""
-        await self._change(PauseJobs(database=self.database, queue=check_name("queue", queue), paused=False))
+        await self._change(PauseJobs(database=self.database, queue=queue, paused=False))
 
     async def limit(
         self,
@@ -312,35 +302,22 @@ class Jobs:
 
         How many unfinished jobs it holds for now.
         """
-        seconds = seconds_of("per", per)
-        check_range("rate", rate or 0, 0, 1_000_000)
-        check_range("per", seconds, 0.001, SECONDS_MAX)
-        check_range("burst", burst, 1, 1_000_000, whole=True)
-        check_range("concurrency", concurrency or 0, 0, 1_000_000, whole=True)
-        if rate is None and concurrency is None:
-            raise InvalidOption("a limit needs rate or concurrency; clear_limit lifts one")
         operation = SetJobLimit(
             database=self.database,
-            queue=check_name("queue", queue),
-            type=check_name("job type", type),
+            queue=queue,
+            type=type,
             rate=rate,
-            seconds=seconds,
+            seconds=seconds_of("per", per),
             burst=burst,
             concurrency=concurrency,
             each_key=each_key,
         )
-        limited = await self.service.run(operation)
+        limited = await self._run(operation)
         return limited.jobs
 
     async def clear_limit(self, type: str, *, queue: str = QUEUE_DEFAULT) -> bool:
         """Lift the limits of a type in a queue; whether there were any."""
-        operation = SetJobLimit(
-            database=self.database,
-            queue=check_name("queue", queue),
-            type=check_name("job type", type),
-            clear=True,
-        )
-        limited = await self.service.run(operation)
+        limited = await self._run(SetJobLimit(database=self.database, queue=queue, type=type, clear=True))
         return limited.was_limited
 
     async def limits(self) -> Sequence[JobLimitStatus]:
@@ -351,7 +328,8 @@ class Jobs:
 
     async def config(self, queue: str = "") -> dict[str, int | float]:
         """All settings as they hold for the database, or for one queue."""
-        found = await self.service.store.ask(ListJobConfig(self.database))
+        settings = await self.service.store.ask(ListJobConfig(self.database))
+        found = {(setting.queue, setting.name): setting.value for setting in settings}
         values: dict[str, int | float] = {}
         for name, setting in JOB_SETTINGS.items():
             standing = found.get(("", name), setting.default)
@@ -360,14 +338,7 @@ class Jobs:
 
     async def configure(self, name: str, value: Any, *, queue: str = "") -> None:
         """Remember a setting, for jobs that are added and workers that are started from now on; None forgets it."""
-        if value is not None:
-            check_job_setting(name, value, for_queue=bool(queue))
-        elif name not in JOB_SETTINGS:
-            check_job_setting(name, value)
-        operation = SetJobConfig(
-            database=self.database, queue=check_optional_name("queue", queue), name=name, value=value
-        )
-        await self.service.run(operation)
+        await self._run(SetJobConfig(database=self.database, queue=queue, name=name, value=value))
 
     # ── schedules ──
 
@@ -384,26 +355,15 @@ class Jobs:
         **options: Unpack[JobOptions],
     ) -> Timestamp:
         """Enqueue a job again and again, by a cron line or every so many seconds; when it does so first."""
-        seconds = seconds_of("every", every)
-        if bool(cron) == bool(seconds):
-            raise InvalidOption("a schedule needs either cron or every")
-        if seconds:
-            check_range("every", seconds, 0.1, SECONDS_MAX)
-        else:
-            next_cron(cron, timezone, self.service.clock.now())
-        template = check_job(with_options(job, options), self.service.config.record_bytes_max)
-        for option in ("id", "run_at", "depends_on"):
-            if getattr(template, option):
-                raise InvalidOption(f"the jobs of a schedule have {_of_a_schedule[option]}: leave out {option}")
         operation = PutSchedule(
             database=self.database,
-            name=check_name("schedule", name),
+            name=name,
             cron=cron,
-            every_seconds=seconds,
+            every_seconds=seconds_of("every", every),
             timezone=timezone,
-            job=template,
+            job=with_options(job, options),
         )
-        scheduled = await self.service.run(operation)
+        scheduled = await self._run(operation)
         assert scheduled.next_at is not None
         return scheduled.next_at
 
@@ -411,7 +371,7 @@ class Jobs:
         """Let jobs of these types be run as their functions are declared, whoever adds them; which ones are new or
         changed."""
         known = await self.service.store.ask(ListJobTypes(self.database))
-        news = {check_name("job type", name): policy for name, policy in types.items() if known.get(name) != policy}
+        news = {name: policy for name, policy in types.items() if known.get(name) != policy}
         if not news:
             return []
         return await self._change(RegisterTypes(database=self.database, types=news))
@@ -444,8 +404,7 @@ class Jobs:
 
     async def run_schedule(self, name: str) -> JobHandle:
         """Enqueue the job of a schedule now; its times stay what they are."""
-        operation = ChangeSchedule(database=self.database, name=check_name("schedule", name), run=True)
-        scheduled = await self.service.run(operation)
+        scheduled = await self._run(ChangeSchedule(database=self.database, name=name, run=True))
         return JobHandle(self, Placed(scheduled.id, JobState.PENDING))
 
     async def unschedule(self, name: str) -> None:
@@ -463,20 +422,21 @@ class Jobs:
         return await self._change(StopWorkers(database=self.database, workers=tuple(ids)))
 
     async def _change(self, operation: Operation[Changed]) -> Sequence[str]:
-        changed = await self.service.run(operation)
+        changed = await self._run(operation)
         return changed.ids
 
+    async def _run(self, operation: Operation[Result]) -> Result:
+        """One operation that may be handed in, and what it came to."""
+        return await self.service.run(admit(operation, self.service.config))
+
     async def _change_schedule(self, name: str, **change: Any) -> None:
-        await self.service.run(ChangeSchedule(database=self.database, name=check_name("schedule", name), **change))
-
-
-_of_a_schedule = {"id": "ids of their own", "run_at": "the times of the schedule", "depends_on": "nothing to wait for"}
+        await self._run(ChangeSchedule(database=self.database, name=name, **change))
 
 
 def _names(ids: Sequence[str]) -> tuple[str, ...]:
     if not ids:
         raise InvalidOption("name at least one job")
-    return tuple(dict.fromkeys(check_name("job", name) for name in ids))
+    return tuple(ids)
 
 
 def check_state(state: JobState | str | None) -> JobState | None:

@@ -5,17 +5,18 @@ A look that finds nothing in its time says how far it came (`reached`), and the 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from headwater.clock import Timestamp
+from headwater.log.operations import Push, Reach
 from headwater.model.compression import BadCompression, compress_all, expand
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.model.record import Record
-from headwater.services.requests import SEVERAL_MAX, Asked, LanePush, Number
+from headwater.services.requests import SEVERAL_MAX, Asked
+from headwater.services.wire_forms import Number, UploadName, form
 from headwater.stores.log_reader import Body, Fingerprint, Stretch
 from headwater.stores.questions import PartitionStatus
 
@@ -23,7 +24,6 @@ CONTENT_TYPE = "application/vnd.headwater.segments"
 QUEUES_MAX = 10_000
 STRETCHES_MAX = 10_000
 PARTITIONS_MAX = 10_000
-POSITIONS_MAX = 10_000
 # Of an answer, made whole again: what one look may hold, and a segment more.
 ANSWER_BYTES_MAX = 512 * 1_048_576
 
@@ -138,8 +138,13 @@ class Outline(Struct, frozen=True):
 
 # ── commits ──
 
-
-UploadName = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+if TYPE_CHECKING:
+    # Forms have the fields of their operations, but for those that a caller may not choose.
+    Appended = Push
+    Step = Reach
+else:
+    Appended = form(Push, "key", "ttl_seconds", name="Appended")
+    Step = form(Reach, "key", name="Step")
 
 
 class StageRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,21 +152,7 @@ class StageRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     upload: UploadName
     part: Annotated[int, Meta(ge=0, lt=1_000_000)]
-    pushes: Annotated[list[LanePush], Meta(min_length=1)]
-
-
-class UnstageRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """An upload that is not needed any more."""
-
-    upload: UploadName
-
-
-class Step(Struct, frozen=True, forbid_unknown_fields=True):
-    """A step of a query's work, taken once; `note` is what it is known by again."""
-
-    name: Annotated[str, Meta(pattern="^spark/", max_length=512)]
-    number: Number
-    note: Annotated[str, Meta(max_length=1_024)] = ""
+    pushes: Annotated[list[Appended], Meta(min_length=1)]
 
 
 class GroupMove(Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,25 +167,10 @@ class CommitRequest(Asked, frozen=True, kw_only=True):
     """What takes effect together: a step, pushes (these, or those of an upload with so many parts), moved groups."""
 
     step: Step | None = None
-    pushes: Sequence[LanePush] = ()
+    pushes: Sequence[Appended] = ()
     upload: UploadName | None = None
     parts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     moves: Annotated[Sequence[GroupMove], Meta(max_length=SEVERAL_MAX)] = ()
-
-
-Position = Annotated[int, Meta(ge=0, lt=2**62)]
-
-
-class LoadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Records of a source elsewhere (a file, an archive) for one partition. `positions`, which rise, say where in the
-    source each stands; afterwards the ranges in `covers` are known to be here, the end of each left out."""
-
-    queue: str
-    partition: Annotated[str, Meta(min_length=1)]
-    source: Annotated[str, Meta(min_length=1, max_length=512)]
-    covers: Annotated[list[tuple[Position, Position]], Meta(max_length=POSITIONS_MAX)]
-    positions: Annotated[list[Position], Meta(min_length=1, max_length=POSITIONS_MAX)]
-    records: Annotated[list[Record], Meta(min_length=1, max_length=POSITIONS_MAX)]
 
 
 class StepTaken(Struct, frozen=True):

@@ -11,29 +11,19 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import Push
 from headwater.model.record import Record, encode_payload
 from headwater.model.spreading import check_priority
-from headwater.services.checks import (
-    check_delay,
-    check_headers,
-    check_optional_name,
-    check_text,
-    check_time,
-    check_timestamp,
-)
+from headwater.services.checks import check_delay, check_optional_name, check_time
 from headwater.services.messages import Outgoing
+from headwater.services.records import check_said
 
 
 def make_record(message: Any, bytes_max: int) -> Record:
     """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
     if type(message) is not Outgoing:
         return Record(encode_payload(message, bytes_max))
-    return Record(
-        data=encode_payload(message.payload, bytes_max),
-        transaction_id=check_text("transaction_id", message.transaction_id),
-        trace_id=check_text("trace_id", message.trace_id),
-        type=check_text("type", message.type),
-        headers=check_headers(message.headers),
-        timestamp=check_timestamp(check_time(message.timestamp or 0)),
-    )
+    timestamp = check_time(message.timestamp or 0)
+    data = encode_payload(message.payload, bytes_max)
+    check_said(message.transaction_id, message.trace_id, message.type, message.headers, timestamp)
+    return Record(data, message.transaction_id, message.trace_id, message.type, message.headers, timestamp=timestamp)
 
 
 class Target(NamedTuple):

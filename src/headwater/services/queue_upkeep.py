@@ -19,7 +19,6 @@ from headwater.services.checks import (
     check_message,
     check_number,
     check_optional_name,
-    check_text,
     check_time,
 )
 from headwater.services.life import Life, verb
@@ -79,9 +78,6 @@ class QueueUpkeep:
         encrypted: bool | UnsetType = UNSET,
     ) -> Configured:
         """Make the queue, or change options, which `headwater.QueueOptions` tells of; one that is not given stays."""
-        for kind, name in (("namespace", namespace), ("task", task)):
-            if name is not None:
-                check_optional_name(kind, name)
         options = {
             "lanes": lanes,
             "lease_seconds": lease_seconds,
@@ -139,7 +135,7 @@ class QueueUpkeep:
         operation = ConfigureGroup(
             database=self.database,
             queue=self.name,
-            group=check_name("group", group),
+            group=group,
             options={name: value for name, value in options.items() if value is not UNSET},
         )
         return await self._queues.run(operation)
@@ -160,9 +156,9 @@ class QueueUpkeep:
         operation = ReleaseLeases(
             database=self.database,
             queue=self.name,
-            group=check_optional_name("group", group),
-            partition=check_optional_name("partition", partition),
-            token=None if token is None else check_number("token", token),
+            group=group,
+            partition=partition,
+            token=token,
         )
         return (await self._queues.run(operation)).leases
 
@@ -179,15 +175,13 @@ class QueueUpkeep:
 
         A group that is not there is an error, unless `create` makes it.
         """
-        check_name("group", group)
-        check_optional_name("partition", partition)
         operation = Seek(database=self.database, queue=self.name, group=group, partition=partition, create=create)
         if isinstance(to, datetime):
             operation = structs.replace(operation, timestamp=check_time(to))
         elif isinstance(to, bool) or (to not in ("beginning", "end") and not isinstance(to, int)):
             raise InvalidOption(f"seek to beginning, end, a datetime or an offset; got {to!r}")
         elif isinstance(to, int):
-            operation = structs.replace(operation, offset=Offset(check_number("offset", to)))
+            operation = structs.replace(operation, offset=Offset(to))
         else:
             operation = structs.replace(operation, to=to)
         return (await self._queues.run(operation)).partitions
@@ -211,7 +205,7 @@ class QueueUpkeep:
     @verb
     async def delete_group(self, group: str) -> bool:
         """Forget a consumer group; whether there was one."""
-        operation = DeleteGroup(database=self.database, queue=self.name, group=check_name("group", group))
+        operation = DeleteGroup(database=self.database, queue=self.name, group=group)
         return bool((await self._queues.run(operation)).count)
 
     @verb
@@ -261,7 +255,7 @@ class QueueUpkeep:
             transaction_id=message.transaction_id or str(message.offset),
             group=message.group,
             names=tuple(check_name("trace", name) for name in check_list("names", names)),
-            event=check_text("event", event),
+            event=event,
             data=encode_payload(data, self._queues.config.record_bytes_max),
         )
         await self._queues.run(operation)

@@ -30,13 +30,16 @@ from headwater.log.operations import (
 )
 from headwater.model.names import Lsn
 from headwater.model.selection import Selection
+from headwater.services.admission import admit
 from headwater.services.follow import Followers, Limits, Step
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
+from headwater.services.timings import Timings
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import Store
-from headwater.stores.questions import FindLane
+from headwater.stores.contract import Store, Traits
+from headwater.stores.questions import Answer as Asked
+from headwater.stores.questions import FindLane, Question, Segment
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +52,17 @@ class Queues(Verbs):
 
     store: Store
 
-    def __init__(self, store: Store, committer: Committer, followers: Followers, clock: Clock, config: Config) -> None:
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        followers: Followers,
+        clock: Clock,
+        config: Config,
+        timings: Timings | None = None,
+    ) -> None:
         self.store = store
+        self.timings = timings or Timings()
         self.config = config
         self.clock = clock
         # From memory there is nothing to answer but "taken", which is enough for a push and for nothing else.
@@ -244,8 +256,22 @@ class Queues(Verbs):
 
     # ── the rest ──
 
+    async def ask(self, question: Question[Asked]) -> Asked:
+        """What is answered to a question about what is kept."""
+        return await self.store.ask(question)
+
+    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str]) -> list[Segment]:
+        """Segments of a (database, queue) after an LSN up to another, with their records."""
+        return await self.store.read(after, through, limit, queue)
+
+    @property
+    def traits(self) -> Traits:
+        """What the store is."""
+        return self.store.traits
+
     async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
-        """One operation, and what it came to."""
+        """One operation that may be handed in, and what it came to."""
+        operation = admit(operation, self.config)
         result: Result = (await self._committer.submit(operation, durability or self._standing)).result
         if type(operation) in _freeing:
             self.intentions.committed_elsewhere()

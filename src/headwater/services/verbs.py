@@ -29,17 +29,10 @@ from headwater.services.holdings import Holdings
 from headwater.services.life import Life
 from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
 from headwater.services.outgoing import make_record
+from headwater.services.records import check_target
 from headwater.stores.contract import Asked
 
 _data = operator.attrgetter("data")
-
-
-def check_target(queue: str, partition: str) -> None:
-    """Raises when nobody may push there."""
-    check_name("queue", queue)
-    check_optional_name("partition", partition)
-    if queue.startswith(SYSTEM_PREFIX):
-        raise InvalidName(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
 
 
 def check_push(push: Push, config: Config) -> None:

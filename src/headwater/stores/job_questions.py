@@ -1,7 +1,6 @@
 """What can be asked about jobs, as data, and what is answered."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -126,6 +125,14 @@ class JobLimitStatus(msgspec.Struct, frozen=True):
     each_key: bool = False
 
 
+class JobSettingStatus(msgspec.Struct, frozen=True):
+    """A setting that was set; queue '' is the whole database."""
+
+    queue: str
+    name: str
+    value: int | float
+
+
 class FindJob(Question[JobStatus | None], frozen=True):
     """One job, None when there is none of this id."""
 
@@ -186,8 +193,8 @@ class ListJobMinutes(Question[list[JobMinute]], frozen=True):
     since: Timestamp
 
 
-class ListJobConfig(Question[dict[tuple[str, str], Any]], frozen=True):
-    """Settings that were set, by (queue, name); queue '' is the whole database."""
+class ListJobConfig(Question[list[JobSettingStatus]], frozen=True):
+    """Settings that were set, of the database and of its queues."""
 
     database: str
 

@@ -1,6 +1,6 @@
 """What tests of guards share: routes that say who came, a clock moved by hand, and a real store."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import msgspec
 
 from headwater.app import Headwater
 from headwater.config import Config
+from headwater.doors.routes import Route
 from headwater.doors.wire import Request, Response, json_response
 from headwater.stores.open import open_store
 from tests.contracts.clock import FakeClock
@@ -56,3 +57,50 @@ async def opened(folder: Path, clock: FakeClock) -> AsyncIterator[Headwater]:
     headwater = Headwater(open_store(str(folder / "log.db"), config, clock), config, clock, "main")
     async with headwater:
         yield headwater
+
+
+def fitting(route: Route, names: Mapping[str, str]) -> dict[str, Any]:
+    """A body that a route of our own wire takes, with these names in all its fields that could name something."""
+    one = {"partition_id": int(names["partition_id"]), "token": 1, "group": names["group"]}
+    job = {"type": "app:work", "queue": names["queue"]}
+    known: dict[str, Any] = {
+        **names,
+        **one,
+        "transaction_id": names["transaction"],
+        "id": names["job"],
+        "ids": [1] if route.path.endswith(("requeue", "purge")) else [names["job"]],
+        "name": "max-retries" if route.path.endswith("set-job-config") else names["schedule"],
+        "to": "beginning" if route.path.endswith("seek") else names["queue"],
+        "queues": [names["queue"]],
+        "jobs": [job],
+        "job": job,
+        "type": "app:work",
+        "types": {"app:work": {"queue": names["queue"]}},
+        "records": [{"data": 1}],
+        "pushes": [{"queue": names["queue"], "partition": names["partition"], "records": [{"data": 1}]}],
+        "reports": [one],
+        "leases": [one],
+        "operations": [{"kind": "report", **one}, {"kind": "push", "queue": names["queue"], "records": [{"data": 1}]}],
+        "moves": [{"queue": names["queue"], "group": names["group"], "lsn": 0}],
+        "chosen": {"queue": names["queue"]},
+        "source": "a-file",
+        "covers": [[0, 1]],
+        "positions": [0],
+        "upload": "0" * 32,
+        "part": {"limit": 2} if "questions" in route.path else 0,
+        "value": 3,
+        "concurrency": 3,
+        "cron": "@daily",
+        "paused": True,
+        "lsn": 0,
+        "mark": "x",
+        "after": 0,
+        "since": 0,
+        "through": 2**61,
+    }
+    fields = {field.encode_name for field in msgspec.structs.fields(route.takes)}
+    # These say the same in another way.
+    left_out = {"seek": {"lsn", "to"}, "requeue": {"to"}, "commit": {"upload"}, "pop": {"since"}}.get(
+        route.path.rpartition("/")[2], set()
+    )
+    return {name: value for name, value in known.items() if name in fields - left_out}

@@ -181,7 +181,7 @@ def test_a_mistyped_field_of_a_push_is_told_and_the_message_is_kept(client: http
     assert [message["data"] for message in pop(client)] == [1]
 
 
-@pytest.mark.parametrize("path", ["/v1/groups?quue=orders", "/v1/bounds?x=1", "/api/v1/jobs?stat=dead"])
+@pytest.mark.parametrize("path", ["/v1/segments?quue=orders", "/v1/bounds?x=1", "/api/v1/jobs?stat=dead"])
 def test_a_mistyped_parameter_of_our_own_wire_is_refused(client: httpx.Client, path: str) -> None:
     assert problem_of(client.get(path)) == (400, "invalid_input")
 

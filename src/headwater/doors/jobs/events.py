@@ -40,7 +40,7 @@ async def events(site: Site, request: Request, query: EventsQuery) -> Response:
     seen = request.headers.get("last-event-id", "")
     if seen and not seen.isdecimal():
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
-    after = Lsn(int(seen)) if seen else await site.store.ask(FindLastLsn())
+    after = Lsn(int(seen)) if seen else await site.queues.ask(FindLastLsn())
     request.park()
     chunks = follow(site, request.principal, name, after, seen=bool(seen))
     return Response(content_type="text/event-stream", headers=(("cache-control", "no-store"),), chunks=chunks)

@@ -33,9 +33,8 @@ from headwater.services.job_documents import (
     worker_document,
 )
 from headwater.services.job_options import decode_call
-from headwater.services.job_requests import FindJobsQuery
 from headwater.services.jobs import Jobs
-from headwater.stores.job_questions import JobStatus
+from headwater.stores.job_questions import JobFilter, JobStatus
 
 
 def jobs_of(site: Site, request: Request) -> Jobs:
@@ -134,15 +133,20 @@ async def show(site: Site, request: Request, id: str) -> Response:
 
 async def wait(site: Site, request: Request, query: shapes.WaitQuery, id: str) -> Response:
     """The job once it has ended, or as it stands when the time is over."""
+    return json_response(await whole(site, request, await ended(site, request, id, query.seconds)))
+
+
+async def ended(site: Site, request: Request, id: str, seconds: float) -> JobStatus:
+    """A job that the caller may see, once it has ended or the time is over."""
     job = await visible(site, request, id)
-    if not 0 <= query.seconds <= site.config.wait_seconds_max:
-        raise InvalidOption(f"seconds must be 0 to {site.config.wait_seconds_max:g}; got {query.seconds!r}")
-    if job.state not in FINISHED and query.seconds:
-        request.park()
-        with suppress(TimeoutError):
-            await jobs_of(site, request).wait(job.id, query.seconds)
-        job = await visible(site, request, job.id)
-    return json_response(await whole(site, request, job))
+    if not 0 <= seconds <= site.config.wait_seconds_max:
+        raise InvalidOption(f"seconds must be 0 to {site.config.wait_seconds_max:g}; got {seconds!r}")
+    if job.state in FINISHED or not seconds:
+        return job
+    request.park()
+    with suppress(TimeoutError):
+        await jobs_of(site, request).wait(job.id, seconds)
+    return await visible(site, request, job.id)
 
 
 async def whole(site: Site, request: Request, job: JobStatus) -> WholeJob:
@@ -174,7 +178,7 @@ async def list_jobs(site: Site, request: Request, query: shapes.JobsQuery) -> Re
     return json_response([job_document(job) for job in await found(site, request, query)])
 
 
-async def found(site: Site, request: Request, query: shapes.JobsQuery | FindJobsQuery) -> list[JobStatus]:
+async def found(site: Site, request: Request, query: shapes.JobsQuery | JobFilter) -> list[JobStatus]:
     """The jobs that are asked for, as far as the caller sees them. What is not theirs takes no place in the list."""
     jobs = jobs_of(site, request)
     queues = [query.queue]

@@ -68,7 +68,7 @@ async def is_visible(site: Site, principal: Principal, id: str, queue: str) -> b
     own = principal.own_name(id)
     if principal.is_own_name(id) or len(own) > NAME_LENGTH_MAX:
         return True
-    return await site.store.ask(FindJob(principal.database, own)) is None
+    return await site.queues.ask(FindJob(principal.database, own)) is None
 
 
 async def visible_jobs(site: Site, request: Request, jobs: Iterable[JobStatus]) -> list[JobStatus]:

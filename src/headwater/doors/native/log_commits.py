@@ -3,7 +3,7 @@
     small     commit: step + pushes
     large     stage, stage, stage … ─► commit: step + upload ─► unstage
 
-    files     load: records of a source, each once
+    files     the operation Load: records of a source, each once
 
 Parts wait in the store, so whichever server gets the last request finds what the others got.
 """
@@ -15,14 +15,13 @@ import msgspec
 
 from headwater.config import Durability
 from headwater.doors.holds import check_pushes_taken
-from headwater.doors.native.messages import record_of
+from headwater.doors.native.rules import Rule
 from headwater.doors.site import Site, check_scope, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import AlreadyReached, InvalidOption, StagingLost, StoreDamaged
 from headwater.log.flow_operations import Load, Stage, Unstage
-from headwater.log.operations import Operation, Push, Reach, Seek, Transaction
+from headwater.log.operations import Operation, Push, Seek, Transaction
 from headwater.model.compression import BadCompression, compress, expand
-from headwater.model.coverage import check_positions
 from headwater.model.idempotency import scoped_name
 from headwater.model.names import Lsn, check_name
 from headwater.model.principal import Scope
@@ -30,23 +29,22 @@ from headwater.model.record import Record
 from headwater.model.spreading import check_priority
 from headwater.services.checks import check_delay
 from headwater.services.log_requests import (
+    Appended,
     CommitAnswer,
     CommitRequest,
     GroupMove,
-    LoadRequest,
     StageRequest,
     StepTaken,
-    UnstageRequest,
 )
 from headwater.services.outgoing import Target
-from headwater.services.requests import LanePush
-from headwater.services.verbs import check_target
+from headwater.services.records import admit_record, check_target
+from headwater.services.wire_forms import meant
 from headwater.stores.questions import ListStaged
 
 PART_BYTES_MAX = 64 * 1_048_576
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(list[LanePush])
+_decoder = msgspec.json.Decoder(list[Appended])
 
 
 async def stage(site: Site, request: Request, body: StageRequest) -> Response:
@@ -61,12 +59,6 @@ async def stage(site: Site, request: Request, body: StageRequest) -> Response:
     return json_response(await site.queues.run(operation, Durability.WRITTEN))
 
 
-async def unstage(site: Site, request: Request, body: UnstageRequest) -> Response:
-    """Drop an upload that was committed, or given up."""
-    operation = Unstage(database=request.principal.database, upload=body.upload)
-    return json_response(await site.queues.run(operation, Durability.WRITTEN))
-
-
 async def commit(site: Site, request: Request, body: CommitRequest) -> Response:
     """Take a step with all that belongs to it, if it was not taken before; answered when it survives power loss."""
     if body.upload is None:
@@ -76,34 +68,28 @@ async def commit(site: Site, request: Request, body: CommitRequest) -> Response:
         return await _commit(site, request, body, await _staged(site, request, body.upload, body.parts))
 
 
-async def load(site: Site, request: Request, body: LoadRequest) -> Response:
-    """Append what of a source is not here yet; answered when it survives power loss. Asked again, it adds nothing.
-
-    Sources have names of their own for those who may use some queues only: nobody else's is met or learnt of.
-    """
+async def _check_load(site: Site, request: Request, load: Load) -> Load:
+    """Sources have names of their own for those who may use some queues only: nobody else's is met or learnt of."""
     await check_pushes_taken(site, request)
-    push = _checked(site, request, LanePush(body.queue, body.records, body.partition))
-    check_positions(body.positions, body.covers, len(body.records))
-    operation = Load(
-        database=request.principal.database,
-        queue=push.queue,
-        partition=push.partition,
-        source=scoped_name(request.principal, body.source),
-        covers=tuple(body.covers),
-        positions=body.positions,
-        records=push.records,
-    )
-    return json_response(await site.queues.run(operation, Durability.SYNCED))
+    source = scoped_name(request.principal, load.source)
+    return msgspec.structs.replace(load, source=source, records=_admitted(site, request, load.records))
 
 
-async def _commit(site: Site, request: Request, body: CommitRequest, pushes: Sequence[LanePush]) -> Response:
+OPERATIONS: dict[type[Operation], Rule] = {
+    # Asked again, it adds nothing.
+    Load: Rule(scope=Scope.PUBLISH, queue="queue", check=_check_load, durability=Durability.SYNCED),
+    Unstage: Rule(scope=Scope.PUBLISH, durability=Durability.WRITTEN),
+}
+
+
+async def _commit(site: Site, request: Request, body: CommitRequest, pushes: Sequence[Appended]) -> Response:
     database = request.principal.database
     operations: list[Operation] = []
     if body.step is not None or pushes:
         check_scope(request, Scope.PUBLISH)
     if body.step is not None:
         name = scoped_name(request.principal, body.step.name)
-        operations.append(Reach(database=database, name=name, number=body.step.number, note=body.step.note))
+        operations.append(meant(body.step, database=database, name=name))
     if pushes:
         await check_pushes_taken(site, request)
         operations += _together(database, pushes)
@@ -130,20 +116,25 @@ def _move(request: Request, move: GroupMove) -> Seek:
     )
 
 
-def _checked(site: Site, request: Request, push: LanePush) -> LanePush:
+def _checked(site: Site, request: Request, push: Appended) -> Appended:
     """A push that they may make, of any number of records: its bytes are bounded by what carries it."""
     _check_lane(request, push)
-    return msgspec.structs.replace(push, records=[record_of(site, request, record) for record in push.records])
+    return msgspec.structs.replace(push, records=_admitted(site, request, push.records))
 
 
-def _check_lane(request: Request, push: LanePush) -> None:
+def _admitted(site: Site, request: Request, records: Sequence[Record]) -> list[Record]:
+    bytes_max, subject = site.config.record_bytes_max, request.principal.subject
+    return [admit_record(record, bytes_max, subject) for record in records]
+
+
+def _check_lane(request: Request, push: Appended) -> None:
     check_target(push.queue, push.partition)
     check_delay(push.delay_seconds)
     check_priority(push.priority, push.partition)
     check_use(request, push.queue)
 
 
-def _together(database: str, pushes: Sequence[LanePush]) -> list[Push]:
+def _together(database: str, pushes: Sequence[Appended]) -> list[Push]:
     """One push for each partition, with the records of all parts in their order."""
     targets: dict[Target, list[Record]] = {}
     for push in pushes:
@@ -152,11 +143,11 @@ def _together(database: str, pushes: Sequence[LanePush]) -> list[Push]:
     return [target.push(database, records) for target, records in targets.items()]
 
 
-async def _staged(site: Site, request: Request, upload: str, count: int) -> list[LanePush]:
+async def _staged(site: Site, request: Request, upload: str, count: int) -> list[Appended]:
     """What was uploaded, in the order of its parts. The records were looked at then; the queues are looked at again,
     because another may commit than who uploaded."""
     check_scope(request, Scope.PUBLISH)
-    parts = await site.store.ask(ListStaged(request.principal.database, upload))
+    parts = await site.queues.ask(ListStaged(request.principal.database, upload))
     if len(parts) != count:
         raise StagingLost(f"{len(parts):,} of {count:,} parts of this upload are there; upload it again")
     pushes = await asyncio.to_thread(_open, parts)
@@ -165,7 +156,7 @@ async def _staged(site: Site, request: Request, upload: str, count: int) -> list
     return pushes
 
 
-def _open(parts: Sequence[bytes]) -> list[LanePush]:
+def _open(parts: Sequence[bytes]) -> list[Appended]:
     try:
         return [push for part in parts for push in _decoder.decode(expand(part, PART_BYTES_MAX))]
     except (BadCompression, msgspec.MsgspecError) as error:

@@ -2,8 +2,7 @@
 
 from headwater.doors.native import log, log_commits
 from headwater.doors.routes import Route
-from headwater.log.flow_operations import Loaded, Staged
-from headwater.log.operations import Deleted
+from headwater.log.flow_operations import Staged
 from headwater.model.principal import Scope
 from headwater.services import log_requests
 from headwater.stores.log_reader import Drops
@@ -109,15 +108,6 @@ ROUTES = (
     ),
     Route(
         method="POST",
-        path="/v1/log/unstage",
-        handler=log_commits.unstage,
-        summary="Drop an upload",
-        scope=Scope.PUBLISH,
-        takes=log_requests.UnstageRequest,
-        gives=Deleted,
-    ),
-    Route(
-        method="POST",
         path="/v1/log/commit",
         handler=log_commits.commit,
         summary="Take a step of a query's work once, with its pushes and the groups that it moves",
@@ -125,14 +115,5 @@ ROUTES = (
         or_scope=Scope.CONSUME,
         takes=log_requests.CommitRequest,
         gives=log_requests.CommitAnswer,
-    ),
-    Route(
-        method="POST",
-        path="/v1/log/load",
-        handler=log_commits.load,
-        summary="Append what of a source elsewhere is not in a partition yet, each record once",
-        scope=Scope.PUBLISH,
-        takes=log_requests.LoadRequest,
-        gives=Loaded,
     ),
 )

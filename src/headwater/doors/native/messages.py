@@ -1,43 +1,82 @@
-"""`POST /v1/push`, `pop`, `report`, `extend` and `transaction`: messages in, messages out, and what is said of them."""
+"""`POST /v1/push`, `pop`, `report`, `extend` and `transaction`: several operations at once, and pops that wait."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
 from headwater.doors.holds import are_pops_held_off, check_pushes_taken
-from headwater.doors.native.jobs import enqueue_of
-from headwater.doors.site import Site, check_scope, check_use, key_of, lane_of
+from headwater.doors.native.jobs import OPERATIONS as JOB_RULES
+from headwater.doors.native.rules import Rule, allowed
+from headwater.doors.site import Site, check_scope, key_of
 from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import HeadwaterError, InvalidOption, QueueMissing, TooLarge
+from headwater.errors import HeadwaterError, InvalidOption, TooLarge
+from headwater.log.job_operations import Enqueue
 from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transaction
-from headwater.model.cursor import Outcome
-from headwater.model.names import PartitionId, check_name
-from headwater.model.principal import Scope, require_all
-from headwater.model.record import Record, check_ready_json
-from headwater.services.checks import check_headers, check_seconds, check_text, check_timestamp
-from headwater.services.messages import ERROR_LENGTH_MAX
+from headwater.model.principal import Scope
+from headwater.services.admission import admit
+from headwater.services.checks import check_text, check_timestamp
 from headwater.services.queue import with_keys
+from headwater.services.records import admit_record
 from headwater.services.requests import (
     ExtendRequest,
-    LanePush,
-    Lease,
     PopAnswer,
     PopRequest,
     PushAnswer,
     PushRequest,
-    Report,
     ReportRequest,
-    TransactedJobs,
-    TransactedPush,
-    TransactedReport,
     TransactionRequest,
 )
+from headwater.services.wire_forms import meant
+
+Asked = TypeVar("Asked", bound=Operation)
+
+
+async def _check_push(site: Site, request: Request, push: Push) -> Push:
+    """A push with records that may be kept, as those of who sends them."""
+    bytes_max, subject = site.config.record_bytes_max, request.principal.subject
+    records = [admit_record(record, bytes_max, subject) for record in push.records]
+    push = msgspec.structs.replace(push, records=records)
+    site.queues.check_push(push)
+    return push
+
+
+async def _check_pop(site: Site, request: Request, pop: Pop) -> Pop:
+    if pop.since is not None:
+        check_timestamp(pop.since)
+    return msgspec.structs.replace(pop, holder=request.principal.as_holder(check_text("holder", pop.holder)))
+
+
+async def _check_admitted(site: Site, request: Request, operation: Ack | Extend) -> Ack | Extend:
+    return admit(operation, site.config)
+
+
+# These come several at once, and not on routes of their own.
+OPERATIONS: dict[type[Operation], Rule] = {
+    Push: Rule(scope=Scope.PUBLISH, queue="queue", check=_check_push),
+    Pop: Rule(scope=Scope.CONSUME, queue="queue", check=_check_pop),
+    Ack: Rule(scope=Scope.CONSUME, partition=True, check=_check_admitted),
+    Extend: Rule(scope=Scope.CONSUME, partition=True, check=_check_admitted),
+    Enqueue: JOB_RULES[Enqueue],
+}
+
+
+def _meant(request: Request, body: Asked, key: str = "") -> Asked:
+    """What was sent, as the operation of who sent it."""
+    operation: Asked = meant(body, database=request.principal.database, key=key_of(request, key))
+    return operation
+
+
+async def _allowed(site: Site, request: Request, body: Asked, key: str = "") -> Asked:
+    operation = _meant(request, body, key)
+    checked: Asked = await allowed(site, request, OPERATIONS[type(operation)], operation)
+    return checked
 
 
 async def push(site: Site, request: Request, body: PushRequest) -> Response:
     """Append records; answered when they are as durable as was asked for."""
     await check_pushes_taken(site, request)
-    pushes = [push_of(site, request, asked, body.ttl_seconds) for asked in body.pushes]
+    pushes = [await _allowed(site, request, asked) for asked in body.pushes]
     _check_count(site, pushes)
     pushes = with_keys(pushes, key_of(request, body.key))
     answers = await site.queues.push_each(pushes, body.durability)
@@ -50,36 +89,6 @@ async def push(site: Site, request: Request, body: PushRequest) -> Response:
     return json_response(said, status=201)
 
 
-def push_of(site: Site, request: Request, asked: LanePush, ttl_seconds: float | None = None) -> Push:
-    """One partition's records, as its push."""
-    check_use(request, check_name("queue", asked.queue))
-    push = Push(
-        database=request.principal.database,
-        queue=asked.queue,
-        partition=asked.partition,
-        records=[record_of(site, request, record) for record in asked.records],
-        ttl_seconds=ttl_seconds,
-        delay_seconds=asked.delay_seconds,
-        priority=asked.priority,
-    )
-    site.queues.check_push(push)
-    return push
-
-
-def record_of(site: Site, request: Request, record: Record) -> Record:
-    """A record that may be kept. Who sent it is for the server to say."""
-    check_ready_json(record.data, site.config.record_bytes_max)
-    check_text("transactionId", record.transaction_id)
-    check_text("traceId", record.trace_id)
-    check_text("type", record.type)
-    check_timestamp(record.timestamp)
-    subject = request.principal.subject
-    if record.producer_sub not in ("", subject):
-        raise InvalidOption("producerSub is for the server to say; leave it out")
-    headers = check_headers(record.headers)
-    return Record(record.data, record.transaction_id, record.trace_id, record.type, headers, subject, record.timestamp)
-
-
 def _check_count(site: Site, pushes: Sequence[Push]) -> None:
     count = sum(len(push.records) for push in pushes)
     if count > site.config.batch_max:
@@ -88,29 +97,10 @@ def _check_count(site: Site, pushes: Sequence[Push]) -> None:
 
 async def pop(site: Site, request: Request, body: PopRequest) -> Response:
     """Lease records, and wait for some when there are none. An empty list says that the time is over."""
-    if body.queue:
-        check_use(request, body.queue)
-    else:
-        require_all(request.principal, Scope.CONSUME)
-    operation = Pop(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=body.queue,
-        partition=body.partition,
-        namespace=body.namespace,
-        task=body.task,
-        group=body.group,
-        batch=body.batch,
-        partitions=body.partitions,
-        lease_seconds=body.lease_seconds,
-        auto_ack=body.auto_ack,
-        subscribe=body.subscribe,
-        since=None if body.since is None else check_timestamp(body.since),
-        holder=request.principal.as_holder(check_text("holder", body.holder)),
-        # A client asks again with its key when the answer was lost: for what it got, as long as that is any use.
-        asks_again=bool(body.key),
-    )
-    reports = [await report_of(site, request, report) for report in body.reports]
+    operation = await _allowed(site, request, body, body.key)
+    # A client asks again with its key when the answer was lost: for what it got, as long as that is any use.
+    operation = msgspec.structs.replace(operation, asks_again=bool(body.key))
+    reports = [await _allowed(site, request, report, report.key) for report in body.reports]
     seconds = min(body.wait_seconds, site.config.wait_seconds_max)
     if await are_pops_held_off(site, request, 0):
         # What was done is done, also while nothing new is handed out.
@@ -130,7 +120,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
 
 async def report(site: Site, request: Request, body: ReportRequest) -> Response:
     """Say what became of records."""
-    operations = [await report_of(site, request, report) for report in body.reports]
+    operations = [await _allowed(site, request, report, report.key) for report in body.reports]
     outcomes = await site.queues.settle_each(operations)
     site.settled(
         request.principal.database,
@@ -143,79 +133,33 @@ async def report(site: Site, request: Request, body: ReportRequest) -> Response:
     return json_response(outcomes)
 
 
-async def report_of(site: Site, request: Request, report: Report | TransactedReport) -> Ack:
-    """A report as its operation."""
-    check_name("group", report.group)
-    await check_partition(site, request, report.partition_id)
-    outcomes: dict[int | str, Outcome] = dict((report.outcomes or {}).items())
-    errors: dict[int | str, str] = {at: text[:ERROR_LENGTH_MAX] for at, text in (report.errors or {}).items()}
-    return Ack(
-        database=request.principal.database,
-        key=key_of(request, report.key) if isinstance(report, Report) else "",
-        partition_id=report.partition_id,
-        group=report.group,
-        token=report.token,
-        offsets=report.offsets,
-        outcomes=None if report.outcomes is None else outcomes,
-        errors=errors or None,
-    )
-
-
-async def check_partition(site: Site, request: Request, partition_id: PartitionId) -> None:
-    """Raises when a partition is not there, or not theirs: nobody learns which."""
-    if await lane_of(site, request, partition_id) is None:
-        raise QueueMissing(f"there is no partition {partition_id}")
-
-
 async def extend(site: Site, request: Request, body: ExtendRequest) -> Response:
     """Keep leases for longer."""
-    if body.seconds is not None:
-        check_seconds("seconds", body.seconds)
-    extensions = []
-    for lease in body.leases:
-        await check_lease(site, request, lease)
-        extensions.append(
-            Extend(
-                database=request.principal.database,
-                partition_id=lease.partition_id,
-                group=lease.group,
-                token=lease.token,
-                seconds=body.seconds,
-            )
-        )
+    extensions = [await _allowed(site, request, lease) for lease in body.leases]
     return json_response(await site.queues.extend_leases(extensions))
-
-
-async def check_lease(site: Site, request: Request, lease: Lease) -> None:
-    """Raises when a lease cannot be one of theirs."""
-    check_name("group", lease.group)
-    await check_partition(site, request, lease.partition_id)
 
 
 async def transaction(site: Site, request: Request, body: TransactionRequest) -> Response:
     """Everything holds, or nothing does and the error says why."""
     if not body.operations and not body.leases:
         raise InvalidOption("a transaction has operations, or leases to hold")
-    operations: list[Operation] = []
-    for asked in body.operations:
-        if isinstance(asked, TransactedPush):
-            await check_pushes_taken(site, request)
-            check_scope(request, Scope.PUBLISH)
-            operations.append(push_of(site, request, asked, asked.ttl_seconds))
-        elif isinstance(asked, TransactedJobs):
-            check_scope(request, Scope.SUBMIT_JOBS)
-            operations.append(await enqueue_of(site, request, asked.jobs))
-        else:
-            operations.append(await report_of(site, request, asked))
-    for lease in body.leases:
-        await check_lease(site, request, lease)
-    leases = tuple((lease.partition_id, lease.group, lease.token) for lease in body.leases)
-    transacted = await site.queues.run(
-        Transaction(
-            database=request.principal.database,
-            key=key_of(request, body.key),
-            operations=tuple(operations),
-            leases=leases,
-        )
+    operations = [await _step(site, request, step) for step in body.operations]
+    leases = [await _allowed(site, request, lease) for lease in body.leases]
+    whole = Transaction(
+        database=request.principal.database,
+        key=key_of(request, body.key),
+        operations=tuple(operations),
+        leases=tuple((lease.partition_id, lease.group, lease.token) for lease in leases),
     )
-    return json_response(transacted)
+    return json_response(await site.queues.run(whole))
+
+
+async def _step(site: Site, request: Request, step: Operation) -> Operation:
+    """One step: it needs the scope that it needs alone."""
+    operation = _meant(request, step)
+    rule = OPERATIONS[type(operation)]
+    if isinstance(operation, Push):
+        await check_pushes_taken(site, request)
+    check_scope(request, rule.scope)
+    checked: Operation = await allowed(site, request, rule, operation)
+    return admit(checked, site.config)

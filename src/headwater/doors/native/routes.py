@@ -1,15 +1,17 @@
-"""All routes of our own wire, as data."""
+"""All routes of our own wire, as data: one for each operation and question that has a rule, and those that are more
+than one of them."""
 
-from headwater.doors.jobs.own_names import in_own_names
-from headwater.doors.native import messages, questions, upkeep
+from headwater.doors.jobs.own_names import in_own_names, with_own_names
+from headwater.doors.native import jobs, log_commits, messages, questions, upkeep
+from headwater.doors.native.rules import operation_routes, question_routes
 from headwater.doors.routes import Route
-from headwater.log.group_operations import GroupConfigured, LeasesReleased
-from headwater.log.operations import Acked, Configured, Deleted, Extended, Requeued, Sought, Traced, Transacted
+from headwater.log.operations import Acked, Extended, Transacted
 from headwater.model.principal import Scope
 from headwater.services import requests
-from headwater.stores.questions import DeadLetter, GroupStatus, LeaseStatus, QueueStatus, TraceEvent
+from headwater.services.wire_forms import wire_kind
+from headwater.stores.job_questions import JobStatus
 
-ROUTES = (
+_OWN = (
     Route(
         method="GET",
         path="/v1/bounds",
@@ -58,38 +60,10 @@ ROUTES = (
         method="POST",
         path="/v1/transaction",
         handler=in_own_names(messages.transaction),
-        summary="Pushes and reports that take effect together or not at all",
+        summary="Pushes, reports and jobs that take effect together or not at all",
         scope=Scope.CONSUME,
         takes=requests.TransactionRequest,
         gives=Transacted,
-    ),
-    Route(
-        method="GET",
-        path="/v1/queues",
-        handler=questions.queues,
-        summary="All queues with their sizes",
-        scope=Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
-        asks=requests.QueuesQuery,
-        gives=list[QueueStatus],
-    ),
-    Route(
-        method="POST",
-        path="/v1/configure",
-        handler=upkeep.configure,
-        summary="Make a queue, or change its options",
-        scope=Scope.ADMIN,
-        takes=requests.ConfigureRequest,
-        gives=Configured,
-    ),
-    Route(
-        method="POST",
-        path="/v1/delete-queue",
-        handler=upkeep.delete_queue,
-        summary="Remove a queue with everything in it",
-        scope=Scope.ADMIN,
-        takes=requests.DeleteQueueRequest,
-        gives=Deleted,
     ),
     Route(
         method="GET",
@@ -102,103 +76,19 @@ ROUTES = (
     ),
     Route(
         method="GET",
-        path="/v1/groups",
-        handler=questions.groups,
-        summary="Consumer groups: how far behind each is",
-        scope=Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
-        asks=requests.GroupsQuery,
-        gives=list[GroupStatus],
+        path="/v1/jobs/wait",
+        handler=in_own_names(jobs.wait),
+        summary="One job once it has ended, or when the time is over",
+        scope=Scope.SUBMIT_JOBS,
+        or_scope=Scope.ADMIN,
+        asks=requests.WaitForJobQuery,
+        gives=wire_kind(JobStatus),
     ),
-    Route(
-        method="POST",
-        path="/v1/seek",
-        handler=upkeep.seek,
-        summary="Move a group: to the beginning, the end, a time, or an offset of one partition",
-        scope=Scope.ADMIN,
-        takes=requests.SeekRequest,
-        gives=Sought,
-    ),
-    Route(
-        method="POST",
-        path="/v1/delete-group",
-        handler=upkeep.delete_group,
-        summary="Forget a group in one queue, or in all",
-        scope=Scope.ADMIN,
-        takes=requests.DeleteGroupRequest,
-        gives=Deleted,
-    ),
-    Route(
-        method="POST",
-        path="/v1/configure-group",
-        handler=upkeep.configure_group,
-        summary="Give a group a lease, retries and a back-off of its own",
-        scope=Scope.ADMIN,
-        takes=requests.ConfigureGroupRequest,
-        gives=GroupConfigured,
-    ),
-    Route(
-        method="GET",
-        path="/v1/leases",
-        handler=questions.leases,
-        summary="What is being worked on: which partition, by whom, until when",
-        scope=Scope.METRICS,
-        or_scope=Scope.SUBSCRIBE,
-        asks=requests.LeasesQuery,
-        gives=list[LeaseStatus],
-    ),
-    Route(
-        method="POST",
-        path="/v1/release-leases",
-        handler=upkeep.release_leases,
-        summary="Give what is leased back, without counting an attempt",
-        scope=Scope.ADMIN,
-        takes=requests.ReleaseLeasesRequest,
-        gives=LeasesReleased,
-    ),
-    Route(
-        method="GET",
-        path="/v1/dead-letters",
-        handler=questions.dead_letters,
-        summary="Records that failed for good, oldest first",
-        scope=Scope.SUBSCRIBE,
-        asks=requests.DeadLettersQuery,
-        gives=list[DeadLetter],
-    ),
-    Route(
-        method="POST",
-        path="/v1/requeue",
-        handler=upkeep.requeue,
-        summary="Have dead letters delivered once more, to the group that each failed for",
-        scope=Scope.ADMIN,
-        takes=requests.RequeueRequest,
-        gives=Requeued,
-    ),
-    Route(
-        method="POST",
-        path="/v1/purge",
-        handler=upkeep.purge,
-        summary="Drop dead letters for good",
-        scope=Scope.ADMIN,
-        takes=requests.DeadLettersRequest,
-        gives=Deleted,
-    ),
-    Route(
-        method="POST",
-        path="/v1/trace",
-        handler=upkeep.trace,
-        summary="Note an event in the life of a record",
-        scope=Scope.CONSUME,
-        takes=requests.TraceRequest,
-        gives=Traced,
-    ),
-    Route(
-        method="GET",
-        path="/v1/traces",
-        handler=questions.traces,
-        summary="The events noted for a record",
-        scope=Scope.SUBSCRIBE,
-        asks=requests.TracesQuery,
-        gives=list[TraceEvent],
-    ),
+)
+
+ROUTES: tuple[Route, ...] = (
+    *_OWN,
+    *operation_routes({**upkeep.OPERATIONS, **log_commits.OPERATIONS}),
+    *question_routes(upkeep.QUESTIONS),
+    *with_own_names((*operation_routes(jobs.OPERATIONS), *question_routes(jobs.QUESTIONS))),
 )

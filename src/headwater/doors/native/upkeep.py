@@ -1,163 +1,80 @@
-"""`POST /v1/configure`, `seek`, `requeue` and the like: queues, groups, dead letters and traces are changed."""
+"""Queues, groups, leases, dead letters and traces: who may change them, and who may look at them."""
 
-from msgspec import UNSET, Raw
+from typing import Any
 
-from headwater.doors.native.messages import check_partition
-from headwater.doors.site import Site, check_use, key_of
-from headwater.doors.wire import Request, Response, json_response
-from headwater.errors import InvalidOption
+from headwater.doors.listing import group_pages, list_response, queue_pages
+from headwater.doors.native.rules import Rule
+from headwater.doors.site import Site
+from headwater.doors.wire import Request, Response
 from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
-from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Purge, Requeue, Seek, Trace
-from headwater.model.names import Lsn, Offset, check_name
-from headwater.model.principal import Scope, require_all
-from headwater.model.record import check_ready_json
-from headwater.services.checks import check_ids, check_number, check_optional_name, check_text, check_timestamp
-from headwater.services.requests import (
-    ConfigureGroupRequest,
-    ConfigureRequest,
-    DeadLettersRequest,
-    DeleteGroupRequest,
-    DeleteQueueRequest,
-    ReleaseLeasesRequest,
-    RequeueRequest,
-    SeekRequest,
-    TraceRequest,
+from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Operation, Purge, Requeue, Seek, Trace
+from headwater.model.names import check_name
+from headwater.model.principal import Scope
+from headwater.services.checks import check_optional_name, check_text
+from headwater.stores.questions import (
+    LeaseStatus,
+    ListDeadLetters,
+    ListGroups,
+    ListLeases,
+    ListQueues,
+    ListTraces,
+    Question,
 )
 
 
-def check_queue(request: Request, queue: str) -> str:
-    """The name of a queue that they may use."""
-    check_use(request, check_name("queue", queue))
-    return queue
+async def _check_trace(site: Site, request: Request, trace: Trace) -> Trace:
+    for name in trace.names:
+        check_name("trace", name)
+    return trace
 
 
-async def configure(site: Site, request: Request, body: ConfigureRequest) -> Response:
-    """Make a queue, or change its options."""
-    for kind, name in (("namespace", body.namespace), ("task", body.task)):
-        if name is not None:
-            check_optional_name(kind, name)
-    operation = Configure(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=check_queue(request, body.queue),
-        namespace=body.namespace,
-        task=body.task,
-        options=body.options,
-    )
-    return json_response(await site.queues.run(operation))
+OPERATIONS: dict[type[Operation], Rule] = {
+    Configure: Rule(scope=Scope.ADMIN, queue="queue"),
+    DeleteQueue: Rule(scope=Scope.ADMIN, queue="queue"),
+    Seek: Rule(scope=Scope.ADMIN, queue="queue"),
+    DeleteGroup: Rule(scope=Scope.ADMIN, queue="queue"),
+    ConfigureGroup: Rule(scope=Scope.ADMIN, queue="queue"),
+    ReleaseLeases: Rule(scope=Scope.ADMIN, queue="queue"),
+    Requeue: Rule(scope=Scope.ADMIN, queue="queue", queue_too="to"),
+    Purge: Rule(scope=Scope.ADMIN, queue="queue"),
+    Trace: Rule(scope=Scope.CONSUME, partition=True, check=_check_trace),
+}
 
 
-async def delete_queue(site: Site, request: Request, body: DeleteQueueRequest) -> Response:
-    """Remove a queue with everything in it."""
-    operation = DeleteQueue(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=check_queue(request, body.queue),
-    )
-    return json_response(await site.queues.run(operation))
+async def _queues(site: Site, request: Request, asked: ListQueues) -> Response:
+    """The queues that they may use, by name: all of them, or a part."""
+    part = asked.part
+    limit = None if part.limit < 0 else part.limit
+    return await list_response(queue_pages(site, request.principal, part.after[0], limit))
 
 
-async def seek(site: Site, request: Request, body: SeekRequest) -> Response:
-    """Move a group."""
-    if sum(target is not None for target in (body.timestamp, body.lsn, body.offset)) > 1:
-        raise InvalidOption("a group goes to a timestamp, behind an LSN or to an offset, not to several")
-    operation = Seek(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=check_queue(request, body.queue),
-        group=check_name("group", body.group),
-        partition=check_optional_name("partition", body.partition),
-        to=body.to,
-        timestamp=None if body.timestamp is None else check_timestamp(body.timestamp),
-        lsn=None if body.lsn is None else Lsn(check_number("lsn", body.lsn)),
-        offset=None if body.offset is None else Offset(body.offset),
-        create=body.create,
-    )
-    return json_response(await site.queues.run(operation))
+async def _groups(site: Site, request: Request, asked: ListGroups) -> Response:
+    """The groups of queues that they may use, by queue and name: all of them, or a part."""
+    part = asked.part
+    limit = None if part.limit < 0 else part.limit
+    return await list_response(group_pages(site, request.principal, asked.queue, part.after, limit))
 
 
-async def delete_group(site: Site, request: Request, body: DeleteGroupRequest) -> Response:
-    """Forget a group."""
-    if body.queue:
-        check_queue(request, body.queue)
-    else:
-        require_all(request.principal, Scope.ADMIN)
-    operation = DeleteGroup(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        group=check_name("group", body.group),
-        queue=body.queue,
-        keep_beginning=body.keep_beginning,
-    )
-    return json_response(await site.queues.run(operation))
+async def _check_group(site: Site, request: Request, asked: ListLeases) -> ListLeases:
+    check_optional_name("group", asked.group)
+    return asked
 
 
-async def configure_group(site: Site, request: Request, body: ConfigureGroupRequest) -> Response:
-    """Give a group options of its own."""
-    operation = ConfigureGroup(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=check_queue(request, body.queue),
-        group=check_name("group", body.group),
-        options=body.options,
-    )
-    return json_response(await site.queues.run(operation))
+async def _their_leases(site: Site, request: Request, asked: Any, found: list[LeaseStatus]) -> list[LeaseStatus]:
+    return [status for status in found if request.principal.may_use(status.queue)]
 
 
-async def release_leases(site: Site, request: Request, body: ReleaseLeasesRequest) -> Response:
-    """Give back what is leased."""
-    operation = ReleaseLeases(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=check_queue(request, body.queue),
-        group=check_optional_name("group", body.group),
-        partition=check_optional_name("partition", body.partition),
-        token=body.token,
-    )
-    return json_response(await site.queues.run(operation))
+async def _check_name(site: Site, request: Request, asked: ListTraces) -> ListTraces:
+    check_text("transaction_id", asked.transaction_id)
+    return asked
 
 
-async def requeue(site: Site, request: Request, body: RequeueRequest) -> Response:
-    """Have dead letters delivered once more."""
-    if body.to:
-        check_queue(request, body.to)
-    operation = Requeue(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=check_queue(request, body.queue),
-        ids=check_ids(body.ids),
-        limit=body.limit,
-        to=body.to,
-        all_groups=body.all_groups,
-    )
-    return json_response(await site.queues.run(operation))
+_looks: dict[str, Any] = {"scope": Scope.METRICS, "or_scope": Scope.SUBSCRIBE, "queue": "queue", "some": True}
 
-
-async def purge(site: Site, request: Request, body: DeadLettersRequest) -> Response:
-    """Drop dead letters for good."""
-    operation = Purge(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        queue=check_queue(request, body.queue),
-        ids=check_ids(body.ids),
-        limit=body.limit,
-    )
-    return json_response(await site.queues.run(operation))
-
-
-async def trace(site: Site, request: Request, body: TraceRequest) -> Response:
-    """Note an event in the life of a record."""
-    await check_partition(site, request, body.partition_id)
-    data = Raw(b"null") if body.data is UNSET else body.data
-    check_ready_json(data, site.config.record_bytes_max)
-    operation = Trace(
-        database=request.principal.database,
-        key=key_of(request, body.key),
-        partition_id=body.partition_id,
-        transaction_id=check_text("transaction_id", body.transaction_id),
-        group=check_name("group", body.group),
-        names=tuple(check_name("trace", name) for name in body.names),
-        event=check_text("event", body.event),
-        data=data,
-    )
-    return json_response(await site.queues.run(operation))
+QUESTIONS: dict[type[Question[Any]], Rule] = {
+    ListQueues: Rule(scope=Scope.METRICS, or_scope=Scope.SUBSCRIBE, reply=_queues),
+    ListGroups: Rule(**_looks, reply=_groups),
+    ListLeases: Rule(**_looks, check=_check_group, show=_their_leases),
+    ListDeadLetters: Rule(scope=Scope.SUBSCRIBE, queue="queue"),
+    ListTraces: Rule(scope=Scope.SUBSCRIBE, partition=True, check=_check_name),
+}

@@ -92,7 +92,7 @@ async def show_group(site: Site, request: Request, group: str) -> Response:
     known = [status for status in await _groups(site, request) if status.group == group]
     if not known:
         raise QueueMissing(f"there is no group {group!r:.80}")
-    cursors = await site.store.ask(ListCursors(request.principal.database, group, CURSORS_MAX))
+    cursors = await site.queues.ask(ListCursors(request.principal.database, group, CURSORS_MAX))
     return json_response({status.queue: _detail(site, status, cursors) for status in known})
 
 

@@ -159,7 +159,7 @@ async def _dead_letters(site: Site, database: str, queue: str) -> AsyncIterator[
     after = 0
     while True:
         try:
-            page = await site.store.ask(ListDeadLetters(database, queue, PAGE, after))
+            page = await site.queues.ask(ListDeadLetters(database, queue, PAGE, after))
         except QueueMissing:
             return
         for letter in page:
@@ -202,7 +202,7 @@ async def list_messages(site: Site, request: Request, query: MessagesQuery) -> R
     check_use(request, check_name("queue", query.queue))
     partitions = [
         status
-        for status in await site.store.ask(ListPartitions(request.principal.database, query.queue))
+        for status in await site.queues.ask(ListPartitions(request.principal.database, query.queue))
         if query.partition in ("", status.partition)
     ]
     wanted = query.offset + query.limit
@@ -242,7 +242,7 @@ class Progress(NamedTuple):
 
 async def _progress(site: Site, request: Request, query: MessagesQuery) -> Progress:
     database, group = request.principal.database, check_name("group", query.consumer_group)
-    cursors = await site.store.ask(ListCursors(database, group, CURSORS_MAX))
+    cursors = await site.queues.ask(ListCursors(database, group, CURSORS_MAX))
     letters = [letter async for letter in _dead_letters(site, database, query.queue)]
     return Progress(
         {cursor.partition_id: cursor for cursor in cursors if cursor.queue == query.queue},
@@ -259,7 +259,7 @@ async def _newest(site: Site, status: PartitionStatus, count: int) -> list[KeptM
 async def _kept(site: Site, partition_id: PartitionId, lane: Lane, first: Offset) -> AsyncIterator[KeptMessage]:
     """Messages of a partition from an offset on."""
     while True:
-        segments = await site.store.ask(ReadPartition(partition_id, first, PAGE))
+        segments = await site.queues.ask(ReadPartition(partition_id, first, PAGE))
         for segment in segments:
             for offset, record in enumerate(segment.records, segment.first_offset):
                 if offset >= first:
@@ -409,5 +409,5 @@ async def _find(site: Site, partition_id: PartitionId, lane: Lane, name: str) ->
 
 
 async def _status(site: Site, lane: Lane, partition_id: PartitionId) -> PartitionStatus | None:
-    found = await site.store.ask(ListPartitions(lane.database, lane.queue, 1, partition_id - 1))
+    found = await site.queues.ask(ListPartitions(lane.database, lane.queue, 1, partition_id - 1))
     return next((status for status in found if status.partition_id == partition_id), None)

@@ -17,8 +17,9 @@ from headwater.log.committer import Answer
 from headwater.log.operations import Push, Pushed
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.record import SHALLOW_BYTES_MAX, Record, check_ready_json
-from headwater.services.checks import check_durability, check_headers, check_text, check_timestamp
+from headwater.services.checks import check_durability
 from headwater.services.queue import with_keys
+from headwater.services.records import ON_THE_WIRE, check_said
 
 CREATED = 201
 # Queues that this wire makes have the one partition that its clients know, whoever else pushes to them.
@@ -106,13 +107,10 @@ def records_of(site: Site, request: Request, items: Sequence[PushItem]) -> list[
 
 
 def _check_about(item: PushItem) -> None:
-    identity = check_text("transactionId", item.transaction_id or "")
+    identity = item.transaction_id or ""
+    check_said(identity, item.trace_id or "", item.type, item.headers, item.timestamp, names=ON_THE_WIRE)
     if identity[:1] == OFFSET_MARK:
         raise InvalidOption(f"a transaction id may not begin with {OFFSET_MARK}: that is how offsets are named")
-    check_text("traceId", item.trace_id or "")
-    check_text("type", item.type)
-    check_headers(item.headers)
-    check_timestamp(item.timestamp)
 
 
 def _check_payloads(site: Site, body: bytes, items: Sequence[PushItem]) -> None:

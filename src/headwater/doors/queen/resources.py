@@ -157,8 +157,8 @@ async def show_one_queue(site: Site, request: Request, queue: str) -> Response:
     status = next((found for found in await _queues(site, request) if found.queue == queue), None)
     if status is None:
         raise QueueMissing(f"there is no queue {queue!r:.80}")
-    partitions = await site.store.ask(ListPartitions(database, queue))
-    groups = await site.store.ask(ListGroups(database, queue))
+    partitions = await site.queues.ask(ListPartitions(database, queue))
+    groups = await site.queues.ask(ListGroups(database, queue))
     about = structs.asdict(show_queue(status, _by_queue(groups)))
     about["partitions"] = [show_partition(partition) for partition in partitions]
     return json_response(views.WholeQueue(**about, consumer_groups=[_show_group(site, group) for group in groups]))
@@ -170,7 +170,9 @@ async def list_partitions(site: Site, request: Request, query: PartitionsQuery) 
     if query.queue:
         check_use(request, query.queue)
     principal, wanted = request.principal, query.offset + query.limit
-    found = await site.store.ask(ListPartitions(principal.database, query.queue, wanted, query.after, principal.queues))
+    found = await site.queues.ask(
+        ListPartitions(principal.database, query.queue, wanted, query.after, principal.queues)
+    )
     return json_response(views.PartitionViews([show_partition(status) for status in found[query.offset :]]))
 
 
@@ -315,8 +317,8 @@ async def show_sizes(site: Site, request: Request) -> Response:
 
 async def show_store(site: Site, request: Request) -> Response:
     """What the store says of itself; under the path at which queen-mq shows its database."""
-    traits = site.store.traits
-    lsn = await site.store.ask(FindLastLsn()) if request.principal.may(Scope.OPERATOR) else UNSET
+    traits = site.queues.traits
+    lsn = await site.queues.ask(FindLastLsn()) if request.principal.may(Scope.OPERATOR) else UNSET
     return json_response(
         views.StoreView(engine=traits.engine, store=traits.name, durable_by=traits.durable_by, lsn=lsn)
     )

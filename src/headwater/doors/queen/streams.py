@@ -243,14 +243,14 @@ async def get_state(site: Site, request: Request, body: StateBody) -> Response:
     number, _ = await _query(site, request, body.query_id)
     partition_id = await _partition(site, request, body.partition_id)
     question = StateQuestion(number, partition_id, body.keys, body.key_prefix, body.ripe_at_or_before)
-    values = await site.store.ask(question)
+    values = await site.queues.ask(question)
     rows = [StateRow(value.key, value.value, show_time(value.updated_at)) for value in values]
     return json_response(StateAnswer(success=True, rows=rows))
 
 
 async def _query(site: Site, request: Request, text: str) -> tuple[int, StreamQuery]:
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else -1
-    found = await site.store.ask(FindStream(request.principal.database, number))
+    found = await site.queues.ask(FindStream(request.principal.database, number))
     if found is None or not request.principal.may_use(found.source_queue):
         raise QueueMissing(f"there is no stream {text!r:.80}")
     return number, found

@@ -68,7 +68,7 @@ async def list_traces(site: Site, request: Request, partition: str, name: str) -
     partition_id = parse_partition(partition)
     if await lane_of(site, request, partition_id) is None:
         raise QueueMissing(f"there is no partition {partition_id}")
-    events = await site.store.ask(ListTraces(request.principal.database, partition_id, trace_name(name)))
+    events = await site.queues.ask(ListTraces(request.principal.database, partition_id, trace_name(name)))
     return json_response(views.TraceViews([_event(event) for event in events]))
 
 
@@ -76,7 +76,7 @@ async def list_traces_named(site: Site, request: Request, query: PageQuery, name
     """The events noted under a name, newest first."""
     check_text("trace name", name)
     principal = request.principal
-    events = await site.store.ask(
+    events = await site.queues.ask(
         ListTracesNamed(principal.database, name, query.limit, query.offset, principal.queues)
     )
     return json_response(views.NamedTraces([_event(event) for event in events], query.limit, query.offset))
@@ -85,7 +85,7 @@ async def list_traces_named(site: Site, request: Request, query: PageQuery, name
 async def list_trace_names(site: Site, request: Request, query: PageQuery) -> Response:
     """The names that events were noted under, the last used first."""
     principal = request.principal
-    found = await site.store.ask(ListTraceNames(principal.database, query.offset + query.limit, principal.queues))
+    found = await site.queues.ask(ListTraceNames(principal.database, query.offset + query.limit, principal.queues))
     names = [
         views.TraceNameView(name.name, name.name, name.count, show_time(name.last_at)) for name in found[query.offset :]
     ]

@@ -4,7 +4,7 @@ Every answer about jobs and schedules is made here, so this is where the values 
 may be secrets, and only the worker that runs the job gets them, with its claim.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from headwater.stores.job_questions import (
     JobLimitStatus,
     JobMinute,
     JobQueueStatus,
+    JobSettingStatus,
     JobStatus,
     ListJobAttempts,
     ListJobConfig,
@@ -172,10 +173,10 @@ class JobAnswers(SubjectAnswers):
             for name, about, started, seen, until, stopping, held in rows
         ]
 
-    def config(self, asked: ListJobConfig) -> dict[tuple[str, str], Any]:
-        """The settings of a database and its queues, by (queue, name)."""
+    def config(self, asked: ListJobConfig) -> list[JobSettingStatus]:
+        """The settings of a database and its queues."""
         rows = self._connection.execute(self._sql.job_config, (asked.database,)).fetchall()
-        return {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
+        return [JobSettingStatus(queue, name, msgspec.json.decode(value)) for queue, name, value in rows]
 
     def types(self, asked: ListJobTypes) -> dict[str, JobPolicy]:
         """How registered functions are run, by type."""

@@ -121,7 +121,11 @@ class Pushes(Subject):
         return found
 
     def catch_up(self, seen: Seen) -> None:
-        """Others may have pushed or popped: what waits is counted again when it matters."""
+        """Others may have pushed or popped."""
+        self.forget()
+
+    def forget(self) -> None:
+        """What waits is counted again when it matters."""
         self._waiting.clear()
 
     def push_one(self, operation: Push, now: Timestamp) -> Pushed:
