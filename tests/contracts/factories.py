@@ -37,4 +37,6 @@ async def buckets(folder: Path) -> AsyncIterator[Buckets]:
         del KINDS[SCHEME]
 
 
-FACTORIES: dict[str, Factory] = {"sqlite": sqlite, "memory bucket": memory_bucket}
+# Those with an engine of their own.
+ENGINES: dict[str, Factory] = {"sqlite": sqlite}
+FACTORIES: dict[str, Factory] = {**ENGINES, "memory bucket": memory_bucket}

@@ -42,12 +42,12 @@ from headwater.stores.questions import (
     Question,
 )
 from tests.contracts.clock import FakeClock
-from tests.contracts.factories import FACTORIES
-from tests.contracts.log import LSN_MAX, push
+from tests.contracts.factories import ENGINES
+from tests.contracts.log import LSN_MAX, Log, push
 from tests.contracts.random_operations import QUEUE, STORES, Commits, Step
 
 # With one engine there is nobody to compare it with but itself: that shows at least that nothing else plays a part.
-PAIRS = list(combinations(FACTORIES, 2)) or [(name, name) for name in FACTORIES]
+PAIRS = list(combinations(ENGINES, 2)) or [(name, name) for name in ENGINES]
 SEED = 20_261_116
 SEEDED_STEPS = 150
 NUMBERED = re.compile(r'"(partition_id|id)":(\d+)')
@@ -84,7 +84,7 @@ class Engine:
     async def open(self, stack: AsyncExitStack) -> "Engine":
         """Open the stores; `stack` closes them."""
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        address = await stack.enter_async_context(FACTORIES[self.name](Path(folder)))
+        address = await stack.enter_async_context(ENGINES[self.name](Path(folder)))
         for _ in range(STORES):
             store = open_store(address, load_config({}), self.clock)
             await store.open()
@@ -100,7 +100,7 @@ class Engine:
         """What a step is answered."""
         self.clock.advance(step.seconds)
         self.clock.set_by(-step.set_back)
-        commit = await self.stores[step.store].apply(step.operations, self.clock.now())
+        commit = await Log(self.stores[step.store], self.clock).commit(*step.operations)
         self.commits.learn(step.operations, commit.results)
         return self.told([list(map(type, step.operations)), commit.results, commit.touched, commit.wrote])
 

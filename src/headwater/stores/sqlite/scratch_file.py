@@ -171,6 +171,9 @@ class ScratchFile:
         """Done when what was committed so far has landed."""
         if self.turn.lost:
             raise RaceLost
+        if self._collected is None and (self._last is None or self._last.done()):
+            # The commit changed nothing, as one that only affirms: no flight would tell that somebody else has written.
+            return self.landed()
         return self._send()
 
     def _send(self) -> asyncio.Future[None] | None:
