@@ -344,3 +344,13 @@ async def test_a_drain_needs_a_store_that_is_opened_with_async(tmp_path: Path) -
         pytest.raises(InvalidOption, match="async"),
     ):
         await outbox.drain(hw, lambda: sqlite3.connect(tmp_path / "shop.db"))  # type: ignore[arg-type]
+
+
+async def test_whatever_the_user_s_connect_raises_ends_the_drain(hw: headwater.Headwater) -> None:
+    """A future takes no `StopIteration`: the drain would wait for ever."""
+
+    def connect() -> sqlite3.Connection:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(outbox.drain(hw, connect), 10)

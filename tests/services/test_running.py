@@ -1,6 +1,7 @@
 """`queue.run`: what handlers come to, several at once, and the ways in which it ends."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -335,6 +336,45 @@ async def test_a_handler_that_ends_the_program_releases_its_message(
     assert await left(orders) == [(1, 1), (2, 1)]
 
 
+class Mishap(BaseException):
+    """No `Exception`, and nothing that asyncio knows."""
+
+
+RAISED = [StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledError, concurrent.futures.CancelledError]
+ESCAPING = {GeneratorExit, KeyboardInterrupt, SystemExit, Mishap}
+
+
+@pytest.mark.parametrize("raised", [*RAISED, KeyboardInterrupt, SystemExit, Mishap])
+@pytest.mark.parametrize("in_a_thread", [False, True], ids=["async", "thread"])
+async def test_whatever_a_handler_raises_is_heard_of(
+    orders: headwater.Queue, raised: type[BaseException], in_a_thread: bool
+) -> None:
+    """It fails its message and the run goes on; what is no `Exception` releases it and comes out of the run."""
+    await orders.push_many([1, 2], partition="one")
+    seen: list[object] = []
+
+    def plain(message: headwater.Message) -> None:
+        seen.append(message.payload)
+        if message.payload == 1:
+            raise raised
+
+    async def handle(message: headwater.Message) -> None:
+        plain(message)
+
+    run = orders.run(plain if in_a_thread else handle, idle_seconds=0)
+    if raised in ESCAPING:
+        with pytest.raises(raised):
+            async with asyncio.timeout(SOON):
+                await run
+        assert await left(orders) == [(1, 1), (2, 1)]
+    else:
+        async with asyncio.timeout(SOON):
+            await run
+        assert seen == [1, 1, 2]
+        assert [letter.offset for letter in await orders.dead_letters()] == [0]
+        assert await lag(orders) == (0, 0)
+
+
 async def test_a_thread_is_waited_for_and_its_message_is_acked(orders: headwater.Queue) -> None:
     """Nobody can stop a thread: two would work on one message."""
     await orders.push_many([1, 2], partition="one")
@@ -469,6 +509,28 @@ def test_a_handler_without_async_that_ends_the_program_releases_its_message(
     with pytest.raises(ending):
         plain.run(handle)
     assert [(message.payload, message.attempts) for message in plain.pop(wait=SOON)] == [(1, 1)]
+
+
+@pytest.mark.parametrize("raised", RAISED)
+def test_whatever_a_handler_without_async_raises_fails_its_message(
+    plain: headwater.sync.Queue, raised: type[BaseException]
+) -> None:
+    plain.push_many([1, 2], partition="one")
+    seen: list[object] = []
+
+    def handle(message: headwater.sync.Message) -> None:
+        seen.append(message.payload)
+        if message.payload == 1:
+            raise raised
+
+    if raised in ESCAPING:
+        with pytest.raises(raised):
+            plain.run(handle, idle_seconds=0)
+        assert [message.payload for message in plain.pop(wait=SOON)] == [1]
+    else:
+        plain.run(handle, idle_seconds=0)
+        assert seen == [1, 2]
+        assert [letter.offset for letter in plain.dead_letters()] == [0]
 
 
 def test_an_async_function_is_refused_where_there_is_no_async(plain: headwater.sync.Queue) -> None:

@@ -17,6 +17,7 @@ from headwater.errors import HeadwaterError, InvalidOption
 from headwater.services.checks import check_number
 from headwater.services.consumption import Consumption
 from headwater.services.messages import Message
+from headwater.services.threads import begin_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -168,15 +169,16 @@ class Run:
         if self._pool is None:
             await self._handler(message)  # type: ignore[misc]
             return
-        thread = asyncio.get_running_loop().run_in_executor(self._pool, self._handler, message)
+        thread = begin_in_thread(self._pool, self._handler, message)
         try:
-            result = await asyncio.shield(thread)
+            outcome = await asyncio.shield(thread)
         except asyncio.CancelledError:
             # A thread cannot be stopped. Its message is reported when it is done, or two would work on it at once.
             await _outlast(thread)
-            thread.result()
+            thread.result().get()
             await message.ack()
             raise
+        result = outcome.get()
         if inspect.isawaitable(result):
             await result
 
@@ -185,7 +187,7 @@ def is_async(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
-async def _outlast(thread: "asyncio.Future[object]") -> None:
+async def _outlast(thread: "asyncio.Future[Any]") -> None:
     """Until the thread is done, however often the one who waits is told to leave."""
     while not thread.done():
         with contextlib.suppress(asyncio.CancelledError):
