@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -209,6 +210,88 @@ async def test_what_is_wrong_is_said_before_anything_is_taken(orders: headwater.
     with pytest.raises(InvalidOption):
         await orders.run("print")  # type: ignore[arg-type]
     assert await left(orders) == [(1, 1)]
+
+
+def _plain_generator(message: headwater.Message) -> Any:
+    yield message
+
+
+async def _async_generator(message: headwater.Message) -> Any:
+    yield message
+
+
+class _Yielding:
+    def __call__(self, message: headwater.Message) -> Any:
+        yield message
+
+    async def method(self, message: headwater.Message) -> Any:
+        yield message
+
+
+YIELDING = [
+    _plain_generator,
+    _async_generator,
+    _Yielding(),
+    _Yielding().method,
+    functools.partial(_async_generator),
+    functools.partial(_Yielding()),
+]
+
+
+@pytest.mark.parametrize("handler", YIELDING)
+async def test_a_generator_function_is_refused_before_anything_is_taken(orders: headwater.Queue, handler: Any) -> None:
+    """None of its lines would run, and every message would be acked."""
+    await orders.push(1)
+    with pytest.raises(InvalidOption, match="generator function"):
+        await orders.run(handler, idle_seconds=0)
+    assert await left(orders) == [(1, 1)]
+
+
+class _Awaiting:
+    """Ways to hand in what is to be awaited."""
+
+    def __init__(self, seen: list[object]) -> None:
+        self._seen = seen
+
+    async def __call__(self, message: headwater.Message) -> None:
+        await asyncio.sleep(0)
+        self._seen.append(message.payload)
+
+    async def hand_on(self, message: headwater.Message) -> Any:
+        return self(message)
+
+    def ways(self) -> dict[str, Any]:
+        return {
+            "object": self,
+            "method": self.__call__,
+            "partial": functools.partial(self),
+            "partial of a method": functools.partial(self.__call__),
+            "lambda": lambda message: self(message),
+            "not awaited": self.hand_on,
+        }
+
+
+@pytest.mark.parametrize("way", _Awaiting([]).ways())
+async def test_what_is_to_be_awaited_is_awaited_before_the_ack(orders: headwater.Queue, way: str) -> None:
+    await orders.push_many([1, 2], partition="one")
+    seen: list[object] = []
+    await orders.run(_Awaiting(seen).ways()[way], idle_seconds=0)
+    assert seen == [1, 2]
+    assert await lag(orders) == (0, 0)
+
+
+@pytest.mark.parametrize("generator", [_plain_generator, _async_generator])
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "async"])
+async def test_a_handler_that_returns_a_generator_has_done_nothing_and_fails(
+    orders: headwater.Queue, generator: Any, is_async: bool
+) -> None:
+    async def handle(message: headwater.Message) -> Any:
+        return generator(message)
+
+    await orders.push(1)
+    await orders.run(handle if is_async else lambda message: generator(message), idle_seconds=0)
+    [letter] = await orders.dead_letters()
+    assert "returned a generator" in (letter.error or "")
 
 
 # ── the ways in which it ends ──
@@ -539,3 +622,21 @@ def test_an_async_function_is_refused_where_there_is_no_async(plain: headwater.s
 
     with pytest.raises(InvalidOption, match="plain function"):
         plain.run(handle)
+
+
+@pytest.mark.parametrize("handler", YIELDING)
+def test_a_generator_function_is_refused_without_async(plain: headwater.sync.Queue, handler: Any) -> None:
+    with pytest.raises(InvalidOption, match="generator function"):
+        plain.run(handler)
+
+
+@pytest.mark.parametrize("way", ["lambda", "not awaited", "partial"])
+def test_what_is_to_be_awaited_is_not_acked_where_there_is_no_async(plain: headwater.sync.Queue, way: str) -> None:
+    plain.push(1)
+    if way == "lambda":
+        plain.run(_Awaiting([]).ways()[way], idle_seconds=0)
+        [letter] = plain.dead_letters()
+        assert "plain function" in (letter.error or "")
+    else:
+        with pytest.raises(InvalidOption, match="plain function"):
+            plain.run(_Awaiting([]).ways()[way], idle_seconds=0)

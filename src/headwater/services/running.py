@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from headwater.errors import HeadwaterError, InvalidOption
+from headwater.services.callables import check_no_generator, is_async, let_be, undone
 from headwater.services.checks import check_number
 from headwater.services.consumption import Consumption
 from headwater.services.messages import Message
@@ -37,6 +38,7 @@ def check_handler(handler: object) -> None:
     """Raises unless this can be called with a message."""
     if not callable(handler):
         raise InvalidOption(f"run takes a function that is called with each message; got {handler!r:.80}")
+    check_no_generator("run", handler)
 
 
 def check_concurrency(value: object) -> int:
@@ -167,7 +169,7 @@ class Run:
 
     async def _call(self, message: Message) -> None:
         if self._pool is None:
-            await self._handler(message)  # type: ignore[misc]
+            await _finish(await self._handler(message))  # type: ignore[misc]
             return
         thread = begin_in_thread(self._pool, self._handler, message)
         try:
@@ -175,16 +177,24 @@ class Run:
         except asyncio.CancelledError:
             # A thread cannot be stopped. Its message is reported when it is done, or two would work on it at once.
             await _outlast(thread)
-            thread.result().get()
-            await message.ack()
+            result = thread.result().get()
+            if inspect.isawaitable(result):
+                let_be(result)
+            else:
+                await _finish(result)
+                await message.ack()
             raise
-        result = outcome.get()
-        if inspect.isawaitable(result):
-            await result
+        await _finish(outcome.get())
 
 
-def is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+async def _finish(result: object) -> None:
+    """What a handler returned may be work that is still to be done: await it, or raise if nobody can."""
+    if result is None:
+        return
+    while inspect.isawaitable(result):
+        result = await result
+    if mistake := undone(result):
+        raise InvalidOption(mistake)
 
 
 async def _outlast(thread: "asyncio.Future[Any]") -> None:

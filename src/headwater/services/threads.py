@@ -10,7 +10,8 @@ Result = TypeVar("Result")
 
 class Outcome(Generic[Result]):
     """What a call came to. It is carried as a value because a future cannot carry every exception: it takes no
-    `StopIteration`, so that whoever waits would wait for ever, and `GeneratorExit` would close the coroutine that waits.
+    `StopIteration`, so that whoever waits would wait for ever, and `GeneratorExit` would close the coroutine that
+    waits.
     """
 
     def __init__(self, value: Result | None = None, error: BaseException | None = None) -> None:
