@@ -113,6 +113,83 @@ async def test_a_leaked_cancellation_is_the_handler_s_failure(orders: headwater.
     assert await lag(orders) == (0, 0)
 
 
+async def _cancel_and_wait(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def _cancel_and_raise(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    raise ValueError("after the cancel")
+
+
+async def _cancel_and_return(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+
+
+async def _cancel_and_swallow(task: "asyncio.Task[Any]") -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await _cancel_and_wait(task)
+
+
+async def _cancel_later(task: "asyncio.Task[Any]") -> None:
+    """When it waits for the next message, or reports."""
+    asyncio.get_running_loop().call_later(0.005, task.cancel)
+
+
+CANCELS = {
+    _cancel_and_wait: True,
+    _cancel_and_raise: True,
+    _cancel_and_return: False,
+    _cancel_and_swallow: False,
+    _cancel_later: False,
+}
+
+
+@pytest.mark.parametrize("cancel", CANCELS)
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_a_handler_that_cancels_its_own_task_ends_no_worker(
+    orders: headwater.Queue, cancel: Any, concurrency: int
+) -> None:
+    """It is a failure if it comes out of the handler; the run ends only when it is itself cancelled."""
+    await orders.configure(retry_limit=0)
+    await orders.push_many([headwater.Outgoing(payload=n, partition=f"p{n // 3}") for n in range(18)])
+    seen: set[object] = set()
+
+    async def handle(message: headwater.Message) -> None:
+        seen.add(message.payload)
+        if message.payload % 3 == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            await cancel(task)
+
+    run = await start(orders, handle, concurrency=concurrency)
+    while len(seen) < 18:
+        await asyncio.sleep(0.01)
+        assert not run.done()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, SOON)
+    failed = [letter.offset for letter in await orders.dead_letters()]
+    assert failed == ([1] * 6 if CANCELS[cancel] else [])
+    assert (await lag(orders))[1] == 0
+
+
+async def test_everything_that_is_cancelled_at_once_counts_as_no_failure(orders: headwater.Queue) -> None:
+    """As when the event loop of a program ends: the workers hear of it before the run does."""
+    await orders.push(1)
+    busy = Busy()
+    run = await start(orders, busy)
+    await asyncio.wait_for(busy.begun.wait(), SOON)
+    others = asyncio.all_tasks()
+    for task in sorted(others, key=lambda task: task is run):
+        if task is run or "Run._work" in repr(task):
+            task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, SOON)
+    assert await left(orders) == [(1, 1)]
+
+
 async def test_a_message_that_its_handler_reported_is_left_at_that(
     orders: headwater.Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
