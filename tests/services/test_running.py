@@ -101,6 +101,25 @@ async def test_a_message_that_fails_is_tried_again_before_what_is_behind_it(orde
     assert await orders.dead_letters() == []
 
 
+class NoText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class EndingText(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+TEXTS = {
+    "half a pair": ValueError("file \udcff.txt"),
+    "none": NoText(),
+    "one that ends programs": EndingText(),
+    "long": ValueError("x" * 100_000),
+    "empty": ValueError(),
+}
+
+
 async def test_a_leaked_cancellation_is_the_handler_s_failure(orders: headwater.Queue) -> None:
     await orders.push_many([1, 2], partition="one")
 
@@ -188,6 +207,47 @@ async def test_everything_that_is_cancelled_at_once_counts_as_no_failure(orders:
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(run, SOON)
     assert await left(orders) == [(1, 1)]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("way", ["run", "block", "message", "queue"])
+async def test_a_failure_is_kept_whatever_is_said_of_it(
+    orders: headwater.Queue, name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a test has logged travels between processes as UTF-8.
+    monkeypatch.setattr(running.log, "disabled", True)
+    await orders.configure(retry_limit=0)
+    await orders.push_many([1, 2], partition="one")
+    error = TEXTS[name]
+    await fail_first(orders, way, error)
+    [letter] = await orders.dead_letters()
+    assert letter.offset == 0
+    assert letter.error
+    assert len(letter.error) <= 4_096
+    assert letter.error.encode().decode() == letter.error
+    assert await left(orders) == ([] if way == "run" else [(2, 1)])
+
+
+async def fail_first(orders: headwater.Queue, way: str, error: BaseException) -> None:
+    async def handle(message: headwater.Message) -> None:
+        if message.payload == 1:
+            raise error
+
+    if way == "run":
+        await orders.run(handle, idle_seconds=0)
+        return
+    if way == "block":
+        with contextlib.suppress(type(error)):
+            async with orders.consume() as messages:
+                async for message in messages:
+                    await handle(message)
+        return
+    said: Any = error
+    [message] = await orders.pop()
+    if way == "message":
+        await message.fail(error=said)
+    else:
+        await orders.fail(message, error=said)
 
 
 async def test_a_message_that_its_handler_reported_is_left_at_that(

@@ -17,6 +17,7 @@ from headwater.errors import HeadwaterError, InvalidOption
 from headwater.services.callables import check_no_generator, is_async, let_be, undone
 from headwater.services.checks import check_number
 from headwater.services.consumption import Consumption
+from headwater.services.error_texts import text_of
 from headwater.services.messages import Message
 from headwater.services.threads import begin_in_thread
 
@@ -184,7 +185,7 @@ class Run:
             finally:
                 await self._forget_cancels()
         except Exception as error:
-            log.warning("a handler failed with %r: %s", message, error, exc_info=error)
+            log.warning("a handler failed with %r: %s", message, text_of(error), exc_info=error)
             await messages.fail_current(error)
         except asyncio.CancelledError as error:
             if self._is_to_leave():
