@@ -286,6 +286,7 @@ async def test_trouble_that_may_pass_leaves_everything_where_it_is(hw: headwater
 
 def test_the_command_drains(tmp_path: Path, path: str) -> None:
     program = Program(tmp_path)
+    program.expect(0, "push", "others", "1")
     with plain_transaction(path) as connection:
         outbox.stage(connection, "orders", {"id": 7})
     assert program.expect(0, "outbox", "drain", "shop.db").out == "moved 1 row to the log\n"
@@ -297,6 +298,16 @@ def test_the_command_drains(tmp_path: Path, path: str) -> None:
     }
     assert program.expect(0, "pop", "orders", "--json").document()["payload"] == {"id": 7}
     assert "there is no file" in program.expect(2, "outbox", "drain", "missing.db").err
+
+
+def test_the_command_makes_no_store_that_is_missing(tmp_path: Path, path: str) -> None:
+    """A name that is misspelt would take the rows from the user's database to where nobody looks."""
+    program = Program(tmp_path)
+    with plain_transaction(path) as connection:
+        outbox.stage(connection, "orders", {"id": 7})
+    program.expect(3, "outbox", "drain", "shop.db", "--store", "misspelt.db")
+    assert not (tmp_path / "misspelt.db").exists()
+    assert len(rows(path, "headwater_outbox")) == 1
 
 
 def start(program: str, *arguments: str) -> "subprocess.Popen[str]":
