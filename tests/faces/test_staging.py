@@ -206,6 +206,77 @@ def test_a_staged_message_without_a_transaction_is_refused(path: str) -> None:
     assert len(rows(path, "headwater_outbox")) == 1
 
 
+@pytest.mark.parametrize("as_session", [False, True], ids=["connection", "session"])
+@pytest.mark.parametrize("of_the_engine", [False, True], ids=["of the connection", "of the engine"])
+def test_a_staged_message_in_sqlalchemys_autocommit_is_refused(
+    path: str, as_session: bool, of_the_engine: bool
+) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    orm = pytest.importorskip("sqlalchemy.orm")
+    engine = sqlalchemy.create_engine(
+        f"sqlite:///{path}", **({"isolation_level": "AUTOCOMMIT"} if of_the_engine else {})
+    )
+    chosen = engine if of_the_engine else engine.execution_options(isolation_level="AUTOCOMMIT")
+    with orm.Session(chosen) if as_session else chosen.connect() as connection:
+        with pytest.raises(InvalidInput, match="begin your transaction first"):
+            outbox.stage(connection, "orders", 1)
+        connection.rollback()
+    engine.dispose()
+    assert rows(path, "headwater_outbox") == []
+
+
+def test_transactions_that_sqlalchemy_is_taught_to_begin_by_hand_are_taken(path: str) -> None:
+    """The recipe of its documentation for SQLite: the driver is told to begin none, and an event begins them."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+
+    def leave_alone(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    sqlalchemy.event.listen(engine, "connect", leave_alone)
+    sqlalchemy.event.listen(engine, "begin", begin)
+    with engine.begin() as connection:
+        outbox.stage(connection, "orders", 1)
+    with engine.connect() as connection:
+        outbox.stage(connection, "orders", 2)
+        connection.rollback()
+    engine.dispose()
+    assert len(rows(path, "headwater_outbox")) == 1
+
+
+def as_dictionary(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    """The recipe of Python's documentation."""
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+async def test_rows_that_the_users_connection_makes_its_own_way_are_staged_and_drained(
+    hw: headwater.Headwater, path: str
+) -> None:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path)
+        connection.row_factory = as_dictionary
+        return connection
+
+    with closing(connect()) as connection, connection:
+        outbox.stage(connection, "orders", {"id": 7})
+        assert outbox.list_set_aside(connection) == []
+        assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+    assert (await outbox.drain(hw, connect)).moved == 1
+
+
+async def test_a_raw_connection_of_sqlalchemy_is_staged_through_and_drained(hw: headwater.Headwater, path: str) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+    with closing(engine.raw_connection()) as connection:
+        outbox.stage(connection, "orders", {"id": 7})
+        connection.commit()
+    assert (await outbox.drain(hw, engine.raw_connection)).moved == 1
+    engine.dispose()
+
+
 def test_a_database_without_the_table_is_told_how_to_make_it(tmp_path: Path) -> None:
     with plain_transaction(str(tmp_path / "empty.db")) as connection:
         connection.execute("CREATE TABLE shop_orders (id INTEGER)")
