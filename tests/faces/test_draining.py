@@ -669,9 +669,7 @@ def test_the_command_tells_of_what_was_known_already(tmp_path: Path, shop: str) 
     program = Program(tmp_path)
     program.expect(0, "push", "other", "1")
     stage(shop, "orders", 1, 2, transaction_id="t")
-    assert program.expect(0, "outbox", "drain", "shop.db").out == (
-        "moved 2 rows to the log, 1 of them known already\n"
-    )
+    assert program.expect(0, "outbox", "drain", "shop.db").out == ("moved 2 rows to the log, 1 of them known already\n")
 
 
 def test_a_command_that_goes_on_ends_in_good_order_when_it_is_told_to(tmp_path: Path, shop: str) -> None:
