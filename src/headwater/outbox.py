@@ -18,12 +18,11 @@ store open moves them to the log, each once:
 >>> await outbox.drain(hw, lambda: sqlite3.connect("shop.db"))
 """
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import apsw
@@ -40,6 +39,7 @@ from headwater.services.checks import check_number, check_outgoing, check_second
 from headwater.services.draining import Drain
 from headwater.services.job_checks import check_job
 from headwater.services.outgoing import Target, make_record, target, target_of
+from headwater.services.threads import in_thread
 from headwater.services.verbs import check_push
 from headwater.stores.outbox.table import Plain, Table, create_table, list_aside, wait_again
 from headwater.stores.outbox.table import stage as stage_row
@@ -58,8 +58,6 @@ __all__ = [
     "stage",
     "stage_jobs",
 ]
-
-Result = TypeVar("Result")
 
 
 def enqueue(
@@ -171,14 +169,14 @@ async def drain(hw: Headwater, connect: Callable[[], Plain], *, every_seconds: f
     if every_seconds is not None:
         check_seconds("every_seconds", every_seconds)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-outbox") as thread:
-        table = await _in_thread(thread, lambda: Table(connect))
+        table = await in_thread(thread, lambda: Table(connect))
         try:
             draining = Drain(hw.committer, hw.config, _Handed(thread, table), every_seconds)
             if every_seconds is not None:
                 await draining.for_ever(every_seconds)
             return await draining.once()
         finally:
-            await _in_thread(thread, table.close)
+            await in_thread(thread, table.close)
 
 
 class _Handed:
@@ -189,14 +187,10 @@ class _Handed:
         self._table = table
 
     async def after(self, number: int, limit: int) -> list[Staged]:
-        return await _in_thread(self._thread, lambda: self._table.after(number, limit))
+        return await in_thread(self._thread, lambda: self._table.after(number, limit))
 
     async def settle(self, verdicts: Verdicts) -> Verdicts:
-        return await _in_thread(self._thread, lambda: self._table.settle(verdicts))
-
-
-async def _in_thread(thread: ThreadPoolExecutor, deed: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(thread, deed)
+        return await in_thread(self._thread, lambda: self._table.settle(verdicts))
 
 
 def list_set_aside(connection: Any) -> list[SetAside]:

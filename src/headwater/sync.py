@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protoco
 
 from headwater import app
 from headwater.config import Config
-from headwater.errors import Closed, InvalidInput, InvalidOption
+from headwater.errors import Closed, InvalidInput
 from headwater.log.job_operations import NewJob
 from headwater.services import database as async_database
 from headwater.services import jobs as async_jobs
 from headwater.services import messages as async_messages
 from headwater.services import queue as async_queue
 from headwater.services import signals
+from headwater.services.callables import check_no_awaitable, check_plain
 from headwater.services.consumption import Consumption, Loop
 from headwater.services.job_options import JobOptions, takes
 from headwater.services.life import Life
-from headwater.services.running import Handler, check_handler, is_async
+from headwater.services.running import Handler, check_handler
 from headwater.services.transaction import Together
 
 if TYPE_CHECKING:
@@ -180,9 +181,8 @@ def bridged_run(
 
     @wraps(method)
     def call(self: Bridged, handler: Handler, /, *arguments: P.args, **options: P.kwargs) -> None:
-        if is_async(handler):
-            raise InvalidOption("run of headwater.sync takes a plain function; headwater.open has a run for async ones")
         check_handler(handler)
+        check_plain(handler)
         work = method(self._inner, _Plain(self._bridge, handler), *arguments, **options)
         with signals.listening() if options.get("stop_on_signals", True) else nullcontext():
             self._bridge.run(work)
@@ -224,8 +224,8 @@ class _Plain:
         self._bridge = bridge
         self._handler = handler
 
-    def __call__(self, message: async_messages.Message) -> None:
-        self._handler(_plain(self._bridge, message))
+    def __call__(self, message: async_messages.Message) -> object:
+        return check_no_awaitable(self._handler(_plain(self._bridge, message)))
 
 
 class Queue(Bridged):

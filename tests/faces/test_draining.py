@@ -666,14 +666,15 @@ def test_the_command_says_what_it_left_and_what_it_set_aside(tmp_path: Path, sho
 
 
 def test_the_command_tells_of_what_was_known_already(tmp_path: Path, shop: str) -> None:
+    program = Program(tmp_path)
+    program.expect(0, "push", "other", "1")
     stage(shop, "orders", 1, 2, transaction_id="t")
-    assert Program(tmp_path).expect(0, "outbox", "drain", "shop.db").out == (
-        "moved 2 rows to the log, 1 of them known already\n"
-    )
+    assert program.expect(0, "outbox", "drain", "shop.db").out == ("moved 2 rows to the log, 1 of them known already\n")
 
 
 def test_a_command_that_goes_on_ends_in_good_order_when_it_is_told_to(tmp_path: Path, shop: str) -> None:
     program = Program(tmp_path)
+    program.expect(0, "push", "other", "1")
     stage(shop, "orders", 1)
     with program.start("outbox", "drain", "shop.db", "--every", "0.01") as process:
         while waiting(shop):

@@ -206,6 +206,77 @@ def test_a_staged_message_without_a_transaction_is_refused(path: str) -> None:
     assert len(rows(path, "headwater_outbox")) == 1
 
 
+@pytest.mark.parametrize("as_session", [False, True], ids=["connection", "session"])
+@pytest.mark.parametrize("of_the_engine", [False, True], ids=["of the connection", "of the engine"])
+def test_a_staged_message_in_sqlalchemys_autocommit_is_refused(
+    path: str, as_session: bool, of_the_engine: bool
+) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    orm = pytest.importorskip("sqlalchemy.orm")
+    engine = sqlalchemy.create_engine(
+        f"sqlite:///{path}", **({"isolation_level": "AUTOCOMMIT"} if of_the_engine else {})
+    )
+    chosen = engine if of_the_engine else engine.execution_options(isolation_level="AUTOCOMMIT")
+    with orm.Session(chosen) if as_session else chosen.connect() as connection:
+        with pytest.raises(InvalidInput, match="begin your transaction first"):
+            outbox.stage(connection, "orders", 1)
+        connection.rollback()
+    engine.dispose()
+    assert rows(path, "headwater_outbox") == []
+
+
+def test_transactions_that_sqlalchemy_is_taught_to_begin_by_hand_are_taken(path: str) -> None:
+    """The recipe of its documentation for SQLite: the driver is told to begin none, and an event begins them."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+
+    def leave_alone(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    sqlalchemy.event.listen(engine, "connect", leave_alone)
+    sqlalchemy.event.listen(engine, "begin", begin)
+    with engine.begin() as connection:
+        outbox.stage(connection, "orders", 1)
+    with engine.connect() as connection:
+        outbox.stage(connection, "orders", 2)
+        connection.rollback()
+    engine.dispose()
+    assert len(rows(path, "headwater_outbox")) == 1
+
+
+def as_dictionary(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    """The recipe of Python's documentation."""
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+async def test_rows_that_the_users_connection_makes_its_own_way_are_staged_and_drained(
+    hw: headwater.Headwater, path: str
+) -> None:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path)
+        connection.row_factory = as_dictionary
+        return connection
+
+    with closing(connect()) as connection, connection:
+        outbox.stage(connection, "orders", {"id": 7})
+        assert outbox.list_set_aside(connection) == []
+        assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+    assert (await outbox.drain(hw, connect)).moved == 1
+
+
+async def test_a_raw_connection_of_sqlalchemy_is_staged_through_and_drained(hw: headwater.Headwater, path: str) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+    with closing(engine.raw_connection()) as connection:
+        outbox.stage(connection, "orders", {"id": 7})
+        connection.commit()
+    assert (await outbox.drain(hw, engine.raw_connection)).moved == 1
+    engine.dispose()
+
+
 def test_a_database_without_the_table_is_told_how_to_make_it(tmp_path: Path) -> None:
     with plain_transaction(str(tmp_path / "empty.db")) as connection:
         connection.execute("CREATE TABLE shop_orders (id INTEGER)")
@@ -286,6 +357,7 @@ async def test_trouble_that_may_pass_leaves_everything_where_it_is(hw: headwater
 
 def test_the_command_drains(tmp_path: Path, path: str) -> None:
     program = Program(tmp_path)
+    program.expect(0, "push", "others", "1")
     with plain_transaction(path) as connection:
         outbox.stage(connection, "orders", {"id": 7})
     assert program.expect(0, "outbox", "drain", "shop.db").out == "moved 1 row to the log\n"
@@ -297,6 +369,16 @@ def test_the_command_drains(tmp_path: Path, path: str) -> None:
     }
     assert program.expect(0, "pop", "orders", "--json").document()["payload"] == {"id": 7}
     assert "there is no file" in program.expect(2, "outbox", "drain", "missing.db").err
+
+
+def test_the_command_makes_no_store_that_is_missing(tmp_path: Path, path: str) -> None:
+    """A name that is misspelt would take the rows from the user's database to where nobody looks."""
+    program = Program(tmp_path)
+    with plain_transaction(path) as connection:
+        outbox.stage(connection, "orders", {"id": 7})
+    program.expect(3, "outbox", "drain", "shop.db", "--store", "misspelt.db")
+    assert not (tmp_path / "misspelt.db").exists()
+    assert len(rows(path, "headwater_outbox")) == 1
 
 
 def start(program: str, *arguments: str) -> "subprocess.Popen[str]":
@@ -344,3 +426,13 @@ async def test_a_drain_needs_a_store_that_is_opened_with_async(tmp_path: Path) -
         pytest.raises(InvalidOption, match="async"),
     ):
         await outbox.drain(hw, lambda: sqlite3.connect(tmp_path / "shop.db"))  # type: ignore[arg-type]
+
+
+async def test_whatever_the_user_s_connect_raises_ends_the_drain(hw: headwater.Headwater) -> None:
+    """A future takes no `StopIteration`: the drain would wait for ever."""
+
+    def connect() -> sqlite3.Connection:
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(outbox.drain(hw, connect), 10)

@@ -1,7 +1,10 @@
 """The keeper: chores go on, whatever one of them does."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +102,44 @@ async def test_closing_ends_all_chores(keeper: Keeper) -> None:
 async def test_there_is_a_chore_for_everything_that_grows(hw: headwater.Headwater) -> None:
     names = {chore.name for chore in hw.keeper.chores}
     assert names >= {"retention", "lease-reaper", "forgetter", "checkpointer", "vacuum"}
+
+
+async def test_the_room_for_a_full_disk_is_there_before_a_server_takes_anything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reserve = tmp_path / "headwater.db-reserve"
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        await hw.keeper.prepare()
+        assert reserve.stat().st_size == hw.config.reserve_bytes
+        assert caplog.records == []
+
+
+async def test_a_server_without_chores_sets_no_room_aside(tmp_path: Path) -> None:
+    async with headwater.open(str(tmp_path / "headwater.db"), housekeeping=False) as hw:
+        await hw.keeper.prepare()
+    assert not (tmp_path / "headwater.db-reserve").exists()
+
+
+async def test_a_disk_without_that_room_is_told_of_once_and_keeps_no_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def posix_fallocate(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        monkeypatch.setattr(os, "posix_fallocate", posix_fallocate)
+        await hw.keeper.prepare()
+        await hw.keeper.prepare()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["the disk is nearly full"]
+
+
+async def test_room_that_cannot_be_had_for_another_reason_is_told_of_and_keeps_no_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def posix_fallocate(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        monkeypatch.setattr(os, "posix_fallocate", posix_fallocate)
+        await hw.keeper.prepare()
+    assert ["reserver" in record.getMessage() for record in caplog.records] == [True]

@@ -78,6 +78,12 @@ def test_json_that_is_not_ready_is_refused(text: bytes) -> None:
         check_json(text)
 
 
+@pytest.mark.parametrize("text", [b'"\\ud800"', b'{"a": "x\\uDBFF", "b": 1}'])
+def test_half_a_surrogate_pair_is_called_that(text: bytes) -> None:
+    with pytest.raises(InvalidPayload, match="half a surrogate pair"):
+        encode_payload(msgspec.Raw(text), 100)
+
+
 @given(st.lists(values.map(msgspec.json.encode), max_size=5))
 def test_texts_that_are_payloads_are_taken_together(texts: list[bytes]) -> None:
     check_texts(texts, 10_000)

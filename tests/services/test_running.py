@@ -1,7 +1,9 @@
 """`queue.run`: what handlers come to, several at once, and the ways in which it ends."""
 
 import asyncio
+import concurrent.futures
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -99,6 +101,25 @@ async def test_a_message_that_fails_is_tried_again_before_what_is_behind_it(orde
     assert await orders.dead_letters() == []
 
 
+class NoText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class EndingText(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+TEXTS = {
+    "half a pair": ValueError("file \udcff.txt"),
+    "none": NoText(),
+    "one that ends programs": EndingText(),
+    "long": ValueError("x" * 100_000),
+    "empty": ValueError(),
+}
+
+
 async def test_a_leaked_cancellation_is_the_handler_s_failure(orders: headwater.Queue) -> None:
     await orders.push_many([1, 2], partition="one")
 
@@ -109,6 +130,124 @@ async def test_a_leaked_cancellation_is_the_handler_s_failure(orders: headwater.
     await orders.run(handle, idle_seconds=0)
     assert [letter.offset for letter in await orders.dead_letters()] == [0]
     assert await lag(orders) == (0, 0)
+
+
+async def _cancel_and_wait(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def _cancel_and_raise(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    raise ValueError("after the cancel")
+
+
+async def _cancel_and_return(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+
+
+async def _cancel_and_swallow(task: "asyncio.Task[Any]") -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await _cancel_and_wait(task)
+
+
+async def _cancel_later(task: "asyncio.Task[Any]") -> None:
+    """When it waits for the next message, or reports."""
+    asyncio.get_running_loop().call_later(0.005, task.cancel)
+
+
+CANCELS = {
+    _cancel_and_wait: True,
+    _cancel_and_raise: True,
+    _cancel_and_return: False,
+    _cancel_and_swallow: False,
+    _cancel_later: False,
+}
+
+
+@pytest.mark.parametrize("cancel", CANCELS)
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_a_handler_that_cancels_its_own_task_ends_no_worker(
+    orders: headwater.Queue, cancel: Any, concurrency: int
+) -> None:
+    """It is a failure if it comes out of the handler; the run ends only when it is itself cancelled."""
+    await orders.configure(retry_limit=0)
+    await orders.push_many([headwater.Outgoing(payload=n, partition=f"p{n // 3}") for n in range(18)])
+    seen: set[object] = set()
+
+    async def handle(message: headwater.Message) -> None:
+        seen.add(message.payload)
+        if message.payload % 3 == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            await cancel(task)
+
+    run = await start(orders, handle, concurrency=concurrency)
+    while len(seen) < 18:
+        await asyncio.sleep(0.01)
+        assert not run.done()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, SOON)
+    failed = [letter.offset for letter in await orders.dead_letters()]
+    assert failed == ([1] * 6 if CANCELS[cancel] else [])
+    assert (await lag(orders))[1] == 0
+
+
+async def test_everything_that_is_cancelled_at_once_counts_as_no_failure(orders: headwater.Queue) -> None:
+    """As when the event loop of a program ends: the workers hear of it before the run does."""
+    await orders.push(1)
+    busy = Busy()
+    run = await start(orders, busy)
+    await asyncio.wait_for(busy.begun.wait(), SOON)
+    others = asyncio.all_tasks()
+    for task in sorted(others, key=lambda task: task is run):
+        if task is run or "Run._work" in repr(task):
+            task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(run, SOON)
+    assert await left(orders) == [(1, 1)]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("way", ["run", "block", "message", "queue"])
+async def test_a_failure_is_kept_whatever_is_said_of_it(
+    orders: headwater.Queue, name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a test has logged travels between processes as UTF-8.
+    monkeypatch.setattr(running.log, "disabled", True)
+    await orders.configure(retry_limit=0)
+    await orders.push_many([1, 2], partition="one")
+    error = TEXTS[name]
+    await fail_first(orders, way, error)
+    [letter] = await orders.dead_letters()
+    assert letter.offset == 0
+    assert letter.error
+    assert len(letter.error) <= 4_096
+    assert letter.error.encode().decode() == letter.error
+    assert await left(orders) == ([] if way == "run" else [(2, 1)])
+
+
+async def fail_first(orders: headwater.Queue, way: str, error: BaseException) -> None:
+    async def handle(message: headwater.Message) -> None:
+        if message.payload == 1:
+            raise error
+
+    if way == "run":
+        await orders.run(handle, idle_seconds=0)
+        return
+    if way == "block":
+        with contextlib.suppress(type(error)):
+            async with orders.consume() as messages:
+                async for message in messages:
+                    await handle(message)
+        return
+    said: Any = error
+    [message] = await orders.pop()
+    if way == "message":
+        await message.fail(error=said)
+    else:
+        await orders.fail(message, error=said)
 
 
 async def test_a_message_that_its_handler_reported_is_left_at_that(
@@ -208,6 +347,88 @@ async def test_what_is_wrong_is_said_before_anything_is_taken(orders: headwater.
     with pytest.raises(InvalidOption):
         await orders.run("print")  # type: ignore[arg-type]
     assert await left(orders) == [(1, 1)]
+
+
+def _plain_generator(message: headwater.Message) -> Any:
+    yield message
+
+
+async def _async_generator(message: headwater.Message) -> Any:
+    yield message
+
+
+class _Yielding:
+    def __call__(self, message: headwater.Message) -> Any:
+        yield message
+
+    async def method(self, message: headwater.Message) -> Any:
+        yield message
+
+
+YIELDING = [
+    _plain_generator,
+    _async_generator,
+    _Yielding(),
+    _Yielding().method,
+    functools.partial(_async_generator),
+    functools.partial(_Yielding()),
+]
+
+
+@pytest.mark.parametrize("handler", YIELDING)
+async def test_a_generator_function_is_refused_before_anything_is_taken(orders: headwater.Queue, handler: Any) -> None:
+    """None of its lines would run, and every message would be acked."""
+    await orders.push(1)
+    with pytest.raises(InvalidOption, match="generator function"):
+        await orders.run(handler, idle_seconds=0)
+    assert await left(orders) == [(1, 1)]
+
+
+class _Awaiting:
+    """Ways to hand in what is to be awaited."""
+
+    def __init__(self, seen: list[object]) -> None:
+        self._seen = seen
+
+    async def __call__(self, message: headwater.Message) -> None:
+        await asyncio.sleep(0)
+        self._seen.append(message.payload)
+
+    async def hand_on(self, message: headwater.Message) -> Any:
+        return self(message)
+
+    def ways(self) -> dict[str, Any]:
+        return {
+            "object": self,
+            "method": self.__call__,
+            "partial": functools.partial(self),
+            "partial of a method": functools.partial(self.__call__),
+            "lambda": lambda message: self(message),
+            "not awaited": self.hand_on,
+        }
+
+
+@pytest.mark.parametrize("way", _Awaiting([]).ways())
+async def test_what_is_to_be_awaited_is_awaited_before_the_ack(orders: headwater.Queue, way: str) -> None:
+    await orders.push_many([1, 2], partition="one")
+    seen: list[object] = []
+    await orders.run(_Awaiting(seen).ways()[way], idle_seconds=0)
+    assert seen == [1, 2]
+    assert await lag(orders) == (0, 0)
+
+
+@pytest.mark.parametrize("generator", [_plain_generator, _async_generator])
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "async"])
+async def test_a_handler_that_returns_a_generator_has_done_nothing_and_fails(
+    orders: headwater.Queue, generator: Any, is_async: bool
+) -> None:
+    async def handle(message: headwater.Message) -> Any:
+        return generator(message)
+
+    await orders.push(1)
+    await orders.run(handle if is_async else lambda message: generator(message), idle_seconds=0)
+    [letter] = await orders.dead_letters()
+    assert "returned a generator" in (letter.error or "")
 
 
 # ── the ways in which it ends ──
@@ -333,6 +554,45 @@ async def test_a_handler_that_ends_the_program_releases_its_message(
     with pytest.raises(ending):
         await orders.run(plain if in_a_thread else handle, concurrency=2)
     assert await left(orders) == [(1, 1), (2, 1)]
+
+
+class Mishap(BaseException):
+    """No `Exception`, and nothing that asyncio knows."""
+
+
+RAISED = [StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledError, concurrent.futures.CancelledError]
+ESCAPING = {GeneratorExit, KeyboardInterrupt, SystemExit, Mishap}
+
+
+@pytest.mark.parametrize("raised", [*RAISED, KeyboardInterrupt, SystemExit, Mishap])
+@pytest.mark.parametrize("in_a_thread", [False, True], ids=["async", "thread"])
+async def test_whatever_a_handler_raises_is_heard_of(
+    orders: headwater.Queue, raised: type[BaseException], in_a_thread: bool
+) -> None:
+    """It fails its message and the run goes on; what is no `Exception` releases it and comes out of the run."""
+    await orders.push_many([1, 2], partition="one")
+    seen: list[object] = []
+
+    def plain(message: headwater.Message) -> None:
+        seen.append(message.payload)
+        if message.payload == 1:
+            raise raised
+
+    async def handle(message: headwater.Message) -> None:
+        plain(message)
+
+    run = orders.run(plain if in_a_thread else handle, idle_seconds=0)
+    if raised in ESCAPING:
+        with pytest.raises(raised):
+            async with asyncio.timeout(SOON):
+                await run
+        assert await left(orders) == [(1, 1), (2, 1)]
+    else:
+        async with asyncio.timeout(SOON):
+            await run
+        assert seen == [1, 1, 2]
+        assert [letter.offset for letter in await orders.dead_letters()] == [0]
+        assert await lag(orders) == (0, 0)
 
 
 async def test_a_thread_is_waited_for_and_its_message_is_acked(orders: headwater.Queue) -> None:
@@ -471,9 +731,49 @@ def test_a_handler_without_async_that_ends_the_program_releases_its_message(
     assert [(message.payload, message.attempts) for message in plain.pop(wait=SOON)] == [(1, 1)]
 
 
+@pytest.mark.parametrize("raised", RAISED)
+def test_whatever_a_handler_without_async_raises_fails_its_message(
+    plain: headwater.sync.Queue, raised: type[BaseException]
+) -> None:
+    plain.push_many([1, 2], partition="one")
+    seen: list[object] = []
+
+    def handle(message: headwater.sync.Message) -> None:
+        seen.append(message.payload)
+        if message.payload == 1:
+            raise raised
+
+    if raised in ESCAPING:
+        with pytest.raises(raised):
+            plain.run(handle, idle_seconds=0)
+        assert [message.payload for message in plain.pop(wait=SOON)] == [1]
+    else:
+        plain.run(handle, idle_seconds=0)
+        assert seen == [1, 2]
+        assert [letter.offset for letter in plain.dead_letters()] == [0]
+
+
 def test_an_async_function_is_refused_where_there_is_no_async(plain: headwater.sync.Queue) -> None:
     async def handle(message: headwater.sync.Message) -> None:
         """Never called."""
 
     with pytest.raises(InvalidOption, match="plain function"):
         plain.run(handle)
+
+
+@pytest.mark.parametrize("handler", YIELDING)
+def test_a_generator_function_is_refused_without_async(plain: headwater.sync.Queue, handler: Any) -> None:
+    with pytest.raises(InvalidOption, match="generator function"):
+        plain.run(handler)
+
+
+@pytest.mark.parametrize("way", ["lambda", "not awaited", "partial"])
+def test_what_is_to_be_awaited_is_not_acked_where_there_is_no_async(plain: headwater.sync.Queue, way: str) -> None:
+    plain.push(1)
+    if way == "lambda":
+        plain.run(_Awaiting([]).ways()[way], idle_seconds=0)
+        [letter] = plain.dead_letters()
+        assert "plain function" in (letter.error or "")
+    else:
+        with pytest.raises(InvalidOption, match="plain function"):
+            plain.run(_Awaiting([]).ways()[way], idle_seconds=0)

@@ -1,6 +1,7 @@
 """Python functions as jobs."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -292,6 +293,25 @@ async def test_a_job_app_opens_its_own_store(bench: Bench) -> None:
 def test_outside_of_a_job_there_is_no_current_one() -> None:
     with pytest.raises(InvalidOption):
         current_job()
+
+
+def _plain_generator() -> Iterator[int]:
+    yield 1
+
+
+async def _async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [_plain_generator, _async_generator])
+def test_a_generator_function_is_refused_where_it_is_declared(function: Any) -> None:
+    """Calling it would run none of its lines."""
+    with pytest.raises(InvalidOption, match="generator function"):
+        JobApp().job(function)
+    with pytest.raises(InvalidOption, match="generator function"):
+        JobApp().job(retries=1)(function)
+    with pytest.raises(InvalidOption, match="generator function"):
+        JobApp().allow("named", function)
 
 
 def test_a_function_that_could_not_be_found_again_is_refused() -> None:

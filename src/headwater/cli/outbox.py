@@ -67,7 +67,7 @@ async def _drain(settings: Settings, database: str, every: float | None) -> "Dra
     told: list[signal.Signals] = []
     with _told_to_end(told):
         try:
-            async with opened(settings, create=True) as hw:
+            async with opened(settings) as hw:
                 return await outbox.drain(hw, lambda: _connect(database), every_seconds=every)
         except asyncio.CancelledError:
             if not told:
@@ -164,7 +164,7 @@ def _short(error: str) -> str:
 
 
 def _check_file(database: str) -> None:
-    """Raises, with the name of the file, when it is none that can be drained: before a store is made for it."""
+    """Raises, with the name of the file, when it is none that can be drained: before a store is opened for it."""
     from headwater.stores.outbox.table import Table
 
     if not os.path.exists(database):

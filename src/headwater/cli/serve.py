@@ -239,6 +239,7 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
 
     housekeeping = None if index == 0 else False
     async with opened(serving.settings, create=True, housekeeping=housekeeping) as hw:
+        await hw.keeper.prepare()
         door = make_router(hw)
         limits = Limits(
             body_bytes_max=serving.body_bytes_max,

@@ -129,6 +129,7 @@ async def _supervise(settings: Settings, count: int, arguments: tuple[str, ...])
     from headwater.worker.supervisor import Fleet, Supervisor
 
     async with opened(settings, create=True, housekeeping=None) as hw:
+        await hw.keeper.prepare()
         supervisor = Supervisor(hw.jobs_service, Fleet(database=settings.database, count=count, arguments=arguments))
         received = [0]
 

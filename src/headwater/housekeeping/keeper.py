@@ -26,6 +26,8 @@ class Keeper:
     """All chores of a process."""
 
     def __init__(self, store: Store, committer: Committer, clock: Clock, config: Config) -> None:
+        self._reserver = Reserver(store, committer, config)
+        self._does_chores = config.housekeeping
         self.chores: list[Chore] = [
             Retainer(committer, config),
             LeaseReaper(store, committer, clock, config),
@@ -34,7 +36,7 @@ class Keeper:
             JobRescuer(committer, config),
             JobPruner(committer, config),
             LaneSweeper(committer, config),
-            Reserver(store, committer, config),
+            self._reserver,
             *store.chores(),
         ]
         self._tasks: list[asyncio.Task[None]] = []
@@ -49,6 +51,15 @@ class Keeper:
             asyncio.get_running_loop().create_task(self._repeat(chore), name=f"headwater-{chore.name}")
             for chore in self.chores
         ]
+
+    async def prepare(self) -> None:
+        """Before a server takes anything: a disk that is full before the first round of chores could not be emptied."""
+        if not self._does_chores:
+            return
+        try:
+            await self._reserver.run()
+        except Exception:
+            self._failed(self._reserver)
 
     async def close(self) -> None:
         """Stop between two bites."""

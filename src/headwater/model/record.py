@@ -48,6 +48,8 @@ SHALLOW_BYTES_MAX = 2 * DEPTH_MAX
 
 _texts = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _brackets = re.compile(rb"[\[\]{}]")
+# A text that ends with the first half of a pair, as JSON spells it.
+_half_pair = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"')
 _encoder = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
 _raw = msgspec.json.Decoder(msgspec.Raw)
@@ -116,7 +118,12 @@ def _check_bounds(data: bytes, bytes_max: int) -> None:
 
 def _ready_json(payload: msgspec.Raw) -> bytes:
     data = bytes(payload)
-    _need_json(data)
+    try:
+        _need_json(data)
+    except msgspec.DecodeError as error:
+        if _half_pair.search(data) is not None:
+            raise ValueError("a text in it ends with half a surrogate pair, which no UTF-8 can write") from error
+        raise
     return data
 
 

@@ -24,6 +24,7 @@ from headwater.clock import SECOND
 from headwater.errors import Closed, HeadwaterError, InvalidInput, QueueError
 from headwater.log.operations import Ack, Batch, Pop
 from headwater.model.cursor import Outcome
+from headwater.services.error_texts import named_text_of
 from headwater.services.messages import (
     ERROR_LENGTH_MAX,
     Message,
@@ -306,7 +307,7 @@ class Session:
 
     async def fail_current(self, error: BaseException) -> None:
         """Report the current message as failed, give the rest of its lease back, and go on with other leases."""
-        await self._drop_lease(Outcome.FAILED, _describe(error))
+        await self._drop_lease(Outcome.FAILED, named_text_of(error, ERROR_LENGTH_MAX))
 
     async def release_current(self) -> None:
         """Give the current message and the rest of its lease back."""
@@ -395,12 +396,8 @@ def _verdict(error: BaseException | None) -> tuple[Outcome, str]:
     if error is None:
         return Outcome.COMPLETED, ""
     if isinstance(error, Exception) and not isinstance(error, Closed):
-        return Outcome.FAILED, _describe(error)
+        return Outcome.FAILED, named_text_of(error, ERROR_LENGTH_MAX)
     return Outcome.RELEASED, ""
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]
 
 
 class _Heartbeat:

@@ -19,6 +19,7 @@ from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.model.job import JobState
 from headwater.model.job_policy import JobPolicy, policy_of
+from headwater.services.callables import check_no_generator
 from headwater.services.job_checks import SECONDS_MAX, check_declared, check_range
 from headwater.services.job_options import (
     CallOptions,
@@ -169,6 +170,7 @@ class JobFunction(Generic[P, R]):
         retry_for: tuple[type[BaseException], ...] = (Exception,),
         give_up_for: tuple[type[BaseException], ...] = (),
     ) -> None:
+        check_no_generator("a job", function)
         self.app = app
         self._template = template
         self.function = function

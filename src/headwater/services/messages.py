@@ -17,6 +17,7 @@ from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, decode_payload
 from headwater.model.spreading import priority_of
+from headwater.services.error_texts import text_of
 
 ERROR_LENGTH_MAX = 4_096
 
@@ -114,7 +115,7 @@ class Message(msgspec.Struct, eq=False):
 
     async def fail(self, *, error: str = "", retry: bool = True) -> None:
         """Report it as failed: it comes again after the queue's retry delay, or ends in the dead letters."""
-        await self.delivery.queues.report([self], Outcome.FAILED if retry else Outcome.DEAD, str(error))
+        await self.delivery.queues.report([self], Outcome.FAILED if retry else Outcome.DEAD, error)
 
     async def release(self) -> None:
         """Give it back untouched: others get it at once, and no attempt is counted."""
@@ -285,7 +286,9 @@ def _report(messages: Sequence[Message], outcome: Outcome, error: str) -> Ack:
     offsets = leased if places == list(range(len(leased))) else [leased[place] for place in places]
     if outcome is Outcome.COMPLETED:
         return ack_of(batch, database, offsets=offsets)
-    errors: dict[int | str, str] | None = dict.fromkeys(offsets, error[:ERROR_LENGTH_MAX]) if error else None
+    # Whatever somebody says of a failure: an exception, too.
+    text = text_of(error, ERROR_LENGTH_MAX)
+    errors: dict[int | str, str] | None = dict.fromkeys(offsets, text) if text else None
     return ack_of(batch, database, outcomes=dict.fromkeys(offsets, outcome), errors=errors)
 
 

@@ -165,7 +165,7 @@ class Queue(QueueUpkeep):
     @verb
     async def fail(self, messages: Message | Iterable[Message], *, error: str = "", retry: bool = True) -> None:
         """Report messages as failed: they come again after the queue's retry delay, or end in the dead letters."""
-        await self._queues.report(check_messages(messages), Outcome.FAILED if retry else Outcome.DEAD, str(error))
+        await self._queues.report(check_messages(messages), Outcome.FAILED if retry else Outcome.DEAD, error)
 
     @verb
     async def release(self, messages: Message | Iterable[Message]) -> None:

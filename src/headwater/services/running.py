@@ -14,9 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from headwater.errors import HeadwaterError, InvalidOption
+from headwater.services.callables import check_no_generator, is_async, let_be, undone
 from headwater.services.checks import check_number
 from headwater.services.consumption import Consumption
+from headwater.services.error_texts import text_of
 from headwater.services.messages import Message
+from headwater.services.threads import begin_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,7 @@ def check_handler(handler: object) -> None:
     """Raises unless this can be called with a message."""
     if not callable(handler):
         raise InvalidOption(f"run takes a function that is called with each message; got {handler!r:.80}")
+    check_no_generator("run", handler)
 
 
 def check_concurrency(value: object) -> int:
@@ -63,7 +67,9 @@ class Run:
         self._pool: ThreadPoolExecutor | None = None
         self._workers: list[asyncio.Task[None]] = []
         self._asking: set[asyncio.Task[None]] = set()
-        self._is_stopping = False
+        self._is_stopping = self._is_aborted = False
+        self._caller: asyncio.Task[Any] | None = None
+        self._cancels_before = 0
         self._patience: asyncio.TimerHandle | None = None
         self._escaped: BaseException | None = None
 
@@ -78,12 +84,14 @@ class Run:
             task.cancel()
 
     def _abort(self) -> None:
-        self._is_stopping = True
+        self._is_stopping = self._is_aborted = True
         for worker in self._workers:
             worker.cancel()
 
     async def work(self) -> None:
         """Returns when everything that was begun is reported, after `stop` or when nothing came for long enough."""
+        self._caller = asyncio.current_task()
+        self._cancels_before = self._caller.cancelling() if self._caller is not None else 0
         if not is_async(self._handler):
             self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="headwater-handler")
         self._workers = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
@@ -104,20 +112,43 @@ class Run:
     # ── one worker ──
 
     async def _work(self) -> None:
-        pause = PAUSE_SECONDS
+        pause = 0.0
         while not self._is_stopping:
             try:
+                await self._pause(pause)
                 async with self._consume() as messages:
                     while (message := await self._next(messages)) is not None:
-                        pause = PAUSE_SECONDS
+                        pause = 0.0
                         await self._handle(message, messages)
                 return
             except HeadwaterError as error:
                 if not error.retryable:
                     raise
+                pause = min(2 * pause or PAUSE_SECONDS, PAUSE_SECONDS_MAX)
                 log.warning("run goes on in %g s: %s", pause, error)
-            await self._pause(pause)
-            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+            except asyncio.CancelledError:
+                if self._is_to_leave():
+                    raise
+                # A handler kept its task, and cancelled it later. What was taken went back with the block.
+                await self._forget_cancels()
+
+    def _is_to_leave(self) -> bool:
+        """Whether a cancellation came to the run: from itself, or to the task that called it, where they may all have
+        been cancelled at once. Any other is a handler's doing."""
+        return self._is_aborted or (self._caller is not None and self._caller.cancelling() > self._cancels_before)
+
+    async def _forget_cancels(self) -> None:
+        """Forget cancellations of this worker that were none of the run's, also one that is still to be raised."""
+        task = asyncio.current_task()
+        if task is None or not task.cancelling() or self._is_to_leave():
+            return
+        while task.cancelling():
+            task.uncancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self._is_to_leave():
+                raise
 
     async def _next(self, messages: Consumption) -> Message | None:
         """The next message; None when there is to be none."""
@@ -129,7 +160,8 @@ class Run:
             return None
 
     async def _pause(self, seconds: float) -> None:
-        await self._unless_stopped(asyncio.sleep(seconds, None))
+        if seconds:
+            await self._unless_stopped(asyncio.sleep(seconds, None))
 
     async def _unless_stopped(self, waiting: Awaitable[Result]) -> Result | None:
         """What is waited for; None when `stop` came meanwhile."""
@@ -148,15 +180,17 @@ class Run:
 
     async def _handle(self, message: Message, messages: Consumption) -> None:
         try:
-            await self._call(message)
+            try:
+                await self._call(message)
+            finally:
+                await self._forget_cancels()
         except Exception as error:
-            log.warning("a handler failed with %r: %s", message, error, exc_info=error)
+            log.warning("a handler failed with %r: %s", message, text_of(error), exc_info=error)
             await messages.fail_current(error)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if self._is_to_leave():
                 raise
-            # Nobody cancelled this worker: it is an exception of the handler's own.
+            # Nobody cancelled the run: it is an exception of the handler's own.
             await messages.fail_current(error)
         except BaseException as error:
             # The handler asks the whole program to end. Raised here it would end the event loop around everybody.
@@ -166,26 +200,35 @@ class Run:
 
     async def _call(self, message: Message) -> None:
         if self._pool is None:
-            await self._handler(message)  # type: ignore[misc]
+            await _finish(await self._handler(message))  # type: ignore[misc]
             return
-        thread = asyncio.get_running_loop().run_in_executor(self._pool, self._handler, message)
+        thread = begin_in_thread(self._pool, self._handler, message)
         try:
-            result = await asyncio.shield(thread)
+            outcome = await asyncio.shield(thread)
         except asyncio.CancelledError:
             # A thread cannot be stopped. Its message is reported when it is done, or two would work on it at once.
             await _outlast(thread)
-            thread.result()
-            await message.ack()
+            result = thread.result().get()
+            if inspect.isawaitable(result):
+                let_be(result)
+            else:
+                await _finish(result)
+                await message.ack()
             raise
-        if inspect.isawaitable(result):
-            await result
+        await _finish(outcome.get())
 
 
-def is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+async def _finish(result: object) -> None:
+    """What a handler returned may be work that is still to be done: await it, or raise if nobody can."""
+    if result is None:
+        return
+    while inspect.isawaitable(result):
+        result = await result
+    if mistake := undone(result):
+        raise InvalidOption(mistake)
 
 
-async def _outlast(thread: "asyncio.Future[object]") -> None:
+async def _outlast(thread: "asyncio.Future[Any]") -> None:
     """Until the thread is done, however often the one who waits is told to leave."""
     while not thread.done():
         with contextlib.suppress(asyncio.CancelledError):

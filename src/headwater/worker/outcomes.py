@@ -4,6 +4,7 @@ import traceback
 from typing import Any
 
 from headwater.model.job import JobNumber, Outcome
+from headwater.services.error_texts import storable, text_of
 from headwater.services.job_functions import Cancel, JobFunction, Retry, Snooze, check_after
 from headwater.services.job_options import encode_json
 from headwater.worker.frames import Done
@@ -57,10 +58,7 @@ def _asked(number: JobNumber, error: Retry | Snooze, seconds: float) -> Done:
 
 def said(error: BaseException) -> str:
     """The text of an exception, if it has one."""
-    try:
-        return _as_text(str(error))
-    except Exception:
-        return f"{type(error).__name__}, which cannot be shown"
+    return _as_text(text_of(error))
 
 
 def describe(error: BaseException) -> str:
@@ -70,9 +68,9 @@ def describe(error: BaseException) -> str:
         words = said(error)
         text = f"{_name_of(type(error))}: {words}" if words else _name_of(type(error))
         trace = "".join(traceback.format_exception(error)).strip()
-        return f"{text[:MESSAGE_LENGTH_MAX]}\n\n{_as_text(trace)}"
-    except Exception:
-        return f"{type(error).__name__}, which cannot be shown"
+        return f"{storable(text[:MESSAGE_LENGTH_MAX])}\n\n{_as_text(trace)}"
+    except BaseException:
+        return text_of(error, MESSAGE_LENGTH_MAX)
 
 
 def _name_of(kind: type[BaseException]) -> str:
@@ -86,4 +84,4 @@ def _as_text(text: str) -> str:
     if len(text) > ERROR_LENGTH_MAX:
         half = ERROR_LENGTH_MAX // 2
         text = f"{text[:half]}\n…\n{text[-half:]}"
-    return text.encode("utf-8", "replace").decode()
+    return storable(text)

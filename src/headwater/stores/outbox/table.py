@@ -52,8 +52,9 @@ def create_table(connection: Any) -> None:
 
 def stage(connection: Any, kind: str, body: str) -> None:
     """Let an operation wait in the table, as part of the transaction that is open on the connection."""
-    _check_transaction(connection)
+    # SQLAlchemy begins with the first statement: asked before, it would have no transaction.
     _check_library(connection)
+    _check_transaction(connection)
     try:
         _run(connection, sql.add_staged, (kind, body))
     except Exception as error:
@@ -201,10 +202,7 @@ def _run(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
     if hasattr(connection, "in_atomic_block"):
         # Django's own: it has one way to write a place for a value, whatever the database.
         return _executed(connection.cursor(), statement.replace("?", "%s"), values)
-    session_of = getattr(connection, "connection", None)
-    if callable(session_of):
-        # SQLAlchemy's session.
-        connection = session_of()
+    connection = _connection_of(connection)
     if hasattr(connection, "exec_driver_sql"):
         return connection.exec_driver_sql(statement, tuple(values))
     if not hasattr(connection, "cursor"):
@@ -212,7 +210,11 @@ def _run(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
             "a connection of sqlite3, a connection or session of SQLAlchemy, or Django's is wanted, with the "
             f"transaction open on it; got {type(connection).__name__}"
         )
-    return _executed(connection.cursor(), statement, values)
+    cursor = connection.cursor()
+    if isinstance(cursor, sqlite3.Cursor):
+        # Rows as they come, whatever the users' own statements make of theirs.
+        cursor.row_factory = None
+    return _executed(cursor, statement, values)
 
 
 def _executed(cursor: Any, statement: str, values: Sequence[Any]) -> Any:
@@ -230,10 +232,32 @@ def _check_transaction(connection: Any) -> None:
     begun = True
     if hasattr(connection, "in_atomic_block"):
         begun = connection.in_atomic_block or not connection.get_autocommit()
-    elif isinstance(connection, sqlite3.Connection):
-        begun = connection.in_transaction or connection.isolation_level is not None
+    else:
+        beneath = _driver_of(connection)
+        if isinstance(beneath, sqlite3.Connection):
+            begun = beneath.in_transaction or _begins_by_itself(beneath)
     if not begun:
         raise InvalidInput("begin your transaction first: without one, the message would commit on its own")
+
+
+def _connection_of(given: Any) -> Any:
+    """SQLAlchemy's connection for its session; anything else as it is. What has a cursor is a connection itself, be it
+    a raw one of SQLAlchemy's."""
+    session_of = None if hasattr(given, "cursor") else getattr(given, "connection", None)
+    return session_of() if callable(session_of) else given
+
+
+def _driver_of(connection: Any) -> Any:
+    """The connection of the database's module, beneath what SQLAlchemy puts around it."""
+    connection = _connection_of(connection)
+    if hasattr(connection, "exec_driver_sql"):
+        connection = connection.connection
+    return getattr(connection, "driver_connection", connection)
+
+
+def _begins_by_itself(connection: sqlite3.Connection) -> bool:
+    """Whether the next statement that writes begins a transaction. From Python 3.12 on there are two switches."""
+    return connection.isolation_level is not None and getattr(connection, "autocommit", None) is not True
 
 
 def _check_library(connection: Any) -> None:
