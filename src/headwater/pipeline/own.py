@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headwater.client.access import Access
 from headwater.errors import InvalidOption, SourceUnfit
 from headwater.model.names import check_name
+from headwater.pipeline.files import plain_place
 from headwater.pipeline.options import access_options, anywhere
 from headwater.pipeline.progress import Tell, keep_quiet, rate
 from headwater.pipeline.reading import read_stream
@@ -149,7 +150,7 @@ def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: s
     rows = as_records(found(read_stream(spark, **options).observe(COMING, count))).observe(GOING, count)
     writer = rows.writeStream.format("headwater").outputMode("append").queryName(job.name)
     writer = writer.options(**there, queue=writes)
-    writer = writer.option("checkpointLocation", Path(checkpoint_of(job)).absolute().as_uri())
+    writer = writer.option("checkpointLocation", plain_place(Path(checkpoint_of(job))))
     if job.every_seconds:
         return writer.trigger(processingTime=f"{job.every_seconds} seconds").start()
     return writer.trigger(availableNow=True).start()
