@@ -235,6 +235,9 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
             "option store is missing: the path or URL of the store, as `headwater serve` takes it. A table keeps its "
             "options when its columns are left out: CREATE TABLE … USING headwater OPTIONS (store …, queue …)"
         )
+    if is_server(parsed["store"]):
+        # On a server the database is that of the token, whichever that is, unless one is named.
+        parsed.setdefault("database", "")
     parsed["access"] = _access(parsed)
     return parsed
 
