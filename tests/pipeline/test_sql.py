@@ -47,6 +47,12 @@ def test_a_table_is_seen_as_it_was(spark: SparkSession, store: Store, table: str
 def test_what_a_table_cannot_do_is_told(spark: SparkSession, store: Store, table: str) -> None:
     with pytest.raises(QUERY_ERRORS, match="never overwritten"):
         spark.sql(f"INSERT OVERWRITE {table} (value) VALUES ('1')")
+    with pytest.raises(QUERY_ERRORS, match="make the table first, then INSERT INTO"):
+        spark.sql(
+            f"CREATE TABLE log_selected USING headwater OPTIONS (store '{store.address}', queue 'orders') "
+            "AS SELECT '1' AS value"
+        )
+    spark.sql("DROP TABLE IF EXISTS log_selected")
     spark.sql(
         f"CREATE TABLE log_named (value STRING) USING headwater OPTIONS (store '{store.address}', queue 'orders')"
     )

@@ -46,6 +46,7 @@ from tests.pipeline.test_write import (
     test_a_table_with_an_idempotency_key_is_pushed_once,
     test_a_task_that_is_tried_again_pushes_nothing_however_its_rows_are_ordered,
 )
+from tests.scenarios.servers import Server
 
 
 @pytest.fixture
@@ -79,6 +80,58 @@ def test_an_executor_that_does_not_see_the_file_is_told_the_way_in_one_sentence(
     assert "does not see" in sentence
     assert "store=https://host" in sentence
     assert "\n" not in sentence
+
+
+# ── a token has a database ──
+
+
+@pytest.fixture
+def of_acme(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A queue in two databases behind a server, and the options of a reader with a token of one of them."""
+    path = tmp_path / "tenants.db"
+    with headwater.sync.open(str(path), housekeeping=False) as hw:
+        hw.queue("orders").push({"tenant": "main"})
+        hw.database("acme").queue("orders").push({"tenant": "acme"})
+        tokens = hw._inner.access_tokens("acme")
+        _, secret = hw._bridge.run(tokens.create("spark", ("publish", "subscribe", "consume")))
+    (tmp_path / "token").write_text(secret)
+    server = Server(path, "--auth", "token")
+    yield {"store": server.url, "tokenFile": str(tmp_path / "token"), "queue": "orders"}
+    server.stop()
+
+
+def test_a_database_that_is_named_is_that_of_the_token_or_refused(
+    spark: SparkSession, of_acme: dict[str, str], tmp_path: Path
+) -> None:
+    def table(**more: str) -> Any:
+        return spark.read.format("headwater").options(**of_acme, **more).load().select("value")
+
+    def write(rows: Any, **more: str) -> None:
+        rows.write.format("headwater").mode("append").options(**of_acme, **more).save()
+
+    def stream(name: str, **more: str) -> None:
+        rows = spark.readStream.format("headwater").options(**of_acme).load().select("value")
+        writing = rows.writeStream.format("headwater").options(**{**of_acme, "queue": "copies"}, **more)
+        writing.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True).start().awaitTermination()
+
+    row = spark.sql('SELECT \'{"tenant": "acme"}\' AS value')
+    for number, good in enumerate(({}, {"database": "acme"})):
+        write(row, **good)
+        write(row, **good, idempotencyKey=f"key-{number}")
+        stream(f"good-{number}", **good)
+        assert {value for (value,) in table(**good).collect()} == {'{"tenant": "acme"}', '{"tenant":"acme"}'}
+    there = table().count()
+    for foreign in ("main", "other"):
+        refused = f"the token is for the database 'acme', not for '{foreign}'"
+        for attempt in (
+            lambda **more: table(**more).collect(),
+            lambda **more: write(row, **more),
+            lambda **more: write(row, idempotencyKey="key", **more),
+            lambda **more: stream("foreign", **more),
+        ):
+            with pytest.raises(QUERY_ERRORS, match=refused):
+                attempt(database=foreign)
+    assert table().count() == there
 
 
 # ── a token is a secret ──

@@ -13,7 +13,7 @@ from headwater.client.exchange import Decoder, Exchange, Timing, decoder_of, enc
 from headwater.client.pool import Pool
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, StoreReplaced
-from headwater.model.names import DATABASE_DEFAULT, Lsn
+from headwater.model.names import Lsn
 from headwater.services.log_requests import (
     PARTITIONS_MAX,
     STRETCHES_MAX,
@@ -98,9 +98,9 @@ class RemoteLogReader:
         return list(await self.queue_numbers(database))
 
     async def queue_numbers(self, database: str) -> dict[str, int]:
-        """The queues that may be read, each with its number."""
+        """The queues that may be read, each with its number; no database stands for that of the token."""
         about = await self._about()
-        if database not in (DATABASE_DEFAULT, about.database):
+        if database not in ("", about.database):
             raise InvalidOption(
                 f"the token is for the database {about.database!r}, not for {database!r}: "
                 "on a server the database is that of the token; leave the option database out"

@@ -6,9 +6,9 @@ sink looks; elsewhere it knows nothing of the sources, and its own steps in the 
 
 import json
 import os
+import re
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -91,8 +91,9 @@ def _folder_of(location: str) -> Path | None:
         return None
     if "://" not in location and not location.startswith("file:"):
         return Path(location)
-    address = urlsplit(location)
-    return Path(unquote(address.path)) if address.scheme == "file" and address.netloc in ("", "localhost") else None
+    # Spark takes every character for itself: `%20` is no blank, and nothing begins behind `?` or `#`.
+    found = re.fullmatch(r"file:(?://(?:localhost)?)?(/.*)", location, re.DOTALL)
+    return Path(found[1]) if found else None
 
 
 def _ours(line: str) -> Offset | None:

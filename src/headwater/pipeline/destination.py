@@ -12,6 +12,7 @@ import msgspec
 
 from headwater.config import load_config
 from headwater.errors import DataLost, HeadwaterError, InvalidOption, NotAllowed, StoreReplaced
+from headwater.model.names import DATABASE_DEFAULT
 from headwater.pipeline.asking import ask
 from headwater.pipeline.checkpoint import Destination
 from headwater.pipeline.options import WriteOptions
@@ -34,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
     def destination(self, options: WriteOptions, step: str = "") -> Destination:
         """It as the place that records go to."""
         number = self.numbers.get(options.queue)
-        return Destination(self.store, options.database, options.queue, number, self.seen, step)
+        return Destination(self.store, options.database or DATABASE_DEFAULT, options.queue, number, self.seen, step)
 
 
 def look_at(options: WriteOptions, before: Destination | None) -> Found | None:

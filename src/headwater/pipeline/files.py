@@ -158,6 +158,14 @@ def glob_free(path: Path) -> str:
     return "".join(f"\\{letter}" if letter in "\\*?[]{}" else letter for letter in str(path))
 
 
+def plain_place(path: Path) -> str:
+    """A path as Spark takes it to write to, or for a checkpoint: of this machine, whatever the cluster's file system.
+
+    It looks like a URL and is none: Spark takes every character for itself, so `%20` would be another folder.
+    """
+    return f"file://{path.absolute()}"
+
+
 def cut_alike(spark: SparkSession) -> AbstractContextManager[None]:
     """Cut files at the same places, and read their times alike, whatever the machine."""
     return _setting(spark, _CUTS)

@@ -224,6 +224,20 @@ def begin_manifest(folder: Path, manifest: Manifest, patterns: Sequence[str]) ->
     write_manifest(folder, manifest)
 
 
+def resume_manifest(folder: Path, kind: str, patterns: Sequence[str]) -> Manifest | None:
+    """The manifest of a folder that holds anything; None when there is none, or only that of a run that got nowhere.
+
+    A first run that failed must not decide what the folder is for.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None or manifest.kind != kind or manifest.entries or manifest.queues:
+        return manifest
+    remove_strangers(folder, manifest, patterns)
+    for name in (NAME, OLD_NAME):
+        (folder / name).unlink(missing_ok=True)
+    return None
+
+
 def remove_strangers(folder: Path, manifest: Manifest, patterns: Sequence[str]) -> None:
     """Remove what runs that died have left: files like ours that the manifest does not name."""
     named = {entry.path for entry in manifest.entries}

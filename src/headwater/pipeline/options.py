@@ -233,8 +233,12 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
     if not parsed.get("store"):
         raise InvalidOption(
             "option store is missing: the path or URL of the store, as `headwater serve` takes it. A table keeps its "
-            "options when its columns are left out: CREATE TABLE … USING headwater OPTIONS (store …, queue …)"
+            "options when its columns are left out: CREATE TABLE … USING headwater OPTIONS (store …, queue …). Spark "
+            "hands none over for CREATE TABLE … AS SELECT: make the table first, then INSERT INTO … SELECT"
         )
+    if is_server(parsed["store"]):
+        # On a server the database is that of the token, whichever that is, unless one is named.
+        parsed.setdefault("database", "")
     parsed["access"] = _access(parsed)
     return parsed
 

@@ -22,7 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.client.access import Access
 from headwater.errors import InvalidOption, SourceUnfit
-from headwater.model.names import check_name
+from headwater.model.names import DATABASE_DEFAULT, check_name
+from headwater.pipeline.files import plain_place
 from headwater.pipeline.options import access_options, anywhere
 from headwater.pipeline.progress import Tell, keep_quiet, rate
 from headwater.pipeline.reading import read_stream
@@ -137,7 +138,9 @@ def checkpoint_of(job: RunFlow) -> str:
 
 def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: str) -> StreamingQuery:
     store = anywhere(job.store)
-    there = {"store": store, "database": job.database, **access_options(job.access)}
+    there = {"store": store, **access_options(job.access)}
+    if job.database != DATABASE_DEFAULT:
+        there["database"] = job.database
     options: dict[str, Any] = {**there, "queue": reads}
     options["group"] = f"pipeline.{job.name.replace(':', '.')}"
     if job.schema or found.schema:
@@ -149,7 +152,7 @@ def _start(spark: SparkSession, job: RunFlow, found: Flow, reads: str, writes: s
     rows = as_records(found(read_stream(spark, **options).observe(COMING, count))).observe(GOING, count)
     writer = rows.writeStream.format("headwater").outputMode("append").queryName(job.name)
     writer = writer.options(**there, queue=writes)
-    writer = writer.option("checkpointLocation", Path(checkpoint_of(job)).absolute().as_uri())
+    writer = writer.option("checkpointLocation", plain_place(Path(checkpoint_of(job))))
     if job.every_seconds:
         return writer.trigger(processingTime=f"{job.every_seconds} seconds").start()
     return writer.trigger(availableNow=True).start()

@@ -20,7 +20,7 @@ from headwater.errors import NotAllowed, SourceUnfit
 from headwater.log.flow_operations import Load
 from headwater.log.operations import Operation, Touch
 from headwater.model.lane import Lane
-from headwater.model.names import Lsn
+from headwater.model.names import DATABASE_DEFAULT, Lsn
 from headwater.pipeline.asking import ask
 from headwater.pipeline.handle import Handle
 from headwater.stores.open import is_server
@@ -117,7 +117,8 @@ class ServedLog:
 
     def queues(self, database: str) -> list[QueueStatus]:
         """The queues that the token may use."""
-        self._ask(self._reader().queue_numbers(database))
+        # A flow that was told no database has the default one, and means that of the token.
+        self._ask(self._reader().queue_numbers("" if database == DATABASE_DEFAULT else database))
         return self._ask(self._reader().queue_statuses())
 
     def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:

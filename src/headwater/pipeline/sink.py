@@ -26,6 +26,7 @@ from headwater.pipeline.encoding import Chunk, Encoder
 from headwater.pipeline.keys import push_once
 from headwater.pipeline.options import WriteOptions
 from headwater.pipeline.writing import run_once
+from headwater.stores.open import is_server
 
 SINK_COLUMNS = {
     "value": "string",
@@ -135,6 +136,9 @@ class BatchSink(DataSourceArrowWriter):
     def commit(self, messages: "list[Any]") -> None:
         """On the driver, when all tasks are done."""
         operations = pushes(self._options.database, messages)
+        if self._options.database and is_server(self._options.store):
+            # A server pushes to the database of the token; looking tells when another one is named.
+            look_at(self._options, None)
         # Also when there is nothing to push: other rows under its key are others than none.
         if self._options.idempotency_key:
             push_once(self._options, operations)

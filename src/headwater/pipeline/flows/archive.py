@@ -28,7 +28,7 @@ from headwater.pipeline.ends import (
     partitions_of,
     plan,
 )
-from headwater.pipeline.files import glob_free, plain_times
+from headwater.pipeline.files import glob_free, plain_place, plain_times
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import (
     STAGING,
@@ -39,8 +39,8 @@ from headwater.pipeline.manifest import (
     holding,
     new_manifest,
     put_in_place,
-    read_manifest,
     remove_strangers,
+    resume_manifest,
     verify,
     write_manifest,
 )
@@ -94,7 +94,7 @@ def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
 
 def _resume(folder: Path, log: Handle, job: Archive, queues: Sequence[str]) -> Manifest:
     """Where the last run stands, after what it left half-done is cleared away."""
-    known = read_manifest(folder)
+    known = resume_manifest(folder, KIND, FILES)
     manifest = known or new_manifest(KIND, str(log.store.traits.location), job.database)
     if manifest.kind != KIND:
         raise SourceUnfit(f"{folder} is an {manifest.kind}, not an {KIND}; choose another folder")
@@ -167,7 +167,7 @@ def write_parquet(rows: DataFrame, staged: Path) -> None:
     """Write rows with `queue` and `day` below a folder that nobody looks into."""
     writer = rows.write.mode("overwrite").option("compression", "zstd").partitionBy("queue", "day")
     with plain_times(rows.sparkSession):
-        writer.parquet(staged.absolute().as_uri())
+        writer.parquet(plain_place(staged))
 
 
 def take_in(folder: Path, staged: Path) -> list[Entry]:

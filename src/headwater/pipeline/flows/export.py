@@ -7,10 +7,9 @@ With a schema, the columns are the payload's fields; without one, a line of NDJS
 a message. Running it again adds what is new. Always: messages in = rows out + quarantined.
 """
 
-import csv
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from pyspark.sql import types as spark_types
 from headwater.client.access import Access
 from headwater.errors import FlowError, SourceUnfit
 from headwater.pipeline.ends import RECORDS_PER_STEP, Step, check_plain, choose_queues, plan, read_step
-from headwater.pipeline.files import CSV_OPTIONS, check_format, plain_times
+from headwater.pipeline.files import CSV_OPTIONS, check_format, plain_place, plain_times
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.manifest import (
     STAGING,
@@ -35,8 +34,8 @@ from headwater.pipeline.manifest import (
     holding,
     new_manifest,
     put_in_place,
-    read_manifest,
     remove_strangers,
+    resume_manifest,
     telling_full,
     verify,
     write_manifest,
@@ -110,7 +109,7 @@ def run(spark: SparkSession, job: Export, tell: Tell = keep_quiet) -> Summary:
         progress = Progress(tell, sum(step.records for step in steps))
         for step in steps:
             with progress.step(spark.sparkContext, step.records):
-                manifest = _export_step(spark, job, step, manifest, schema)
+                manifest = _try_step(spark, job, step, manifest, schema)
         return _summary(job, before, manifest, began_at, log.now())
 
 
@@ -126,7 +125,7 @@ def _schema(job: Export, kind: str) -> spark_types.StructType | None:
 
 def _resume(folder: Path, log: Log, job: Export) -> Manifest:
     about = {"queue": job.queue, "format": job.format, "schema": job.schema}
-    known = read_manifest(folder)
+    known = resume_manifest(folder, KIND, FILES)
     manifest = known or new_manifest(KIND, log.location, job.database, about)
     if manifest.kind != KIND or manifest.about != about:
         was = ", ".join(f"{name} {value!r}" for name, value in manifest.about.items() if value)
@@ -166,6 +165,17 @@ def _move_quarantine(folder: Path, manifest: Manifest) -> Manifest:
     return manifest
 
 
+def _try_step(
+    spark: SparkSession, job: Export, step: Step, manifest: Manifest, schema: spark_types.StructType | None
+) -> Manifest:
+    try:
+        return _export_step(spark, job, step, manifest, schema)
+    except Exception:
+        # Readers of the folder see what the manifest names, and no half of a step.
+        remove_strangers(Path(job.folder), manifest, FILES)
+        raise
+
+
 def _export_step(
     spark: SparkSession, job: Export, step: Step, manifest: Manifest, schema: spark_types.StructType | None
 ) -> Manifest:
@@ -189,7 +199,10 @@ def _export_step(
         ]
     out = sum(entry.records for entry in entries if not entry.path.startswith(QUARANTINE))
     if read != out + bad:
-        raise FlowError(f"{read:,} messages in, {out:,} rows out and {bad:,} quarantined up to LSN {step.through}")
+        raise FlowError(
+            f"{read:,} messages in, {out:,} rows out and {bad:,} quarantined up to LSN {step.through} do not add up. "
+            f"Nothing of this step was kept: see that nobody else changes files in {folder}, and run it again"
+        )
     lost = manifest.lost.get(job.queue, 0) + step.lost.get(job.queue, 0) + step.records - read
     after = msgspec.structs.replace(
         manifest,
@@ -228,7 +241,7 @@ def _write(judged: DataFrame, job: Export, staged: Path, schema: spark_types.Str
 
 
 def _save(writer: DataFrameWriter, kind: str, place: Path) -> None:
-    address = place.absolute().as_uri()
+    address = plain_place(place)
     if kind == "parquet":
         writer.mode("overwrite").option("compression", "zstd").parquet(address)
     elif kind == "csv":
@@ -257,8 +270,17 @@ def count_rows(path: Path, kind: str) -> int:
         from pyarrow import parquet
 
         return int(parquet.read_metadata(path).num_rows)
-    with open(path, newline="", encoding="utf-8") as file:
-        return max(sum(1 for _ in csv.reader(file)) - 1, 0) if kind == "csv" else sum(1 for _ in file)
+    with open(path, "rb") as file:
+        return max(sum(1 for _ in _csv_rows(file)) - 1, 0) if kind == "csv" else sum(1 for _ in file)
+
+
+def _csv_rows(lines: Iterable[bytes]) -> Iterator[int]:
+    """The number of each line that ends a row: one within quotes does not. Python's own reader takes no long texts."""
+    quotes = 0
+    for number, line in enumerate(lines):
+        quotes += line.count(b'"')
+        if quotes % 2 == 0:
+            yield number
 
 
 def _summary(job: Export, before: Manifest, after: Manifest, began_at: int, ended_at: int) -> Summary:
