@@ -74,7 +74,8 @@ class PostgresStore:
         self._reads = Reads(self._read_thread, Codec(self._config.encryption_key), self._clock)
         seconds = self._config.lock_wait_seconds
         self._notices = Notices(self._address, seconds, self.origin, self._changed_elsewhere)
-        self._foreign_raises = 0
+        # How often others have raised the version, as the wake-up has seen it and as was asked on the spot.
+        self._raises_looked_at = self._raises_asked_for = 0
         self._open = True
 
     def _prepare(self) -> None:
@@ -152,16 +153,12 @@ class PostgresStore:
 
     def changed_elsewhere(self) -> bool:
         """Whether another process has committed since this was last asked."""
-        return self._have_others_raised(self._reads.version_now())
+        before, self._raises_asked_for = self._raises_asked_for, self._reads.version_now() - self._commits.raised
+        return self._raises_asked_for != before
 
     async def _changed_elsewhere(self) -> bool:
-        return self._have_others_raised(await self._reads.version())
-
-    def _have_others_raised(self, version: int) -> bool:
-        raised = version - self._commits.raised
-        changed = raised != self._foreign_raises
-        self._foreign_raises = raised
-        return changed
+        before, self._raises_looked_at = self._raises_looked_at, await self._reads.version() - self._commits.raised
+        return self._raises_looked_at != before
 
     def touched_now(self, after: Lsn, limit: int) -> list[Touch] | None:
         """A server has to be waited for."""
