@@ -1,5 +1,6 @@
 """What only a store on a server has: its address, its round trips, its lock."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from headwater.errors import ConfigError, StoreBusy, StoreFailed, StoreForeign, 
 from headwater.log.job_operations import Claim, ClaimedJob, Enqueue, NewJob, Report, Settle
 from headwater.log.operations import Operation, Pop
 from headwater.model.job import Outcome
+from headwater.model.names import Lsn
 from headwater.stores.open import open_reader, open_store
 from headwater.stores.postgres.address import parse_address
 from headwater.stores.postgres.store import PostgresStore
@@ -17,6 +19,9 @@ from tests.contracts.jobs import Board
 from tests.contracts.log import Log, ack, push
 from tests.postgres_server import Server
 from tests.postgres_server import server as server_of_process
+
+PUSHES = 40
+WAIT_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +143,27 @@ async def test_a_lock_that_is_held_for_too_long_is_an_error_and_then_is_not(serv
     await log.push("after")
     assert await log.drain() == ["after"]
     await log.store.close()
+
+
+async def test_whoever_follows_by_lsn_misses_nothing_while_several_processes_push(address: str) -> None:
+    writers = [await opened(address) for _ in range(3)]
+    follower = await opened(address)
+    seen: list[int] = []
+
+    async def push_many(log: Log, name: str) -> None:
+        for number in range(PUSHES):
+            await log.push(number, partition=name)
+
+    async def follow() -> None:
+        while len(seen) < PUSHES * len(writers):
+            touched = await follower.store.touched(Lsn(seen[-1] if seen else 0), 1_000)
+            seen.extend(touch.lsn for touch in touched)
+
+    pushing = [push_many(log, f"p{place}") for place, log in enumerate(writers)]
+    await asyncio.wait_for(asyncio.gather(follow(), *pushing), WAIT_SECONDS)
+    assert seen == list(range(1, PUSHES * len(writers) + 1))
+    for log in (*writers, follower):
+        await log.store.close()
 
 
 # ── round trips ──
