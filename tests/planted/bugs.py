@@ -1503,6 +1503,6 @@ BUGS = [
                 "return True",
             ),
         ),
-        ("tests/contracts/test_same_answers.py", "tests/contracts/test_leases.py"),
+        ("tests/contracts/test_leases.py", "tests/contracts/test_engines_agree.py"),
     ),
 ]

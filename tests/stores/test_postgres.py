@@ -8,15 +8,17 @@ import pytest
 from headwater.config import load_config
 from headwater.errors import ConfigError, StoreBusy, StoreFailed, StoreForeign, StoreMissing, StoreNewer, StoreReplaced
 from headwater.log.job_operations import Claim, ClaimedJob, Enqueue, NewJob, Report, Settle
-from headwater.log.operations import Operation, Pop
+from headwater.log.operations import Operation, Pop, Seek
 from headwater.model.job import Outcome
 from headwater.model.names import Lsn
 from headwater.stores.open import open_reader, open_store
 from headwater.stores.postgres.address import parse_address
+from headwater.stores.postgres.connection import PostgresConnection
+from headwater.stores.postgres.foreseen import Foreseen
 from headwater.stores.postgres.store import PostgresStore
 from tests.contracts.clock import FakeClock
 from tests.contracts.jobs import Board
-from tests.contracts.log import Log, ack, push
+from tests.contracts.log import Log, ack, payloads, push
 from tests.postgres_server import Server
 from tests.postgres_server import server as server_of_process
 
@@ -166,6 +168,24 @@ async def test_whoever_follows_by_lsn_misses_nothing_while_several_processes_pus
         await log.store.close()
 
 
+# ── what was read ahead ──
+
+
+def test_a_segment_that_is_appended_may_hold_what_none_held_before() -> None:
+    sql = PostgresConnection.sql
+    foreseen = Foreseen(sql)
+    foreseen.expect_segments((sql.segments_ahead, ()))
+    held, behind = (7, 0, 2, 0, 1, 9, None, 0, 0, b"[]"), (7, 1, 2, 0, 1, 9, None, 0, 0, b"[]")
+    foreseen.take([[held, behind]])
+    assert foreseen.find(sql.segments_from, (7, 0)) == ([(2, 0, 1, 9, None)], True)
+    assert foreseen.find(sql.segments_from, (7, 1)) == ([(2, 0, 1, 9, None)], True)
+    foreseen.wrote(sql.add_segment, "hw_segments")
+    assert foreseen.find(sql.segments_from, (7, 0)) == ([(2, 0, 1, 9, None)], False)
+    assert foreseen.find(sql.segments_from, (7, 1)) is None
+    foreseen.wrote(sql.drop_segments_before, "hw_segments")
+    assert foreseen.find(sql.segments_from, (7, 0)) is None
+
+
 # ── round trips ──
 
 
@@ -205,6 +225,28 @@ async def test_an_ack_and_the_next_pop_share_two_round_trips(log: Log) -> None:
         await log.push(value, partition="p")
     batch = await log.take()
     assert await trips(log, ack(batch), Pop(queue="orders")) == 2
+
+
+async def test_a_pop_goes_on_behind_what_was_read_ahead(log: Log) -> None:
+    """A lease that ran out is followed by records whose own time is over: those that count come after them."""
+    await log.configure(retry_limit=0)
+    await log.push("a", "b", "c", "d", partition="p", ttl_seconds=30)
+    await log.push("e", "f", partition="p")
+    await log.take(partition="p", lease_seconds=10)
+    log.clock.advance(100)
+    assert payloads(await log.take(2, partition="p")) == ["e", "f"]
+
+
+async def test_groups_that_stand_at_one_place_get_each_record_once(log: Log, other: Log) -> None:
+    """Several want the same segment, and have waited for it since different times: it is read ahead once."""
+    await log.push("a", "b", partition="p")
+    for group in ("g", "h"):
+        await log.ack(await log.take(2, group=group))
+        log.clock.advance(1)
+        await log.run(Seek(queue="orders", group=group, to="beginning"))
+    await other.push("so that nothing is remembered", queue="elsewhere")
+    popped = await log.results(*[Pop(queue="orders", group=group, batch=5) for group in ("g", "h")])
+    assert [payloads(pop.batches[0]) for pop in popped] == [["a", "b"], ["a", "b"]]
 
 
 async def test_a_pop_of_what_another_process_pushed_is_two_round_trips(log: Log, other: Log) -> None:

@@ -76,6 +76,10 @@ class FakeListener:
         news, self.news = self.news, False
         return news
 
+    def look_now(self) -> bool:
+        news, self.news = self.news, False
+        return news
+
     def deafen(self) -> None:
         """Nothing to let go of."""
 

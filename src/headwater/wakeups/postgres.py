@@ -34,6 +34,10 @@ class Listener(Protocol):
         """Whether another process has committed since the last look. Raises a HeadwaterError."""
         ...
 
+    def look_now(self) -> bool:
+        """The same, waited for on the spot."""
+        ...
+
     def deafen(self) -> None:
         """Let go of the connection that listens."""
         ...
@@ -65,7 +69,10 @@ class NoticeWakeup:
         self._following = self._loop.create_task(self._follow(), name="headwater-notices")
 
     def changed(self) -> bool:
-        """Whether another process has committed since this was last asked, as far as it was heard or seen."""
+        """Whether another process has committed since this was last asked, as far as it was heard or seen. Until
+        this is started nobody listens or looks, so the server is asked on the spot."""
+        if self._following is None:
+            return self._listener.look_now()
         changed, self._has_changed = self._has_changed, False
         return changed
 

@@ -13,6 +13,7 @@ from headwater.stores.postgres.errors import translate, translated, unknown_outc
 from headwater.stores.postgres.foresight import Foresight
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.pipe import ConnectionLost, Pipe, ServerError
+from headwater.stores.tables.subject import Seen
 from headwater.stores.tables.writer import Writer
 
 
@@ -51,12 +52,13 @@ class Commits:
 
     def know(self, identity: str) -> None:
         """This is the store that was opened."""
-        self._writer.identity.catch_up(identity)
+        self._writer.identity.meet(identity)
 
-    def see(self, access_number: int, identity: str) -> None:
-        """Somebody who reads has seen these; called from the event loop."""
-        self._writer.identity.catch_up(identity)
-        self._writer.access_tokens.catch_up(access_number)
+    def see(self, seen: Seen) -> None:
+        """Whoever follows the log has seen this: which store it is, and whether access tokens have changed. Called from
+        the event loop; the rest is taken in under the lock."""
+        self._writer.identity.catch_up(seen)
+        self._writer.access_tokens.catch_up(seen)
 
     @property
     def is_durable(self) -> bool:

@@ -185,8 +185,11 @@ class Foreseen:
         return Listed(rows[:limit], True) if limit <= read or len(rows) < read else None
 
     def _find_segments(self, partition_id: int, offset: int) -> Listed | None:
-        """Those that were appended since come behind these."""
+        """Those that were appended since come behind these. Where the last segment ends before the offset, one that
+        was appended may hold it."""
         rows = self._segments.get((partition_id, offset))
         if rows is None or SEGMENTS in self._written_at:
+            return None
+        if self._appended_at and rows[0][1] + rows[0][2] <= offset:
             return None
         return Listed(rows, len(rows) < SEGMENTS_AHEAD and not self._appended_at)

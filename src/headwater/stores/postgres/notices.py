@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.errors import Closed
 from headwater.stores.postgres.address import Address
@@ -21,16 +21,21 @@ log = logging.getLogger(__name__)
 GAP_SECONDS = 0.002
 
 
+class Looks(NamedTuple):
+    """How to find out whether others have committed since the last look: by waiting, or on the spot."""
+
+    wait: Callable[[], Coroutine[Any, Any, bool]]
+    now: Callable[[], bool]
+
+
 class Notices:
     """The notices of one store, in a thread and through connections of their own."""
 
-    def __init__(
-        self, address: Address, lock_wait_seconds: float, origin: int, look: Callable[[], Coroutine[Any, Any, bool]]
-    ) -> None:
+    def __init__(self, address: Address, lock_wait_seconds: float, origin: int, looks: Looks) -> None:
         self._address = address
         self._lock_wait_seconds = lock_wait_seconds
         self._origin = str(origin)
-        self.look = look
+        self.look, self.look_now = looks
         self._channel = f"hw_{sha256(address.schema.encode()).hexdigest()[:16]}"
         self._link = Link(address, lock_wait_seconds)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-notices")

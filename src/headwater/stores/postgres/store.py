@@ -17,12 +17,11 @@ from typing import Any, NoReturn
 
 from headwater.clock import Clock, SystemClock, Timestamp
 from headwater.config import Config
-from headwater.errors import Closed, InvalidOption, StoreReplaced
+from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
-from headwater.stores.contract import Chore
-from headwater.stores.job_starts import starts_path
+from headwater.stores.contract import Chore, Findings
 from headwater.stores.postgres.address import parse_address
 from headwater.stores.postgres.beside import place_beside
 from headwater.stores.postgres.commits import Commits
@@ -30,7 +29,7 @@ from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.errors import translated
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.migrate import migrate
-from headwater.stores.postgres.notices import Notices
+from headwater.stores.postgres.notices import Looks, Notices
 from headwater.stores.postgres.read_thread import ReadThread
 from headwater.stores.postgres.reads import Reads
 from headwater.stores.postgres.traits import traits_of
@@ -73,9 +72,9 @@ class PostgresStore:
         self._read_thread = ReadThread(self._link())
         self._reads = Reads(self._read_thread, Codec(self._config.encryption_key), self._clock)
         seconds = self._config.lock_wait_seconds
-        self._notices = Notices(self._address, seconds, self.origin, self._changed_elsewhere)
-        # How often others have raised the version, as the wake-up has seen it and as was asked on the spot.
-        self._raises_looked_at = self._raises_asked_for = 0
+        looks = Looks(self._changed_elsewhere, self._changed_elsewhere_now)
+        self._notices = Notices(self._address, seconds, self.origin, looks)
+        self._raised_by_others = 0
         self._open = True
 
     def _prepare(self) -> None:
@@ -91,7 +90,7 @@ class PostgresStore:
             except BaseException:
                 link.drop()
                 raise
-        self.traits = traits_of(self._address, pipe.server_version)
+        self.traits = traits_of(self._address, pipe.server_version, self._beside)
 
     def _link(self) -> Link:
         return Link(self._address, self._config.lock_wait_seconds)
@@ -131,8 +130,8 @@ class PostgresStore:
             return None
         return asyncio.get_running_loop().run_in_executor(self._thread, self._commits.wait_for_barrier)
 
-    def confirm(self) -> None:
-        """Raises when the store is known to be another than the one that was opened."""
+    def landed(self) -> None:
+        """What was committed is everybody's at once. Raises when the store is not the one that was opened."""
         self._check()
 
     async def recover(self) -> None:
@@ -151,14 +150,15 @@ class PostgresStore:
         """Notices of the server, unless the settings say to look at the version only."""
         return NoticeWakeup(self._notices, listens=self._config.wakeup != "data_version")
 
-    def changed_elsewhere(self) -> bool:
-        """Whether another process has committed since this was last asked."""
-        before, self._raises_asked_for = self._raises_asked_for, self._reads.version_now() - self._commits.raised
-        return self._raises_asked_for != before
-
     async def _changed_elsewhere(self) -> bool:
-        before, self._raises_looked_at = self._raises_looked_at, await self._reads.version() - self._commits.raised
-        return self._raises_looked_at != before
+        return self._have_others_raised(await self._reads.version())
+
+    def _changed_elsewhere_now(self) -> bool:
+        return self._have_others_raised(self._reads.version_now())
+
+    def _have_others_raised(self, version: int) -> bool:
+        before, self._raised_by_others = self._raised_by_others, version - self._commits.raised
+        return self._raised_by_others != before
 
     def touched_now(self, after: Lsn, limit: int) -> list[Touch] | None:
         """A server has to be waited for."""
@@ -167,8 +167,8 @@ class PostgresStore:
     async def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
         self._check()
-        touched, access_number, identity = await self._reads.touched(after, limit)
-        self._commits.see(access_number, identity)
+        touched, seen = await self._reads.touched(after, limit)
+        self._commits.see(seen)
         return touched
 
     # ── reading ──
@@ -183,24 +183,9 @@ class PostgresStore:
         self._check()
         return await self._reads.read(after, through, limit, queue)
 
-    async def backup(self, path: str) -> None:
-        """A server's data are copied by its own tools."""
-        raise InvalidOption("a PostgreSQL store is backed up with pg_dump or pg_basebackup, not to a file of ours")
-
     def access_version(self) -> int:
         """A number that changes when access tokens may have changed."""
         return self._commits.access_version
-
-    def job_starts_path(self, worker: str) -> str:
-        """A file of this machine: a worker that is lost on another one is taken to have started all that it held."""
-        return starts_path(self._beside, worker)
-
-    def jobs_ready_at(
-        self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None = None
-    ) -> Timestamp | None:
-        """When a claim could get something."""
-        self._check()
-        return self._reads.jobs_ready_at(database, queues, now, functions)
 
     # ── upkeep ──
 
@@ -208,12 +193,13 @@ class PostgresStore:
         """The server looks after its own files."""
         return []
 
-    async def make_room(self) -> bool:
+    async def has_room(self) -> bool:
         """Room is the server's matter."""
         return True
 
-    async def examine(self) -> dict[str, Any]:
-        """Facts for `headwater doctor`."""
+    async def examine(self) -> Findings:
+        """What the server says of itself and of the tables."""
+        self._check()
         return await self._reads.examine()
 
     def check(self) -> None:

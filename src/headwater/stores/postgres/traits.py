@@ -4,7 +4,7 @@ from headwater.stores.contract import Traits
 from headwater.stores.postgres.address import Address
 
 
-def traits_of(address: Address, server_version: int = 0) -> Traits:
+def traits_of(address: Address, server_version: int = 0, beside: str = "") -> Traits:
     """The traits of a store; the server's version is known once it is connected to."""
     major, minor = divmod(server_version, 10_000)
     return Traits(
@@ -13,4 +13,5 @@ def traits_of(address: Address, server_version: int = 0) -> Traits:
         engine=f"PostgreSQL {major}.{minor}" if major else "PostgreSQL",
         several_machines=True,
         durable_by="a synchronous commit behind every commit",
+        beside=beside,
     )

@@ -38,22 +38,21 @@ ORDER BY c.group_id, c.ready_at, c.partition_id;
 
 -- name: segments_ahead
 -- Segments from where groups would read next, where they are ready ($1, $2) and where they report now ($5, $6): of at
--- most $4 partitions, for $7 records each, without the records of those that are known ($8).
+-- most $4 partitions, with the records of those among the next $7 that are not known ($8).
 SELECT s.partition_id, p.start, s.lsn, s.first_offset, s.count, s.written_at, s.expires_at, s.codec, s.checksum,
-    CASE WHEN s.lsn = ANY ($8::int8[]) THEN NULL ELSE s.records END
-FROM (SELECT * FROM (
+    CASE WHEN s.first_offset >= p.start + $7 OR s.lsn = ANY ($8::int8[]) THEN NULL ELSE s.records END
+FROM (SELECT partition_id, start FROM (
           SELECT c.partition_id, c.position AS start, c.ready_at
           FROM unnest($1::int8[], $2::int8[]) g (id, wanted), LATERAL (
               SELECT * FROM hw_cursors c WHERE c.group_id = g.id AND c.ready_at <= $3
               ORDER BY c.ready_at, c.partition_id LIMIT g.wanted) c
           WHERE c.lease_until IS NULL
-          UNION
+          UNION ALL
           SELECT c.partition_id, c.leased_to, $3 FROM unnest($5::int8[], $6::int8[]) h (group_id, partition_id)
           JOIN hw_cursors c ON c.group_id = h.group_id AND c.partition_id = h.partition_id) found
-      ORDER BY ready_at, partition_id LIMIT $4) p,
+      GROUP BY partition_id, start ORDER BY min(ready_at), partition_id LIMIT $4) p,
 LATERAL (
-    SELECT * FROM hw_segments s WHERE s.partition_id = p.partition_id AND s.first_offset < p.start + $7
-        AND s.first_offset >= coalesce(
+    SELECT * FROM hw_segments s WHERE s.partition_id = p.partition_id AND s.first_offset >= coalesce(
             (SELECT max(b.first_offset) FROM hw_segments b
              WHERE b.partition_id = p.partition_id AND b.first_offset <= p.start), 0)
     ORDER BY s.first_offset LIMIT 4) s
