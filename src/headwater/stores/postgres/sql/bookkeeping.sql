@@ -3,8 +3,9 @@
 SELECT operation, result, fingerprint FROM hw_applied WHERE database = $1 AND key = $2;
 
 -- name: add_applied
--- Remember the answer for an idempotency key.
-INSERT INTO hw_applied (database, key, operation, result, fingerprint, applied_at) VALUES ($1, $2, $3, $4, $5, $6);
+-- Remember the answer for an idempotency key; a pop whose leases are over may get another one.
+INSERT INTO hw_applied (database, key, operation, result, fingerprint, applied_at) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (database, key) DO UPDATE SET result = excluded.result, applied_at = excluded.applied_at;
 
 -- name: forget_applied
 -- Drop old idempotency keys.
