@@ -75,6 +75,12 @@ INSERT INTO hw_milestones (database, name, number, note, reached_at) VALUES ($1,
 ON CONFLICT (database, name)
 DO UPDATE SET number = excluded.number, note = excluded.note, reached_at = excluded.reached_at;
 
+-- name: last_loss
+-- The newest LSN up to which a partition has lost records, of queues whose names fit a pattern; of some partitions, or all.
+SELECT max(d.lsn) FROM hw_drops d JOIN hw_partitions p ON p.id = d.partition_id JOIN hw_queues q ON q.id = p.queue_id
+WHERE q.database = $1 AND hw_fits(q.name, $2)
+  AND ($3::text = '[]' OR p.name IN (SELECT jsonb_array_elements_text($3::text::jsonb)));
+
 -- name: last_lsn_of_queues
 -- The newest segment in queues whose names fit a pattern: a look at the end of each partition.
 SELECT max((SELECT s.lsn FROM hw_segments s WHERE s.partition_id = p.id ORDER BY s.first_offset DESC LIMIT 1))
