@@ -210,6 +210,7 @@ async def test_a_commit_elsewhere_is_heard(listening: Ear, stores: tuple[Store, 
     await listening.hear()
     await stores[1].apply([Configure(queue="orders")], BEGINNING)
     await listening.hear()
+    assert listening.calls >= 2
 
 
 async def test_many_commits_are_told_by_few_notices(listening: Ear, stores: tuple[Store, Store]) -> None:
@@ -228,6 +229,7 @@ async def test_notices_come_again_after_the_connections_were_cut(
     await until_listening(listening.wakeup)
     await stores[1].apply([push(2)], BEGINNING)
     await listening.hear()
+    assert listening.wakeup.is_listening
 
 
 def cut_listeners(server: Server) -> None:
