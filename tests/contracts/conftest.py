@@ -12,12 +12,20 @@ from headwater.stores.open import open_store
 from tests.contracts.clock import FakeClock
 from tests.contracts.factories import FACTORIES
 from tests.contracts.log import Log
+from tests.postgres_server import server
 
 
 class OpenLog(Protocol):
     """Opens one more store at the place of the test."""
 
     def __call__(self, **settings: Any) -> Awaitable[Log]: ...
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A server that several tests share is started before anybody looks at what a test leaves behind."""
+    if isinstance(item, pytest.Function) and "postgres" in item.name:
+        server()
 
 
 @pytest.fixture

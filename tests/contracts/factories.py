@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headwater.stores.open import KINDS
 from tests.contracts.memory_bucket import SCHEME, Buckets
+from tests.postgres_server import server
 
 Factory = Callable[[Path], AbstractAsyncContextManager[str]]
 
@@ -37,6 +38,12 @@ async def buckets(folder: Path) -> AsyncIterator[Buckets]:
         del KINDS[SCHEME]
 
 
+@asynccontextmanager
+async def postgres(folder: Path) -> AsyncIterator[str]:
+    """A schema of its own on the server of this process."""
+    yield server().address(server().new_schema())
+
+
 # Those with an engine of their own.
-ENGINES: dict[str, Factory] = {"sqlite": sqlite}
+ENGINES: dict[str, Factory] = {"sqlite": sqlite, "postgres": postgres}
 FACTORIES: dict[str, Factory] = {**ENGINES, "memory bucket": memory_bucket}

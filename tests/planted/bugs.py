@@ -28,6 +28,7 @@ SHARED_FILE = "headwater/stores/sqlite/shared_file.py"
 WRITE_LOCK = "headwater/stores/sqlite/write_lock.py"
 WRITER = "headwater/stores/tables/writer.py"
 SEGMENTS = "headwater/stores/tables/segments.py"
+POSTGRES_COMMITS = "headwater/stores/postgres/commit_connection.py"
 RETENTION = "headwater/stores/tables/retention.py"
 CATALOG = "headwater/stores/tables/catalog.py"
 POPS = "headwater/stores/tables/pops.py"
@@ -1464,5 +1465,44 @@ BUGS = [
             ),
         ),
         ("tests/faces/test_ways_of_pushing.py",),
+    ),
+    Bug(
+        "postgres-appends-without-the-lock",
+        "LSNs are given in one order and become visible in another",
+        (
+            Edit(POSTGRES_COMMITS, "(self.sql.take_append_lock, ()), ", ""),
+            Edit(POSTGRES_COMMITS, "_OPENING = 4", "_OPENING = 3"),
+        ),
+        ("tests/stores/test_postgres.py::test_whoever_follows_by_lsn_misses_nothing_while_several_processes_push",),
+    ),
+    Bug(
+        "postgres-reads-before-the-disk",
+        "a reader is given what a crash of the server takes back",
+        (Edit("headwater/stores/postgres/read_thread.py", "if not is_flushed:", "if is_flushed is None:"),),
+        ("tests/faults/test_postgres.py::test_what_a_reader_was_given_survives_a_crash",),
+    ),
+    Bug(
+        "postgres-barrier-without-the-disk",
+        "the barrier behind a commit waits for nothing",
+        (
+            Edit(
+                "headwater/stores/postgres/sql/commits.sql",
+                "pg_logical_emit_message(true,",
+                "pg_logical_emit_message(false,",
+            ),
+        ),
+        ("tests/faults/test_postgres.py::test_a_commit_that_was_answered_survives_a_crash_of_the_server",),
+    ),
+    Bug(
+        "postgres-believes-what-it-read-ahead",
+        "what was read before a write of the same commit is taken for what is there after it",
+        (
+            Edit(
+                "headwater/stores/postgres/foreseen.py",
+                "return all(self._written_at.get(table, 0) <= read_at for table in tables)",
+                "return True",
+            ),
+        ),
+        ("tests/contracts/test_leases.py", "tests/contracts/test_engines_agree.py"),
     ),
 ]

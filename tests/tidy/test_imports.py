@@ -62,9 +62,9 @@ LAYERS = {
 # Join everything, so they may import everything.
 JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
-DRIVERS = {"apsw", "sqlite3"}
+DRIVERS = {"apsw", "psycopg", "sqlite3"}
 # The outbox writes through the user's own connection, whatever its driver; commands tell of versions and files.
-DRIVER_PLACES = ("stores.sqlite", "stores.outbox", "outbox", "cli")
+DRIVER_PLACES = ("stores.sqlite", "stores.postgres", "stores.outbox", "outbox", "cli")
 
 
 class Import(NamedTuple):
@@ -193,7 +193,7 @@ def test_only_a_store_knows_its_driver() -> None:
     assert not findings, report(findings)
 
 
-@pytest.mark.parametrize("statement", ["import apsw", "from sqlite3 import connect"])
+@pytest.mark.parametrize("statement", ["import apsw", "from sqlite3 import connect", "from psycopg import pq"])
 def test_a_driver_in_the_shared_rules_is_caught(tmp_path: Path, statement: str) -> None:
     files = {"stores/tables/pops.py": statement, "stores/sqlite/store.py": statement, "services/queue.py": "import os"}
     plant(tmp_path, {f"src/headwater/{path}": text for path, text in files.items()})

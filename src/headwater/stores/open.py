@@ -3,6 +3,7 @@
 | address | store | reader of its log |
 |---|---|---|
 | a path, `sqlite:///path` | the file | the file, for processes on the same machine |
+| `postgresql://host/database?schema=name` | a schema of the server's database | the same, from any machine |
 | `https://host`, `http://127.0.0.1:6632` | opened by its server | through the server, from any machine |
 
 A kind of store is one more line in `KINDS`; whoever opens by address learns nothing of it.
@@ -58,7 +59,9 @@ def scheme_of(address: Address) -> str:
     """What kind of address it is, '' for a path."""
     known = isinstance(address, str | os.PathLike)
     if not known or "\x00" in str(address):
-        raise ConfigError(f"store must be a path, sqlite:///path or a server's URL; got {address!r:.80}")
+        raise ConfigError(
+            f"store must be a path, sqlite:///path, postgresql://… or a server's URL; got {address!r:.80}"
+        )
     text = os.fspath(address)
     return urlsplit(text).scheme if "://" in text else ""
 
@@ -68,7 +71,7 @@ def _kind_of(address: Address) -> Kind:
     kind = KINDS.get(scheme)
     if kind is None:
         raise ConfigError(
-            f"store must be a path, sqlite:///path or a server's URL; this version has no store for {scheme}://"
+            f"store must be a path, sqlite:///path, postgresql://… or a server's URL; this version has no store for {scheme}://"
         )
     return kind
 
@@ -94,9 +97,33 @@ def _read_through_server(address: Address, config: Config, access: Access) -> Lo
     return RemoteLogReader(os.fspath(address), access)
 
 
+def _open_database(address: Address, config: Config, clock: Clock, terms: Terms) -> Store:
+    try:
+        from headwater.stores.postgres.store import PostgresStore
+    except ImportError as error:
+        raise _without_driver(error) from error
+    return PostgresStore(os.fspath(address), config, clock=clock, adopt=terms.adopt, create=terms.create)
+
+
+def _read_database(address: Address, config: Config, access: Access) -> LogReader:
+    if not access.is_default():
+        raise ConfigError("token, tokenFile, caFile and retrySeconds are for a store at https://, not for a database")
+    try:
+        from headwater.stores.postgres.reading import PostgresLogReader
+    except ImportError as error:
+        raise _without_driver(error) from error
+    return PostgresLogReader(os.fspath(address), config)
+
+
+def _without_driver(error: ImportError) -> ConfigError:
+    """Only who has such a store needs its driver."""
+    return ConfigError(f"a store at postgresql:// needs psycopg: pip install 'headwater[postgres]' ({error})")
+
+
 SERVERS = ("http", "https")
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(("", "sqlite"), Kind(_open_file, _read_file)),
+    **dict.fromkeys(("postgresql", "postgres"), Kind(_open_database, _read_database)),
     **dict.fromkeys(SERVERS, Kind(_refuse_server, _read_through_server)),
 }
 

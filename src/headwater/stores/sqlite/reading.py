@@ -6,16 +6,14 @@ no transaction open between calls, so writers never wait for it and the write-ah
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import apsw
-import msgspec
 
 from headwater.clock import Timestamp
 from headwater.config import Config
-from headwater.errors import QueueMissing, StoreDamaged, StoreOlder
-from headwater.model.lane import Lane
-from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.errors import StoreOlder
+from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.contract import Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
@@ -25,16 +23,10 @@ from headwater.stores.sqlite.connection import connect_to_read, note_open, trans
 from headwater.stores.sqlite.migrate import read_version
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.presence import Presence
-from headwater.stores.statements import load_statements
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.identity import read_fingerprint, read_identity, remembers
-from headwater.stores.tables.segments import open_body, read_last_lsn, read_lsn_at
-
-sql = load_statements(__package__)
-
-PARTITIONS_NAMED_MAX = 10
-# Patterns of names, as statements take them; whoever may not see a queue is kept from it before it is asked for here.
-ANY_QUEUE = '["*"]'
+from headwater.stores.tables.log_looks import LogLooks
+from headwater.stores.tables.segments import read_last_lsn, read_lsn_at
 
 
 class SqliteLogReader:
@@ -44,7 +36,6 @@ class SqliteLogReader:
         self._path = os.path.abspath(path)
         self._codec = Codec(config.encryption_key)
         self._presence = Presence(self._path)
-        self._lanes: dict[int, Lane] = {}
         self.traits = Traits(
             name="sqlite",
             location=self._path,
@@ -59,6 +50,7 @@ class SqliteLogReader:
         with translated(f"opening {self._path}"):
             self._file = connect_to_read(self._path)
             self._connection: Connection = self._file
+            self._looks = LogLooks(self._connection, self._codec)
             try:
                 check_contents(self._file, self._path, adopt=False)
                 self._refuse_older()
@@ -106,9 +98,7 @@ class SqliteLogReader:
     async def span(self) -> tuple[Lsn, Lsn]:
         """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
         with self._looking():
-            last = read_last_lsn(self._connection)
-            (oldest,) = self._connection.execute(sql.oldest_lsn).fetchone()
-        return Lsn(oldest - 1 if oldest else last), last
+            return self._looks.span()
 
     async def lsn_at(self, time: Timestamp) -> Lsn:
         """The LSN before the first segment written at or after `time`."""
@@ -118,99 +108,38 @@ class SqliteLogReader:
     async def queue_names(self, database: str) -> list[str]:
         """The names of a database's queues."""
         with self._looking():
-            return [row[0] for row in self._connection.execute(sql.queue_names, (database,))]
+            return self._looks.queue_names(database)
 
     async def queue_numbers(self, database: str) -> dict[str, int]:
         """The queues of a database by name, each with its number."""
         with self._looking():
-            return dict(self._connection.execute(sql.queue_numbers, (database,)).fetchall())
+            return self._looks.queue_numbers(database)
 
     async def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
         """Partitions of a queue, with where their records begin and end."""
         with self._looking():
-            rows = self._connection.execute(sql.partition_list, (database, queue, after, limit, ANY_QUEUE)).fetchall()
-        return [PartitionStatus(*row) for row in rows]
+            return self._looks.partitions(database, queue, limit, after)
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
         """The newest segment of these queues in a stretch of the log, None when it has none."""
         with self._looking():
-            row = self._connection.execute(sql.newest_of_queues, (after, through, database, _names(queues))).fetchone()
-        return None if row is None else Lsn(row[0])
+            return self._looks.newest(after, through, database, queues)
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
     ) -> list[Stretch]:
         """Segments of these queues in LSN order, without their records."""
-        bounds = (after, through, database, _names(queues), limit)
         with self._looking():
-            return [Stretch(*row) for row in self._connection.execute(sql.outline, bounds)]
+            return self._looks.outline(after, through, limit, database, queues)
 
     async def bodies(
         self, after: Lsn, through: Lsn, bytes_max: int, database: str, queues: Sequence[str]
     ) -> list[Body]:
         """Segments of these queues in LSN order, until their records come to `bytes_max`."""
-        found: list[Body] = []
-        size = 0
-        with self._looking(), closing(self._file.cursor()) as cursor:
-            for row in cursor.execute(sql.bodies, (after, through, database, _names(queues))):
-                try:
-                    body = self._body(*row)
-                except StoreDamaged:
-                    # Those before it are told first; the next look begins with it, and says so.
-                    if not found:
-                        raise
-                    break
-                found.append(body)
-                size += len(body.records)
-                if size >= bytes_max:
-                    break
-        return found
+        with self._looking():
+            return self._looks.bodies(after, through, bytes_max, database, queues)
 
     async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
         """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
         with self._looking():
-            number = self._last_drop(database, queues)
-            lost = self._connection.execute(sql.drops_after, (after, since, database, _names(queues))).fetchall()
-        return Drops(number, len(lost), [f"{queue}/{name}" for queue, name in lost[:PARTITIONS_NAMED_MAX]])
-
-    def _last_drop(self, database: str, queues: Sequence[str]) -> int:
-        if queues:
-            row = self._connection.execute(sql.last_drop_of_queues, (database, _names(queues))).fetchone()
-        else:
-            row = self._connection.execute(sql.get_meta, ("drops",)).fetchone()
-        return row[0] if row else 0
-
-    def _body(
-        self,
-        lsn: int,
-        partition_id: int,
-        first: int,
-        count: int,
-        written_at: int,
-        codec: int,
-        checksum: int,
-        kept: bytes,
-    ) -> Body:
-        records = open_body(self._codec, lsn, codec, checksum, partition_id, first, kept)
-        return Body(
-            lsn=Lsn(lsn),
-            lane=self._lane(partition_id),
-            first_offset=Offset(first),
-            count=count,
-            written_at=Timestamp(written_at),
-            records=records,
-            partition_id=PartitionId(partition_id),
-        )
-
-    def _lane(self, partition_id: int) -> Lane:
-        lane = self._lanes.get(partition_id)
-        if lane is None:
-            row = self._connection.execute(sql.find_lane, (PartitionId(partition_id),)).fetchone()
-            if row is None:
-                raise QueueMissing(f"partition {partition_id} was deleted while it was read")
-            lane = self._lanes[partition_id] = Lane(*row)
-        return lane
-
-
-def _names(queues: Sequence[str]) -> str:
-    return msgspec.json.encode(list(queues)).decode()
+            return self._looks.drops(after, since, database, queues)

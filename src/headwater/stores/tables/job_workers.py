@@ -89,7 +89,7 @@ class JobWorkers:
         """Ask workers to stop."""
         if not operation.workers:
             rows = self._connection.execute(self._sql.stop_workers, (operation.database,)).fetchall()
-            found = [row[0] for row in rows]
+            found = sorted(row[0] for row in rows)
         else:
             found = [self._stop_one(operation.database, worker) for worker in operation.workers]
         if found:
@@ -104,7 +104,8 @@ class JobWorkers:
 
     def lease(self, numbers: list[int], worker: str, now: Timestamp) -> list[ClaimedJob]:
         """Give these jobs to a worker, in this order. They are of one database."""
-        rows = self._connection.execute(self._sql.lease_jobs, (worker, now, as_json(numbers))).fetchall()
+        # No engine promises an order for what an update returns, and the log tells of them in one.
+        rows = sorted(self._connection.execute(self._sql.lease_jobs, (worker, now, as_json(numbers))).fetchall())
         leased: dict[int, ClaimedJob] = {}
         changes: list[JobChange] = []
         counts: dict[int, int] = {}

@@ -358,7 +358,7 @@ class Jobs(Subject):
     def prune(self, operation: Prune, now: Timestamp) -> Changed:
         """Forget old results, old jobs and old counts; the dead stay until somebody has looked at them."""
         expired = self._connection.execute(self._sql.expire_results, (now, operation.limit)).fetchall()
-        found = [row[0] for row in expired]
+        found = sorted(row[0] for row in expired)
         for database in self.queues.databases():
             kept = self.queues.worker_settings(database).retention
             before = now - int(kept * SECOND)

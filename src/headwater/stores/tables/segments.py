@@ -6,7 +6,7 @@ they are brought up to date from the segments it added; both happen under the wr
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from zlib import crc32
 
 import msgspec
@@ -160,6 +160,15 @@ class Segments(Subject):
             end = self._ends[partition_id] = end or 0
         return Offset(end)
 
+    @property
+    def knows_ids(self) -> bool:
+        """Whether transaction ids are remembered: then those of what others append are read as well."""
+        return self._recent_from is not None
+
+    def opened(self, limit: int) -> list[int]:
+        """The segments whose records were read last and are remembered."""
+        return list(islice(reversed(self._opened), limit))
+
     # ── appending ──
 
     def append(
@@ -227,7 +236,7 @@ class Segments(Subject):
     def note_loss(self, partition_id: PartitionId, lsn: Lsn) -> None:
         """Records of a partition up to this LSN are gone."""
         row = self._connection.execute(self._sql.get_meta, ("drops",)).fetchone()
-        number = row[0] + 1 if row else 1
+        number = int(row[0]) + 1 if row else 1
         self._connection.execute(self._sql.set_meta, ("drops", number))
         self._connection.execute(self._sql.note_drop, (partition_id, lsn, number))
 
@@ -398,7 +407,7 @@ def read_last_lsn(connection: Connection) -> Lsn:
     """The newest LSN ever given out; segments may have been dropped since."""
     (newest,) = connection.execute(connection.sql.last_lsn).fetchone()
     row = connection.execute(connection.sql.get_meta, ("last_lsn",)).fetchone()
-    return Lsn(max(newest or 0, row[0] if row else 0))
+    return Lsn(max(newest or 0, int(row[0]) if row else 0))
 
 
 def read_lsn_at(connection: Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:

@@ -1,0 +1,240 @@
+"""The connection of commits: load, decide, store.
+
+    round trip 1    BEGIN, the append lock, whether others committed, and the reads that this commit is known to need
+    deciding        reads are answered from those; writes wait
+    round trip 2    the writes and COMMIT; right behind them the barrier
+
+A read that was not foreseen sends the writes that wait and itself, in one more round trip, and so sees them. What was
+read ahead is not believed any more once this commit has written to a table that it came from.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from headwater.stores.postgres.connection import NO_ROWS, PostgresConnection, Rows
+from headwater.stores.postgres.foreseen import Foreseen, Listed
+from headwater.stores.postgres.pipe import Answer, ConnectionLost, Pipe, Request, ServerError
+from headwater.stores.statements import Statements
+
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_NO_WAIT = "SET LOCAL synchronous_commit = off"
+_OPENING = 4
+_writing = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+(\w+)")
+# So many segments the statements that list them bring at a time.
+_LISTED = 64
+# These steer the transaction and answer nothing.
+_STEERING = ("SAVEPOINT", "ROLLBACK TO", "RELEASE")
+
+
+class Kind(NamedTuple):
+    """What a statement does: which table it writes to, if any, and whether it can wait, because it answers nothing."""
+
+    writes: str
+    waits: bool
+
+
+@cache
+def kind_of(statement: str) -> Kind:
+    """The kind of a statement, from its text."""
+    if statement.startswith(_STEERING):
+        return Kind("", True)
+    match = _writing.match(statement)
+    return Kind("", False) if match is None else Kind(match[1], "RETURNING" not in statement)
+
+
+class CommitConnection:
+    """What the writer takes for a connection. It belongs to the thread of commits."""
+
+    sql: Statements = PostgresConnection.sql
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._pipe: Pipe | None = None
+        self._held: list[Request] = []
+        self._foreseen = Foreseen(self.sql)
+        self._wrote = False
+        self._rows_written = 0
+        self._version = -1
+        self._in_transaction = False
+        # How often this process has raised the version: what else it rose by is others' doing.
+        self.raised = 0
+        self.trips = 0
+
+    # ── what the rules ask for ──
+
+    def rows_written(self) -> int:
+        """How many rows were changed so far, at most: those that wait count as one each."""
+        return self._rows_written
+
+    def version(self) -> int:
+        """A number that changes when another connection has committed."""
+        return self._version
+
+    def execute(self, statement: str, bindings: Sequence[Any] = ()) -> Rows:
+        """Run one statement, or keep it until its turn comes."""
+        kind = kind_of(statement)
+        if kind.waits:
+            self._hold(kind, statement, bindings)
+            return NO_ROWS
+        if kind.writes:
+            return self._run(kind, statement, bindings)
+        found = self.read(statement, *bindings)
+        if statement is self.sql.segments_from:
+            return _Onward(self, found, bindings[0])
+        if statement is self.sql.newest_segments:
+            return _Backward(self, found, bindings[0])
+        return Rows(found.rows)
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Any]]) -> Rows:
+        """Run one statement with each of these bindings."""
+        for values in bindings:
+            self.execute(statement, values)
+        return NO_ROWS
+
+    def read(self, statement: str, *bindings: Any) -> Listed:
+        """The rows of a statement that only reads."""
+        found = self._foreseen.find(statement, bindings)
+        if found is not None:
+            return found
+        return self.fetch(statement, *bindings)
+
+    def fetch(self, statement: str, *bindings: Any) -> Listed:
+        """The same from the server, whatever was foreseen."""
+        key = (statement, bindings)
+        requests = self._foreseen.again(key) or [key]
+        answers = [answer.rows for answer in self._send(requests)]
+        if len(requests) > 1:
+            self._foreseen.take_again(requests[1:], answers[1:])
+        return Listed(answers[0], len(answers[0]) < _LISTED)
+
+    def _hold(self, kind: Kind, statement: str, bindings: Sequence[Any]) -> None:
+        self._held.append((statement, bindings))
+        if kind.writes:
+            self._rows_written += 1
+            self._wrote = True
+            self._foreseen.wrote(statement, kind.writes)
+
+    def _run(self, kind: Kind, statement: str, bindings: Sequence[Any]) -> Rows:
+        """A write whose answer is wanted."""
+        (answer,) = self._send([(statement, bindings)])
+        self._foreseen.wrote(statement, kind.writes)
+        self._wrote = self._wrote or bool(answer.changed)
+        self._rows_written += answer.changed
+        return Rows(answer.rows)
+
+    def _send(self, requests: Sequence[Request]) -> list[Answer]:
+        """Run these behind what waits, in one round trip."""
+        held, self._held = self._held, []
+        self.trips += 1
+        return self._open_pipe().run([*held, *requests])[len(held) :]
+
+    # ── what the store asks for ──
+
+    def use(self, pipe: Pipe) -> None:
+        """Go on through another connection to the server."""
+        self._pipe = pipe
+        self._version = -1
+
+    def begin(self, foreseen: Foreseen, known: int) -> None:
+        """Take the append lock, and read what the commit will need; what others changed only if the version is not the
+        one that is known."""
+        self._held = []
+        self._foreseen = foreseen
+        self._wrote = False
+        self._in_transaction = True
+        opening = [(_BEGIN, ()), (_NO_WAIT, ()), (self.sql.take_append_lock, ()), (self.sql.open_commit, (known,))]
+        self.trips += 1
+        answers = self._open_pipe().run([*opening, *foreseen.requests()])
+        ((self._version, *changes),) = answers[_OPENING - 1].rows
+        if self._version != known:
+            foreseen.know(self.sql.look, tuple(changes[:-2]))
+            foreseen.know(self.sql.next_delayed, tuple(changes[-2:]))
+        foreseen.take([answer.rows for answer in answers[_OPENING:]])
+
+    def commit(self, *, barrier: bool) -> None:
+        """Send what waits, and COMMIT. The barrier is sent behind it, and its answer is not waited for here."""
+        pipe = self._open_pipe()
+        raised = self._wrote
+        rest = [*self._held, *([(self.sql.raise_version, ())] if raised else [])]
+        self._held = []
+        self.trips += 1
+        pipe.send([*rest, ("COMMIT", ())])
+        if barrier:
+            pipe.send([(self.sql.barrier, ())])
+        try:
+            answers = pipe.receive()
+        except ServerError:
+            if barrier and not pipe.is_lost:
+                _ignore_refused(pipe)
+            raise
+        self._in_transaction = False
+        if raised:
+            self._version = answers[-2].rows[0][0]
+            self.raised += 1
+
+    def roll_back(self) -> None:
+        """Undo what was sent, and forget what was not."""
+        self._held = []
+        pipe = self._open_pipe()
+        if self._in_transaction and not pipe.is_lost:
+            # A server that is gone undoes it by itself.
+            with suppress(ConnectionLost):
+                pipe.run([("ROLLBACK", ())])
+        self._in_transaction = False
+
+    def _open_pipe(self) -> Pipe:
+        assert self._pipe is not None
+        return self._pipe
+
+
+class _Onward(Rows):
+    """Segments of a partition, oldest first: some were read, and the rest is when somebody wants it."""
+
+    __slots__ = ("_connection", "_found", "_partition_id")
+
+    def __init__(self, connection: CommitConnection, found: Listed, partition_id: int) -> None:
+        super().__init__(found.rows)
+        self._connection, self._found, self._partition_id = connection, found, partition_id
+
+    def __iter__(self) -> Iterator[Any]:
+        rows, is_complete = self._found
+        while rows:
+            yield from rows
+            if is_complete:
+                return
+            end = rows[-1][1] + rows[-1][2]
+            more, is_complete = self._connection.fetch(self._connection.sql.segments_from, self._partition_id, end)
+            # Where none begins at the end, the last one is found again.
+            rows = [row for row in more if row[1] >= end]
+
+
+class _Backward(Rows):
+    """The same, newest first."""
+
+    __slots__ = ("_connection", "_found", "_partition_id")
+
+    def __init__(self, connection: CommitConnection, found: Listed, partition_id: int) -> None:
+        super().__init__(found.rows)
+        self._connection, self._found, self._partition_id = connection, found, partition_id
+
+    def __iter__(self) -> Iterator[Any]:
+        rows, is_complete = self._found
+        while rows:
+            yield from rows
+            if is_complete:
+                return
+            before = (self._partition_id, rows[-1][1])
+            rows, is_complete = self._connection.fetch(self._connection.sql.segments_before, *before)
+
+
+def _ignore_refused(pipe: Pipe) -> None:
+    """The barrier behind a commit that was refused is refused as well: the reason is the commit's."""
+    while pipe.waits:
+        try:
+            pipe.receive()
+        except ServerError as error:
+            if pipe.is_lost or error.state != "25P02":
+                raise

@@ -1,0 +1,145 @@
+"""What the thread of commits does: one commit after the other through one connection, and the barriers behind them."""
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from headwater.clock import Clock, Timestamp, steady_of
+from headwater.config import Config
+from headwater.errors import StoreFailed
+from headwater.log.operations import Commit, Operation
+from headwater.stores.codec import Codec
+from headwater.stores.postgres.commit_connection import CommitConnection
+from headwater.stores.postgres.errors import translate, translated, unknown_outcome
+from headwater.stores.postgres.foresight import Foresight
+from headwater.stores.postgres.link import Link
+from headwater.stores.postgres.pipe import ConnectionLost, Pipe, ServerError
+from headwater.stores.tables.subject import Seen
+from headwater.stores.tables.writer import Writer
+
+
+class Commits:
+    """The writer and its connection. All of it belongs to one thread."""
+
+    def __init__(
+        self, link: Link, config: Config, clock: Clock, origin: int, beside: str, lose: Callable[[str], NoReturn]
+    ) -> None:
+        self._link = link
+        self._pipe: Pipe | None = None
+        self._connection = CommitConnection(beside)
+        codec = Codec(config.encryption_key)
+        self._writer = Writer(self._connection, config, codec, origin, lose)
+        self._writer.jobs.judge_leases_by(steady_of(clock))
+        self._foresight = Foresight(self._writer)
+        # What the writer knows is as of a version, unless it had to forget it.
+        self._forgot = True
+        self._barrier_sent = False
+        self._barrier_error: StoreFailed | None = None
+
+    @property
+    def raised(self) -> int:
+        """How often a commit of this process has raised the version."""
+        return self._connection.raised
+
+    @property
+    def trips(self) -> int:
+        """How often the server was waited for between taking the lock and letting it go."""
+        return self._connection.trips
+
+    @property
+    def access_version(self) -> int:
+        """A number that changes when access tokens may have changed, as far as this thread has seen."""
+        return self._writer.access_tokens.version
+
+    def know(self, identity: str) -> None:
+        """This is the store that was opened."""
+        self._writer.identity.meet(identity)
+
+    def see(self, seen: Seen) -> None:
+        """Whoever follows the log has seen this: which store it is, and whether access tokens have changed. Called from
+        the event loop; the rest is taken in under the lock."""
+        self._writer.identity.catch_up(seen)
+        self._writer.access_tokens.catch_up(seen)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything that was committed is known to survive power loss."""
+        return not self._barrier_sent and self._barrier_error is None
+
+    def commit(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        """All operations in one transaction; when it raises, none of them took effect."""
+        self._finish_barrier()
+        try:
+            try:
+                commit = self._decide(operations, now)
+            except ConnectionLost:
+                # Nothing was committed: the server may have been started anew since the last commit.
+                commit = self._decide(operations, now)
+            self._store(commit)
+        except ServerError as error:
+            raise translate(error, "committing") from error
+        return commit
+
+    def _decide(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        """Take the lock and let the writer decide; its writes wait."""
+        self._connect()
+        known = -1 if self._forgot else self._connection.version()
+        try:
+            self._connection.begin(self._foresight.look_ahead(operations, now), known)
+            return self._writer.apply(operations, now)
+        except BaseException:
+            self._undo()
+            raise
+
+    def _store(self, commit: Commit) -> None:
+        try:
+            self._connection.commit(barrier=commit.wrote)
+        except BaseException as error:
+            self._undo()
+            if isinstance(error, ConnectionLost):
+                raise unknown_outcome(error) from error
+            raise
+        self._barrier_sent = commit.wrote
+        self._writer.committed()
+        self._forgot = False
+
+    def _undo(self) -> None:
+        self._writer.forget()
+        self._forgot = True
+        self._connection.roll_back()
+
+    def wait_for_barrier(self) -> None:
+        """Returns when everything that was committed survives power loss; raises when that cannot be said."""
+        self._finish_barrier()
+        if self._barrier_error is not None:
+            raise self._barrier_error
+
+    def _finish_barrier(self) -> None:
+        if not self._barrier_sent or self._pipe is None:
+            return
+        self._barrier_sent = False
+        try:
+            self._pipe.receive()
+        except ServerError as error:
+            self._barrier_error = StoreFailed(f"the server did not say that its disk has this commit: {error}")
+
+    def recover(self) -> None:
+        """After a barrier failed: what the server has now is brought to its disk by another one."""
+        with translated("making commits durable"):
+            self._connect().run([(self._connection.sql.barrier, ())])
+        self._barrier_error = None
+
+    def _connect(self) -> Pipe:
+        """The connection; through a new one nothing that is remembered is believed."""
+        pipe = self._link.pipe()
+        if pipe is not self._pipe:
+            pipe.run([(self._connection.sql.insist_on_disk, ())])
+            self._pipe = pipe
+            self._connection.use(pipe)
+            self._writer.forget()
+            self._forgot = True
+        return pipe
+
+    def close(self) -> None:
+        """Wait for the disk, and let go."""
+        self._finish_barrier()
+        self._link.drop()

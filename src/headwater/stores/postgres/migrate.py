@@ -1,0 +1,105 @@
+"""Bringing the tables up to date: numbered scripts, each applied once, in one transaction under the append lock."""
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+
+from headwater.errors import StoreForeign, StoreMissing, StoreNewer
+from headwater.stores.postgres.address import Address
+from headwater.stores.postgres.connection import PostgresConnection, milliseconds, quoted
+from headwater.stores.postgres.pipe import ServerError
+
+VERSION_KEY = "schema_version"
+_OWN_TABLES = {"hw_meta", "hw_queues", "hw_segments", "hw_cursors"}
+
+sql = PostgresConnection.sql
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """Number, name and text of every script, in order."""
+    found = []
+    for file in files(__package__).joinpath("migrations").iterdir():
+        match = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
+        if match:
+            found.append((int(match[1]), match[2], file.read_text()))
+    return sorted(found)
+
+
+def migrate(address: Address, lock_wait_seconds: float, *, adopt: bool, create: bool) -> None:
+    """Apply what is missing. A schema that is another program's or a newer version's is refused and left as it was."""
+    try:
+        with psycopg.Connection.connect(address.conninfo, cursor_factory=psycopg.RawCursor) as connection:
+            connection.execute(f"SET LOCAL lock_timeout = {milliseconds(lock_wait_seconds)}".encode())
+            connection.execute(sql.take_lock_of_schema.encode(), (address.schema,))
+            _apply_missing(connection, address, adopt=adopt, create=create)
+    except psycopg.Error as error:
+        raise ServerError(error.sqlstate or "08001", str(error)) from error
+
+
+def _apply_missing(connection: psycopg.Connection, address: Address, *, adopt: bool, create: bool) -> None:
+    look = _Look(connection)
+    if not check_schema(look, address, adopt=adopt, create=create):
+        connection.execute(f"CREATE SCHEMA {quoted(address.schema)}".encode())
+    connection.execute(f"SET LOCAL search_path = {quoted(address.schema)}".encode())
+    version = read_version(look, address.schema)
+    for number, _, text in migrations():
+        if number > version:
+            connection.execute(text.encode(), prepare=False)
+            look.execute(sql.set_meta, (VERSION_KEY, str(number)))
+
+
+class _Look:
+    """A connection of psycopg's own, as statements are run elsewhere."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, bindings: Sequence[Any] = ()) -> Any:
+        """Run one statement."""
+        return self._connection.execute(statement.encode(), bindings)
+
+
+def check_schema(connection: Any, address: Address, *, adopt: bool, create: bool) -> bool:
+    """Whether the schema is there; raises when it must not be used."""
+    tables = _tables(connection, address.schema)
+    if tables >= _OWN_TABLES:
+        refuse_newer(connection, address)
+        return True
+    if not create:
+        raise StoreMissing(f"there is no store at {address.shown}")
+    if tables and not adopt:
+        raise StoreForeign(
+            f"{address.shown} has tables of another program ({', '.join(sorted(tables)[:5])}); name another schema, or "
+            "open it with adopt=True (--adopt on the command line) to add Headwater's tables beside them"
+        )
+    return connection.execute(sql.find_schema, (address.schema,)).fetchone() is not None
+
+
+def refuse_newer(connection: Any, address: Address) -> int:
+    """The version of the tables; an error when it is newer than this program."""
+    version, newest = read_version(connection, address.schema), migrations()[-1][0]
+    if version > newest:
+        raise StoreNewer(
+            f"{address.shown} has tables of version {version}; this Headwater knows versions up to {newest}: upgrade it"
+        )
+    return version
+
+
+def read_version(connection: Any, schema: str) -> int:
+    """The version of the schema's tables, 0 when they are not there yet."""
+    if "hw_meta" not in _tables(connection, schema):
+        return 0
+    row = connection.execute(_get_meta_in(schema), (VERSION_KEY,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _get_meta_in(schema: str) -> str:
+    """The same statement, before anything is known to be in the search path."""
+    return sql.get_meta.replace("hw_meta", f"{quoted(schema)}.hw_meta")
+
+
+def _tables(connection: Any, schema: str) -> set[str]:
+    return {row[0] for row in connection.execute(sql.list_tables, (schema,))}

@@ -1,0 +1,88 @@
+"""What a store is asked beside its commits, answered in the thread of reads."""
+
+from typing import cast
+
+from headwater.clock import Clock, Timestamp
+from headwater.log.operations import Touch
+from headwater.model.lane import Lane
+from headwater.model.names import Lsn
+from headwater.stores.codec import Codec
+from headwater.stores.contract import Fact, Findings
+from headwater.stores.job_questions import FindJobsReady
+from headwater.stores.postgres.migrate import VERSION_KEY
+from headwater.stores.postgres.read_thread import ReadThread
+from headwater.stores.questions import Answer, FindIdentity, Question, Segment
+from headwater.stores.tables.answers import Answers
+from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.jobs import Jobs
+from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.subject import Seen
+
+
+class Reads:
+    """Answers from rows, through one connection in one thread."""
+
+    def __init__(self, thread: ReadThread, codec: Codec, clock: Clock) -> None:
+        self._thread = thread
+        self._connection = thread.connection
+        self._sql = self._connection.sql
+        self._answers = Answers(self._connection, codec, clock)
+        catalog, segments = Catalog(self._connection, codec), Segments(self._connection, codec, 0, 0)
+        self._jobs = Jobs(self._connection, catalog, segments)
+
+    async def ask(self, question: Question[Answer]) -> Answer:
+        """What is answered to a question."""
+        if isinstance(question, FindJobsReady):
+            return cast(Answer, await self._thread.run(self._jobs_ready, question))
+        return await self._thread.run(self._answers.answer, question)
+
+    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
+        """A stretch of the log with its records."""
+        return await self._thread.run(self._answers.read, after, through, limit, queue)
+
+    async def touched(self, after: Lsn, limit: int) -> tuple[list[Touch], Seen]:
+        """The segments after `after` without their records, and what else others may have changed."""
+        return await self._thread.run(self._touched, after, limit)
+
+    def _touched(self, after: Lsn, limit: int) -> tuple[list[Touch], Seen]:
+        found, seen = self._connection.together((self._sql.touched_with_lanes, (after, limit)), (self._sql.look, ()))
+        touched = [Touch(lsn, number, first, count, Lane(*lane)) for lsn, number, first, count, *lane in found.rows]
+        return touched, Seen(*seen.rows[0])
+
+    async def version(self) -> int:
+        """A number that rises with every commit that writes."""
+        return await self._thread.run(self._version)
+
+    def version_now(self) -> int:
+        """The same, waited for on the spot."""
+        return self._thread.now(self._version)
+
+    def _version(self) -> int:
+        (version,) = self._connection.execute(self._sql.read_version).fetchone()
+        return int(version)
+
+    def _jobs_ready(self, asked: FindJobsReady) -> Timestamp | None:
+        self._jobs.forget()
+        return self._jobs.ready_at(asked.database, asked.queues, asked.now, asked.functions)
+
+    async def examine(self) -> Findings:
+        """What the server says of itself and of the tables."""
+        return await self._thread.run(self._examine)
+
+    def _examine(self) -> Findings:
+        execute = self._connection.execute
+        version, fsync, page_writes, synchronous, buffers, size = execute(self._sql.describe_server).fetchone()
+        problems = []
+        if fsync != "on":
+            problems.append("the server runs with fsync=off: a power cut can destroy everything it holds")
+        if page_writes != "on":
+            problems.append("the server runs with full_page_writes=off: a power cut can damage pages")
+        facts = {
+            "server_version": version,
+            "identity": self._answers.answer(FindIdentity()),
+            "schema_version": int(execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()[0]),
+            "synchronous_commit": synchronous,
+            "shared_buffers_bytes": buffers,
+            "table_bytes": size,
+        }
+        return Findings([Fact(name, value) for name, value in facts.items()], problems)

@@ -1,0 +1,53 @@
+-- name: take_append_lock
+-- One process appends at a time. A statement of its own: what it would read besides is older than the lock.
+SELECT pg_advisory_xact_lock(1213678932, hashtext(current_schema()));
+
+-- name: take_lock_of_schema
+-- The same for a schema that may not be there yet.
+SELECT pg_advisory_xact_lock(1213678932, hashtext($1));
+
+-- name: read_version
+-- A number that every commit that wrote has raised.
+SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hw_version;
+
+-- name: raise_version
+-- This commit writes.
+SELECT nextval('hw_version');
+
+-- name: barrier
+-- A commit that waits for the disk, and so for all commits before it.
+SELECT pg_logical_emit_message(true, 'headwater', '');
+
+-- name: insist_on_disk
+-- A server may be set not to wait for its disk; the barrier must.
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
+
+-- name: is_flushed
+-- Whether everything that can be seen by now is on the disk.
+SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn();
+
+-- name: touched_with_lanes
+-- The newest segments without their records, with the addresses of their partitions.
+SELECT s.lsn, s.partition_id, s.first_offset, s.count, q.database, q.name, q.namespace, q.task, p.name
+FROM (SELECT lsn, partition_id, first_offset, count FROM hw_segments WHERE lsn > $1 ORDER BY lsn LIMIT $2) s
+JOIN hw_partitions p ON p.id = s.partition_id JOIN hw_queues q ON q.id = p.queue_id
+ORDER BY s.lsn;
+
+-- name: list_tables
+-- The tables of a schema, whoever made them.
+SELECT tablename FROM pg_tables WHERE schemaname = $1;
+
+-- name: find_schema
+-- Whether a schema is there.
+SELECT 1 FROM pg_namespace WHERE nspname = $1;
+
+-- name: describe_server
+-- What is asked of a server that looks after a log, and how large the tables of this one are.
+SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
+       current_setting('synchronous_commit'), pg_size_bytes(current_setting('shared_buffers')),
+       (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
+        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r');
+
+-- name: notify
+-- Tell whoever listens that something was committed.
+SELECT pg_notify($1, $2);

@@ -1,0 +1,37 @@
+-- name: get_meta
+-- One fact about the store.
+SELECT value FROM hw_meta WHERE key = $1;
+
+-- name: set_meta
+-- Remember one fact about the store.
+INSERT INTO hw_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: raise_meta
+-- Raise a number that never falls.
+INSERT INTO hw_meta (key, value) VALUES ($1, $2)
+ON CONFLICT (key) DO UPDATE SET value = greatest(hw_meta.value::int8, excluded.value::int8)::text;
+
+-- name: look
+-- What others may have changed, in one row: names and options, the end of the log, the newest partition, the newest
+-- jump of the clock, the latest time in the log since then, access tokens, which store it is.
+SELECT coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'catalog_version'), 0),
+       greatest(coalesce((SELECT max(lsn) FROM hw_segments), 0),
+                coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'last_lsn'), 0)),
+       coalesce((SELECT max(id) FROM hw_partitions), 0),
+       coalesce((SELECT max(id) FROM hw_clock_jumps), 0),
+       coalesce((SELECT written_at FROM hw_segments
+                 WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+       coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'access_version'), 0),
+       coalesce((SELECT value FROM hw_meta WHERE key = 'identity'), '');
+
+-- name: add_clock_jump
+-- The clock was set back after this LSN.
+INSERT INTO hw_clock_jumps (lsn, was, became) VALUES ($1, $2, $3);
+
+-- name: clock_jumps
+-- The LSNs after which the clock was set back.
+SELECT DISTINCT lsn FROM hw_clock_jumps ORDER BY lsn;
+
+-- name: take_times_back
+-- The clock was set back to $1 by $2: what was ready stays ready, what was to come comes as much earlier.
+UPDATE hw_cursors SET ready_at = greatest($1, ready_at - $2), lease_until = lease_until - $2 WHERE ready_at > $1;

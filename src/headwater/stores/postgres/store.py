@@ -1,0 +1,218 @@
+"""The PostgreSQL store: a schema of a server's database, many processes on many machines.
+
+    apply:         BEGIN → append lock → writer → COMMIT, not waiting for the disk     visible to every process
+    make_durable:  a small commit that does wait, sent right behind                    survives power loss
+
+The lock goes with the COMMIT, so nobody waits for another's disk. A commit is visible before its lock is free, and the
+next one enters the server's log behind it: what can be seen, the order of LSNs and what a crash leaves agree.
+
+Commits run in a thread of their own, reads in another: the event loop never waits for the network.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+from headwater.clock import Clock, SystemClock, Timestamp
+from headwater.config import Config
+from headwater.errors import Closed, StoreReplaced
+from headwater.log.operations import Commit, Operation, Touch
+from headwater.model.names import Lsn
+from headwater.stores.codec import Codec
+from headwater.stores.contract import Chore, Findings
+from headwater.stores.postgres.address import parse_address
+from headwater.stores.postgres.beside import place_beside
+from headwater.stores.postgres.commits import Commits
+from headwater.stores.postgres.connection import PostgresConnection
+from headwater.stores.postgres.errors import translated
+from headwater.stores.postgres.link import Link
+from headwater.stores.postgres.migrate import migrate
+from headwater.stores.postgres.notices import Looks, Notices
+from headwater.stores.postgres.read_thread import ReadThread
+from headwater.stores.postgres.reads import Reads
+from headwater.stores.postgres.traits import traits_of
+from headwater.stores.questions import Answer, Question, Segment
+from headwater.stores.tables.identity import read_identity
+from headwater.wakeups.contract import Wakeup
+from headwater.wakeups.postgres import NoticeWakeup
+
+
+class PostgresStore:
+    """One schema, many processes."""
+
+    def __init__(
+        self,
+        address: str,
+        config: Config | None = None,
+        *,
+        adopt: bool = False,
+        create: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self._address = parse_address(address)
+        self._config = config or Config()
+        self._adopt = adopt
+        self._create = create
+        self._clock = clock or SystemClock()
+        self._open = False
+        self._loss = ""
+        self.origin = secrets.randbits(62)
+        self.traits = traits_of(self._address)
+
+    async def open(self) -> None:
+        """Connect, check the schema, bring its tables up to date."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-commits")
+        try:
+            await self._run(self._prepare)
+        except BaseException:
+            self._thread.shutdown()
+            raise
+        self._read_thread = ReadThread(self._link())
+        self._reads = Reads(self._read_thread, Codec(self._config.encryption_key), self._clock)
+        seconds = self._config.lock_wait_seconds
+        looks = Looks(self._changed_elsewhere, self._changed_elsewhere_now)
+        self._notices = Notices(self._address, seconds, self.origin, looks)
+        self._raised_by_others = 0
+        self._open = True
+
+    def _prepare(self) -> None:
+        with translated(f"opening {self._address.shown}"):
+            migrate(self._address, self._config.lock_wait_seconds, adopt=self._adopt, create=self._create)
+            link = self._link()
+            try:
+                pipe = link.pipe()
+                self._identity = read_identity(PostgresConnection(pipe))
+                self._beside = place_beside(self._identity)
+                self._commits = Commits(link, self._config, self._clock, self.origin, self._beside, self._lose)
+                self._commits.know(self._identity)
+            except BaseException:
+                link.drop()
+                raise
+        self.traits = traits_of(self._address, pipe.server_version, self._beside)
+
+    def _link(self) -> Link:
+        return Link(self._address, self._config.lock_wait_seconds)
+
+    async def close(self) -> None:
+        """Let go."""
+        if not self._open:
+            return
+        self._open = False
+        await self._run(self._commits.close)
+        self._thread.shutdown(wait=False)
+        await self._notices.close()
+        await self._read_thread.close()
+
+    async def _run(self, work: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    # ── writing ──
+
+    def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
+        """A server has to be waited for, always."""
+        self._check()
+        return None
+
+    async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        """Commit, in the thread of commits. When it raises, nothing took effect, unless it says that nobody knows."""
+        self._check()
+        commit: Commit = await self._run(self._commits.commit, operations, now)
+        if commit.wrote:
+            self._notices.tell()
+        return commit
+
+    def make_durable(self, callers: int) -> asyncio.Future[None] | None:
+        """Done when the barrier behind the last commit was answered."""
+        self._check()
+        if self._commits.is_durable:
+            return None
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._commits.wait_for_barrier)
+
+    def landed(self) -> None:
+        """What was committed is everybody's at once. Raises when the store is not the one that was opened."""
+        self._check()
+
+    async def recover(self) -> None:
+        """After a barrier failed: whatever the server has is made durable by another one."""
+        self._check()
+        await self._run(self._commits.recover)
+
+    @property
+    def round_trips(self) -> int:
+        """How often the server was waited for in commits so far."""
+        return self._commits.trips
+
+    # ── following ──
+
+    def wakeup(self) -> Wakeup:
+        """Notices of the server, unless the settings say to look at the version only."""
+        return NoticeWakeup(self._notices, listens=self._config.wakeup != "data_version")
+
+    async def _changed_elsewhere(self) -> bool:
+        return self._have_others_raised(await self._reads.version())
+
+    def _changed_elsewhere_now(self) -> bool:
+        return self._have_others_raised(self._reads.version_now())
+
+    def _have_others_raised(self, version: int) -> bool:
+        before, self._raised_by_others = self._raised_by_others, version - self._commits.raised
+        return self._raised_by_others != before
+
+    def touched_now(self, after: Lsn, limit: int) -> list[Touch] | None:
+        """A server has to be waited for."""
+        return None
+
+    async def touched(self, after: Lsn, limit: int) -> list[Touch]:
+        """The segments after `after`, in LSN order."""
+        self._check()
+        touched, seen = await self._reads.touched(after, limit)
+        self._commits.see(seen)
+        return touched
+
+    # ── reading ──
+
+    async def ask(self, question: Question[Answer]) -> Answer:
+        """What is answered to a question."""
+        self._check()
+        return await self._reads.ask(question)
+
+    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
+        """A stretch of the log with its records."""
+        self._check()
+        return await self._reads.read(after, through, limit, queue)
+
+    def access_version(self) -> int:
+        """A number that changes when access tokens may have changed."""
+        return self._commits.access_version
+
+    # ── upkeep ──
+
+    def chores(self) -> list[Chore]:
+        """The server looks after its own files."""
+        return []
+
+    async def has_room(self) -> bool:
+        """Room is the server's matter."""
+        return True
+
+    async def examine(self) -> Findings:
+        """What the server says of itself and of the tables."""
+        self._check()
+        return await self._reads.examine()
+
+    def check(self) -> None:
+        """Raises when the store that was opened is no more, as far as it was seen."""
+        self._check()
+
+    def _lose(self, what: str) -> NoReturn:
+        """Say now, and from now on, that this store is no more."""
+        self._loss = f"{what}; nothing more is read from or written to it: close this handle and open the store again"
+        raise StoreReplaced(self._loss)
+
+    def _check(self) -> None:
+        if not self._open:
+            raise Closed("the store is closed")
+        if self._loss:
+            raise StoreReplaced(self._loss)

@@ -1,0 +1,131 @@
+"""Short looks at stretches of the log, for whoever reads it by LSN from another process."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import QueueMissing, StoreDamaged
+from headwater.model.lane import Lane
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.stores.codec import Codec
+from headwater.stores.log_reader import Body, Drops, Stretch
+from headwater.stores.questions import PartitionStatus
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.segments import open_body, read_last_lsn
+
+PARTITIONS_NAMED_MAX = 10
+# Patterns of names, as statements take them; whoever may not see a queue is kept from it before it is asked for here.
+ANY_QUEUE = '["*"]'
+
+
+class LogLooks:
+    """Looks through one connection, each of them one or few statements."""
+
+    def __init__(self, connection: Connection, codec: Codec) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+        self._codec = codec
+        self._lanes: dict[int, Lane] = {}
+
+    def span(self) -> tuple[Lsn, Lsn]:
+        """The LSN before the oldest segment that is kept, and the newest LSN ever given out."""
+        last = read_last_lsn(self._connection)
+        (oldest,) = self._connection.execute(self._sql.oldest_lsn).fetchone()
+        return Lsn(oldest - 1 if oldest else last), last
+
+    def queue_names(self, database: str) -> list[str]:
+        """The names of a database's queues."""
+        return [row[0] for row in self._connection.execute(self._sql.queue_names, (database,))]
+
+    def queue_numbers(self, database: str) -> dict[str, int]:
+        """The queues of a database by name, each with its number."""
+        return dict(self._connection.execute(self._sql.queue_numbers, (database,)).fetchall())
+
+    def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
+        """Partitions of a queue, with where their records begin and end."""
+        about = (database, queue, after, limit, ANY_QUEUE)
+        return [PartitionStatus(*row) for row in self._connection.execute(self._sql.partition_list, about)]
+
+    def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
+        """The newest segment of these queues in a stretch of the log, None when it has none."""
+        about = (after, through, database, _names(queues))
+        row = self._connection.execute(self._sql.newest_of_queues, about).fetchone()
+        return None if row is None else Lsn(row[0])
+
+    def outline(self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]) -> list[Stretch]:
+        """Segments of these queues in LSN order, without their records."""
+        bounds = (after, through, database, _names(queues), limit)
+        return [Stretch(*row) for row in self._connection.execute(self._sql.outline, bounds)]
+
+    def bodies(self, after: Lsn, through: Lsn, bytes_max: int, database: str, queues: Sequence[str]) -> list[Body]:
+        """Segments of these queues in LSN order, until their records come to `bytes_max`."""
+        found: list[Body] = []
+        size = 0
+        for row in self._body_rows(after, through, database, _names(queues)):
+            try:
+                body = self._body(*row)
+            except StoreDamaged:
+                # Those before it are told first; the next look begins with it, and says so.
+                if not found:
+                    raise
+                break
+            found.append(body)
+            size += len(body.records)
+            if size >= bytes_max:
+                break
+        return found
+
+    def _body_rows(self, after: Lsn, through: Lsn, database: str, names: str) -> Iterable[Any]:
+        """The rows of segments, one after the other: there may be more of them than fit into memory."""
+        return self._connection.execute(self._sql.bodies, (after, through, database, names))
+
+    def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
+        """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
+        number = self._last_drop(database, queues)
+        about = (after, since, database, _names(queues))
+        lost = self._connection.execute(self._sql.drops_after, about).fetchall()
+        return Drops(number, len(lost), [f"{queue}/{name}" for queue, name in lost[:PARTITIONS_NAMED_MAX]])
+
+    def _last_drop(self, database: str, queues: Sequence[str]) -> int:
+        if queues:
+            row = self._connection.execute(self._sql.last_drop_of_queues, (database, _names(queues))).fetchone()
+        else:
+            row = self._connection.execute(self._sql.get_meta, ("drops",)).fetchone()
+        return int(row[0]) if row else 0
+
+    def _body(
+        self,
+        lsn: int,
+        partition_id: int,
+        first: int,
+        count: int,
+        written_at: int,
+        codec: int,
+        checksum: int,
+        kept: bytes,
+    ) -> Body:
+        records = open_body(self._codec, lsn, codec, checksum, partition_id, first, kept)
+        return Body(
+            lsn=Lsn(lsn),
+            lane=self._lane(partition_id),
+            first_offset=Offset(first),
+            count=count,
+            written_at=Timestamp(written_at),
+            records=records,
+            partition_id=PartitionId(partition_id),
+        )
+
+    def _lane(self, partition_id: int) -> Lane:
+        lane = self._lanes.get(partition_id)
+        if lane is None:
+            row = self._connection.execute(self._sql.find_lane, (PartitionId(partition_id),)).fetchone()
+            if row is None:
+                raise QueueMissing(f"partition {partition_id} was deleted while it was read")
+            lane = self._lanes[partition_id] = Lane(*row)
+        return lane
+
+
+def _names(queues: Sequence[str]) -> str:
+    return msgspec.json.encode(list(queues)).decode()
