@@ -11,6 +11,8 @@ import headwater
 from headwater.cli.diagnosis import FileFact, PlaceFacts, StoreFacts, judge
 from headwater.cli.examination import filesystem_of
 from tests.cli.program import Ended, Program
+from tests.postgres_server import Server
+from tests.postgres_server import server as server_of_process
 
 WELL = StoreFacts(
     kind="sqlite",
@@ -208,3 +210,18 @@ def test_the_file_system_of_a_path_is_that_of_its_nearest_mount() -> None:
     assert filesystem_of("/mnt/other", mounts) == "tmpfs"
     assert filesystem_of("/srv", mounts) == "ext4"
     assert filesystem_of("/srv", "") == ""
+
+
+@pytest.fixture(scope="module")
+def server() -> Server:
+    return server_of_process()
+
+
+def test_a_store_on_a_server_is_examined_without_files(program: Program, server: Server) -> None:
+    address = server.address(server.new_schema())
+    program.expect(0, "push", "orders", "1", "--store", address)
+    shown = program.expect(0, "doctor", "--store", address).out
+    assert "PostgreSQL" in shown
+    assert "files" not in shown
+    document = program.expect(0, "doctor", "--full", "--json", "--store", address).document()
+    assert (document["problems"], document["store"]["last_lsn"], document["place"]["files"]) == ([], 1, [])

@@ -72,9 +72,12 @@ async def _examine(settings: Settings, full: bool) -> Report:
 
 def _location(settings: Settings) -> str:
     """Where the store is; an error when there is none, for then there is nothing to examine."""
+    from headwater.cli.examination import is_file
     from headwater.errors import StoreMissing
 
     location = store_location(settings)
+    if not is_file(location):
+        return location
     if not os.path.exists(location):
         raise StoreMissing(f"there is no store at {location}")
     if os.path.isfile(location) and not os.path.getsize(location):
@@ -138,6 +141,8 @@ def show_report(report: Report) -> None:
 
 
 def _place_facts(place: PlaceFacts) -> list[tuple[str, object]]:
+    if not place.folder:
+        return [("location", place.location)]
     files = [f"{os.path.basename(file.path)} {show_bytes(file.bytes)} {file.mode:04o}" for file in place.files]
     free = "" if place.disk_free_bytes is None else f", {show_bytes(place.disk_free_bytes)} free"
     return [

@@ -20,8 +20,15 @@ SEGMENTS_AT_ONCE = 16
 UNREADABLE_MAX = 1_000
 
 
+def is_file(location: str) -> bool:
+    """Whether a store lies in a file of this machine."""
+    return "://" not in location
+
+
 def examine_place(location: str) -> PlaceFacts:
     """What the file system says. Files are looked at by name: to open and close one would drop SQLite's locks on it."""
+    if not is_file(location):
+        return PlaceFacts(location)
     folder = os.path.dirname(location)
     disk = os.statvfs(folder)
     return PlaceFacts(
