@@ -933,7 +933,7 @@ BUGS = [
     Bug(
         "lost-once-known-for-ever",
         "of a worker that is lost a second time it is believed what it had started the first time",
-        (Edit("headwater/stores/tables/writer.py", "        self.jobs.committed()\n", ""),),
+        (Edit(JOBS, "        self._workers.committed()\n", ""),),
         ("tests/worker/test_counts.py",),
     ),
     Bug(

@@ -16,6 +16,7 @@ from headwater.config import load_config
 from headwater.log.job_operations import ChooseJobs
 from headwater.log.operations import Operation, Transaction, result_type
 from headwater.stores.codec import Codec
+from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.questions import Question, answer_type
 from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.tables.answers import Answers
@@ -45,7 +46,8 @@ def kinds_below(kind: type[Kind]) -> Iterator[type[Kind]]:
 
 
 OPERATIONS = [kind for kind in kinds_below(Operation) if kind is not ChooseJobs]
-QUESTIONS = list(kinds_below(Question))
+# When jobs are ready is told by what the writer remembers of them (tests/contracts/test_jobs.py).
+QUESTIONS = [kind for kind in kinds_below(Question) if kind is not FindJobsReady]
 HANDLERS = [(kind, handler, subject) for subject in make_subjects().all for kind, handler in subject.handlers().items()]
 ANSWERS = Answers(SqliteConnection(":memory:"), Codec(), SystemClock()).handlers
 
