@@ -130,7 +130,7 @@ def test_a_command_that_reads_makes_no_store(
         ["dlq"],
         ["dlq", "show", "orders", "first"],
         ["serve", "--port", "70000"],
-        ["--store", "postgresql://localhost/x", "queues"],
+        ["--store", "mysql://localhost/x", "queues"],
         ["--store", ":memory:", "queues"],
     ],
     ids=" ".join,
