@@ -39,7 +39,7 @@ from headwater.services.timings import Timings
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Store, Traits
 from headwater.stores.questions import Answer as Asked
-from headwater.stores.questions import FindLane, Question, Segment
+from headwater.stores.questions import FindLane, Question
 
 log = logging.getLogger(__name__)
 
@@ -259,10 +259,6 @@ class Queues(Verbs):
     async def ask(self, question: Question[Asked]) -> Asked:
         """What is answered to a question about what is kept."""
         return await self.store.ask(question)
-
-    async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str]) -> list[Segment]:
-        """Segments of a (database, queue) after an LSN up to another, with their records."""
-        return await self.store.read(after, through, limit, queue)
 
     @property
     def traits(self) -> Traits:
