@@ -49,6 +49,9 @@ class Slow:
     def make_durable(self, callers: int) -> asyncio.Future[None] | None:
         return self.synced
 
+    def landed(self) -> asyncio.Future[None] | None:
+        return self.synced
+
     async def ask(self, question: Any) -> Any:
         raise StoreBusy("not now")
 

@@ -68,7 +68,8 @@ class Catalog(Subject):
         self._sql = connection.sql
         self._codec = codec
         self._key = KeyCheck(connection, codec)
-        self._version = -1
+        # A number that changes with names and options.
+        self.version = -1
         self._newest_partition = 0
         self.generation = 0
         self._queues: dict[tuple[str, str], Queue] = {}
@@ -77,11 +78,6 @@ class Catalog(Subject):
         self._groups: dict[tuple[int, str], Group] = {}
         # Whether a queue has lanes of a priority: those that have stay so, the others are looked at in each generation.
         self._priorities: dict[int, tuple[int, bool]] = {}
-
-    @property
-    def version(self) -> int:
-        """A number that changes with names and options."""
-        return self._version
 
     def forget(self) -> None:
         """Drop everything remembered. What a group has met may have been undone: it meets its partitions again."""
@@ -97,8 +93,8 @@ class Catalog(Subject):
         if seen.newest_partition != self._newest_partition:
             self._newest_partition = seen.newest_partition
             self.generation += 1
-        if seen.catalog_version != self._version:
-            self._version = seen.catalog_version
+        if seen.catalog_version != self.version:
+            self.version = seen.catalog_version
             self.forget()
 
     # ── what is remembered, without reading ──
@@ -262,7 +258,7 @@ class Catalog(Subject):
     def changed(self) -> None:
         """Tell other processes, and ourselves, that names or options are not what they were."""
         self._connection.execute(self._sql.set_meta, (VERSION_KEY, self._read_version() + 1))
-        self._version = self._read_version()
+        self.version = self._read_version()
         self.generation += 1
         self.forget()
 
