@@ -268,6 +268,7 @@ async def open_door(
         yield make_guarded_door(store, access)
         return
     async with open_headwater(store, **options) as hw:
+        await hw.keeper.prepare()
         yield make_guarded_door(hw, access)
 
 

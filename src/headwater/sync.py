@@ -7,128 +7,35 @@
 Nothing is written twice: `bridged` turns a coroutine of the async face into a plain call with the same arguments.
 """
 
-import asyncio
 import builtins
-import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
 
 from headwater import app
 from headwater.config import Config
-from headwater.errors import Closed, InvalidInput
+from headwater.errors import InvalidInput
 from headwater.log.job_operations import NewJob
 from headwater.services import database as async_database
 from headwater.services import jobs as async_jobs
 from headwater.services import messages as async_messages
 from headwater.services import queue as async_queue
 from headwater.services import signals
+from headwater.services.bridge import Bridge, Runs
 from headwater.services.callables import check_no_awaitable, check_plain
 from headwater.services.consumption import Consumption, Loop
 from headwater.services.job_options import JobOptions, takes
-from headwater.services.life import Life
 from headwater.services.running import Handler, check_handler
 from headwater.services.transaction import Together
 
 if TYPE_CHECKING:
     from headwater.client.client import Client
 
-# For how long calls of other threads may take to end when a Headwater is closed.
-END_SECONDS = 1.0
-
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Runs(Protocol):
-    """Brings coroutines to the loop that they belong to."""
-
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """The outcome of a coroutine, from the loop's thread."""
-        ...
-
-
-class Bridge:
-    """An event loop in a thread."""
-
-    def __init__(self, line: str, name: str = "this Headwater") -> None:
-        self._name = name
-        self._life = Life(name, line)
-        self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
-        self._thread.start()
-        self._life.begin()
-        self._waiting: set[concurrent.futures.Future[Any]] = set()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it runs, in this process: a fork copies the loop and leaves its thread behind."""
-        return self._life.is_open
-
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """The outcome of a coroutine, from the loop's thread."""
-        try:
-            self._life.check()
-        except BaseException:
-            work.close()
-            raise
-        waiting = asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
-        self._waiting.add(waiting)
-        try:
-            result, escaped = waiting.result()
-        except concurrent.futures.CancelledError:
-            if self._life.is_open:
-                raise
-            raise Closed(f"{self._name} was closed by another thread meanwhile") from None
-        except BaseException:
-            # Ctrl-C while it waits: nobody would take what comes.
-            waiting.cancel()
-            raise
-        finally:
-            self._waiting.discard(waiting)
-        if escaped is not None:
-            raise escaped
-        return cast(R, result)
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop."""
-        return self._loop
-
-    def close(self) -> None:
-        """Stop the loop and its thread. Calls of other threads end first: they would wait for an answer for ever."""
-        self._life.end()
-        asyncio.run_coroutine_threadsafe(_end_others(), self._loop).result()
-        for waiting in list(self._waiting):
-            waiting.cancel()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _end_others() -> None:
-    """Let everything else on this loop come to its end: by itself, as what was closed says, or told to."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    if others:
-        _, late = await asyncio.wait(others, timeout=END_SECONDS)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=END_SECONDS)
-    # What they came to goes to the threads that wait a turn of the loop later.
-    for _ in range(3):
-        await asyncio.sleep(0)
-
-
-async def _contained(work: Coroutine[Any, Any, R]) -> tuple[R | None, BaseException | None]:
-    """What the work came to. What would end a program is handed over: raised here it would end the loop's thread."""
-    try:
-        return await work, None
-    except (KeyboardInterrupt, SystemExit) as escaped:
-        return None, escaped
 
 
 class Bridged:
@@ -482,6 +389,7 @@ def _opened(make: "Callable[P, app.Headwater | Client]", line: str) -> Callable[
         except BaseException:
             bridge.close()
             raise
+        bridge.at_exit = inner.queues_service.holdings.close
         return Headwater(bridge, inner)
 
     return call
@@ -489,11 +397,3 @@ def _opened(make: "Callable[P, app.Headwater | Client]", line: str) -> Callable[
 
 open = _opened(app.open_headwater, "with headwater.sync.open(...) as hw:")
 connect = _opened(app.connect, "with headwater.sync.connect(...) as hw:")
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import headwater
+from headwater.config import Config
 from headwater.doors.asgi import AsgiApp
 from headwater.doors.wire import CONTINUE, Handler, Request, Response
 from tests.waiting import expect_soon_async
@@ -206,6 +207,7 @@ async def test_an_app_of_its_own_lives_as_long_as_its_server(tmp_path: Path) -> 
     talk = Conversation({"type": "lifespan.startup"})
     living = asyncio.ensure_future(app(lifespan(), talk.receive, talk.send))
     assert (await get(app, "/health")).json()["status"] == "ok"
+    assert (tmp_path / "a.db-reserve").stat().st_size == Config().reserve_bytes
     talk.tell({"type": "lifespan.shutdown"})
     await asyncio.wait_for(living, 10)
     assert [event["type"] for event in talk.sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

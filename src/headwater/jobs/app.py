@@ -18,6 +18,7 @@ from headwater.config import Durability
 from headwater.errors import Closed, InvalidOption
 from headwater.log.job_operations import NewJob
 from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.bridge import Bridge, Runs
 from headwater.services.job_functions import EnqueuedJob, JobRegistry
 from headwater.services.jobs import Jobs
 from headwater.services.other_loop import OtherLoop
@@ -148,7 +149,7 @@ class JobApp(JobRegistry):
         bridge, jobs = self._sync_way()
         return sync.JobHandle(bridge, bridge.run(jobs.add(job)))
 
-    def _sync_way(self) -> "tuple[sync.Runs, Jobs]":
+    def _sync_way(self) -> "tuple[Runs, Jobs]":
         """Where a thread hands in its calls: the loop that the app is open on, or else one of its own."""
         if self._jobs is not None:
             if self._loop is None or not self._loop.is_running():
@@ -182,7 +183,7 @@ class _Line:
 
     def __init__(self, app: JobApp) -> None:
         self.process = os.getpid()
-        self.bridge = sync.Bridge("with app:", "this JobApp")
+        self.bridge = Bridge("with app:", "this JobApp")
         self.opened = app.open_for_line()
         self.opened.life.line = "with app:"
         try:

@@ -1,0 +1,130 @@
+"""An event loop in a thread of its own, for those who call without async."""
+
+import asyncio
+import atexit
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar, cast
+
+from headwater.errors import Closed
+from headwater.services.life import Life
+
+# For how long calls of other threads may take to end when a loop is closed.
+END_SECONDS = 1.0
+
+R = TypeVar("R")
+
+
+class Runs(Protocol):
+    """Brings coroutines to the loop that they belong to."""
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """The outcome of a coroutine, from the loop's thread."""
+        ...
+
+
+class Bridge:
+    """An event loop in a thread."""
+
+    def __init__(self, line: str, name: str = "this Headwater") -> None:
+        self._name = name
+        self._life = Life(name, line)
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="headwater-loop")
+        self._thread.start()
+        self._life.begin()
+        self._waiting: set[concurrent.futures.Future[Any]] = set()
+        # What to do when the program ends and it was not closed.
+        self.at_exit: Callable[[], Coroutine[Any, Any, None]] | None = None
+        _running.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it runs, in this process: a fork copies the loop and leaves its thread behind."""
+        return self._life.is_open
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """The outcome of a coroutine, from the loop's thread."""
+        try:
+            self._life.check()
+        except BaseException:
+            work.close()
+            raise
+        waiting = asyncio.run_coroutine_threadsafe(_contained(work), self._loop)
+        self._waiting.add(waiting)
+        try:
+            result, escaped = waiting.result()
+        except concurrent.futures.CancelledError:
+            if self._life.is_open:
+                raise
+            raise Closed(f"{self._name} was closed by another thread meanwhile") from None
+        except BaseException:
+            # Ctrl-C while it waits: nobody would take what comes.
+            waiting.cancel()
+            raise
+        finally:
+            self._waiting.discard(waiting)
+        if escaped is not None:
+            raise escaped
+        return cast(R, result)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop."""
+        return self._loop
+
+    def close(self) -> None:
+        """Stop the loop and its thread. Calls of other threads end first: they would wait for an answer for ever."""
+        _running.discard(self)
+        self._life.end()
+        asyncio.run_coroutine_threadsafe(_end_others(), self._loop).result()
+        for waiting in list(self._waiting):
+            waiting.cancel()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+_running: set[Bridge] = set()
+
+
+@atexit.register
+def _leave() -> None:
+    """A program that ends without closing, by Ctrl-C say, gives back what its consumers hold: others get it at once."""
+    for bridge in _running:
+        if bridge.is_open and bridge.at_exit is not None:
+            left = asyncio.run_coroutine_threadsafe(bridge.at_exit(), bridge.loop)
+            with suppress(Exception):
+                left.result(END_SECONDS)
+
+
+async def _end_others() -> None:
+    """Let everything else on this loop come to its end: by itself, as what was closed says, or told to."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, late = await asyncio.wait(others, timeout=END_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=END_SECONDS)
+    # What they came to goes to the threads that wait a turn of the loop later.
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def _contained(work: Coroutine[Any, Any, R]) -> tuple[R | None, BaseException | None]:
+    """What the work came to. What would end a program is handed over: raised here it would end the loop's thread."""
+    try:
+        return await work, None
+    except (KeyboardInterrupt, SystemExit) as escaped:
+        return None, escaped
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
