@@ -11,6 +11,7 @@ import headwater
 import headwater.sync
 from headwater.errors import StoreFull
 from headwater.log.operations import Clear
+from headwater.stores.sqlite.connection import connect_to_read
 from tests.cli.program import Program
 from tests.contracts.log import push as push_of
 from tests.doors.live_door import on_the_edge
@@ -91,6 +92,24 @@ async def test_a_delete_makes_room_and_pushes_go_on_by_themselves(
     assert kept.payload == "kept"
     told = [record.getMessage() for record in caplog.records if "disk" in record.getMessage()]
     assert [text.partition(":")[0] for text in told] == ["the disk is full", "there is room on the disk again"]
+
+
+async def test_a_disk_that_the_write_ahead_log_has_filled_gets_room_again(hw: headwater.Headwater, disk: Path) -> None:
+    reader = connect_to_read(str(disk / "headwater.db"))
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    await push_until_full(hw)
+    assert (disk / "headwater.db-wal").stat().st_size > 3 * (disk / "headwater.db").stat().st_size
+    await hw.queue("orders").delete()
+    reader.close()
+
+    async def has_room() -> bool:
+        return not hw.committer.full
+
+    await expect_soon_async(has_room, PATIENCE_SECONDS)
+    assert (disk / "headwater.db-reserve").stat().st_size == hw.config.reserve_bytes
+    for _ in range(20):
+        await hw.queue("orders").push(noise())
 
 
 async def test_pushes_do_not_touch_the_reserve(hw: headwater.Headwater, disk: Path) -> None:

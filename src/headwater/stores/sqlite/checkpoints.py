@@ -21,6 +21,8 @@ import apsw
 from headwater.errors import StoreFull
 from headwater.stores.sqlite.connection import translated
 
+# How many unused pages are given back in one go where all of them are.
+ALL_PAGES_STEP = 500
 ROUNDS_MAX = 4
 REST_PAGES = 128
 GROWN_PAGES = 800
@@ -125,6 +127,17 @@ class Checkpoints:
         if self.trusted:
             self._checkpoint()
 
+    def shrink_wholly(self) -> None:
+        """The same with every unused page, and cut the log off, in the thread of `alone`.
+
+        Pages that the file no longer has are not moved. A log that was moved keeps its length on the disk until somebody
+        commits, and on a full disk nobody can. While others read the log it stays as it is.
+        """
+        while self._vacuum(ALL_PAGES_STEP):
+            pass
+        if self.trusted:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
     def unused_pages(self) -> int:
         """Pages of the file that hold nothing, in the thread of `alone`."""
         return int(self._connection.pragma("freelist_count"))
@@ -155,11 +168,11 @@ class Checkpoints:
     async def _passive(self) -> tuple[int, int]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._checkpoint)
 
-    def _checkpoint(self) -> tuple[int, int]:
+    def _checkpoint(self, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> tuple[int, int]:
         """Pages in the log, and how many of them are in the file."""
         with translated("checkpointing"):
             try:
-                return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                return self._connection.wal_checkpoint(mode=mode)
             except apsw.BusyError:
                 return 0, 0
 

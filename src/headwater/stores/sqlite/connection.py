@@ -116,6 +116,8 @@ def connect(path: str, *, cache_bytes: int, vfs: str | None = None) -> SqliteCon
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA temp_store = MEMORY")
+    # No commit moves the log by itself: not one on a full disk, nor of a log that the disk has refused to sync.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
 
 
@@ -135,7 +137,6 @@ def set_journal(connection: apsw.Connection, *, wal_bytes_max: int) -> None:
     if mode not in ("wal", "memory"):
         raise StoreFailed(f"the file system does not support a write-ahead log (journal mode is {mode})")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {wal_bytes_max}")
 
 

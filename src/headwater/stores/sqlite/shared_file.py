@@ -249,13 +249,15 @@ class SharedFile:
         return await self._checkpoints.alone(self._make_room)
 
     def _make_room(self) -> bool:
-        try:
+        with suppress(StoreFull):
             self._checkpoints.shrink(ROOM_PAGES)
-        except StoreFull:
-            # Where nothing was dropped there is nothing to win: moving the log would only use the reserve up.
-            if self._checkpoints.unused_pages() and self.reserve.give_up():
-                with suppress(StoreFull):
-                    self._checkpoints.shrink(ROOM_PAGES)
+            if self.reserve.take():
+                return True
+        # Where nothing was dropped there is nothing to win: moving the log would only use the reserve up.
+        if self._checkpoints.unused_pages():
+            self.reserve.give_up()
+        with suppress(StoreFull):
+            self._checkpoints.shrink_wholly()
         return self.reserve.take()
 
     async def examine(self) -> list[Fact]:
