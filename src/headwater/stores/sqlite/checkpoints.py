@@ -130,8 +130,8 @@ class Checkpoints:
     def shrink_wholly(self) -> None:
         """The same with every unused page, and cut the log off, in the thread of `alone`.
 
-        Pages that the file no longer has are not moved. A log that was moved keeps its length on the disk until somebody
-        commits, and on a full disk nobody can. While others read the log it stays as it is.
+        Pages that the file no longer has are not moved. A log that was moved keeps its length until somebody commits,
+        which nobody can on a full disk. While others read the log it stays as it is.
         """
         while self._vacuum(ALL_PAGES_STEP):
             pass
