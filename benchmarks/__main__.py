@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from benchmarks import measure
 from benchmarks.machine import describe_machine, without_folders
 from benchmarks.peers import load, versions_of
-from benchmarks.report import Answer, Report, Side, answer, answer_table, sides_table, tally, write
+from benchmarks.report import Answer, BenchmarkReport, Side, answer, answer_table, sides_table, tally, write
 from benchmarks.suite import SUITES, Question, load_suite
 from benchmarks.timing import Sample
 
@@ -119,7 +119,7 @@ def turned(labels: list[str], number: int) -> list[str]:
     return labels[start:] + labels[:start]
 
 
-def announce(report: Report, console: Console) -> None:
+def announce(report: BenchmarkReport, console: Console) -> None:
     for name, reason in report.left_out.items():
         console.print(f"{name} is left out: {reason}", style="yellow")
     if report.machine.filesystem == "tmpfs":
@@ -134,7 +134,7 @@ def main() -> None:
     suite = load_suite(options.suite)
     chosen = choose(suite.questions(options.quick), options)
     sides, left_out = find_sides(peers_of(chosen))
-    report = Report(
+    report = BenchmarkReport(
         suite=options.suite,
         date=datetime.now(UTC).isoformat(timespec="minutes"),
         rounds=options.rounds,

@@ -16,8 +16,8 @@ from benchmarks.helper import helper, receive
 from benchmarks.peers import Context, load
 from benchmarks.peers.job_sides import WORKERS, JobSide
 from benchmarks.timing import Sample, now_ns, peak_memory_mb, summarise
-from headwater.log.job_operations import Claim, ClaimedJob, NewJob, Report, Settle
-from headwater.model.job import JobState, Outcome
+from headwater.log.job_operations import Claim, ClaimedJob, JobReport, NewJob, Settle
+from headwater.model.job import JobOutcome, JobState
 from headwater.wakeups.inotify import watch
 
 EVENTS_BYTES = 65_536
@@ -161,7 +161,7 @@ async def filled(context: Context) -> AsyncIterator[headwater.Headwater]:
 
 
 async def complete(hw: headwater.Headwater, jobs: Sequence[ClaimedJob]) -> None:
-    reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in jobs]
+    reports = [JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED) for job in jobs]
     await hw.jobs_service.run(Settle(worker="w", reports=reports))
 
 

@@ -38,7 +38,7 @@ class Side(msgspec.Struct, frozen=True):
     versions: dict[str, str]
 
 
-class Report(msgspec.Struct, frozen=True):
+class BenchmarkReport(msgspec.Struct, frozen=True):
     suite: str
     date: str
     rounds: int
@@ -121,7 +121,7 @@ def filled_columns(lines: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return list(zip(*columns, strict=True)) or [HEADER]
 
 
-def write(report: Report, folder: Path) -> list[Path]:
+def write(report: BenchmarkReport, folder: Path) -> list[Path]:
     """Writes both files, named by suite and day, and answers where they are."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"{report.suite}-{report.date[:10]}"
@@ -131,7 +131,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     return written
 
 
-def as_markdown(report: Report) -> Iterator[str]:
+def as_markdown(report: BenchmarkReport) -> Iterator[str]:
     yield f"# {report.suite}, {report.date}\n"
     yield f"{report.rounds} rounds, {report.seconds:g} s a measure{', quick sizes' if report.quick else ''}.\n"
     yield from (f"- {name}: {value}" for name, value in msgspec.structs.asdict(report.machine).items())
@@ -153,7 +153,7 @@ def goals_as_markdown(answers: Sequence[Answer]) -> Iterator[str]:
     yield from markdown_table([("question", "goal", "measured", "met"), *rows])
 
 
-def sides_as_cells(report: Report) -> list[tuple[str, str, str]]:
+def sides_as_cells(report: BenchmarkReport) -> list[tuple[str, str, str]]:
     present = [(name, side.durability, spell_versions(side)) for name, side in report.sides.items()]
     return present + [(name, "left out", reason) for name, reason in report.left_out.items()]
 

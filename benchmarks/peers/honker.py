@@ -1,4 +1,4 @@
-"""honker: a SQLite extension in Rust with a Python face."""
+"""honker: a SQLite extension in Rust with a Python interface."""
 
 import os
 from collections.abc import AsyncIterator

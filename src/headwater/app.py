@@ -283,7 +283,7 @@ def make_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handle
 def make_router(hw: Headwater) -> "Router":
     """All routes over an open store."""
     from headwater import __version__
-    from headwater.doors.house import make_door
+    from headwater.doors.all_routes import make_door
     from headwater.doors.site import Site
 
     return make_door(Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, __version__))

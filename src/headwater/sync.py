@@ -4,7 +4,7 @@
 >>> with headwater.sync.open("headwater.db") as hw:
 ...     hw.queue("orders").push({"id": 7})
 
-Nothing is written twice: `bridged` turns a coroutine of the async face into a plain call with the same arguments.
+Nothing is written twice: `bridged` turns a coroutine of the async interface into a plain call with the same arguments.
 """
 
 import builtins
@@ -39,7 +39,7 @@ R = TypeVar("R")
 
 
 class Bridged:
-    """Something of the async face, held together with the loop it lives on."""
+    """Something of the async interface, held together with the loop it lives on."""
 
     def __init__(self, bridge: Runs, inner: Any) -> None:
         self._bridge = bridge
@@ -125,7 +125,7 @@ def _plain(bridge: Runs, message: async_messages.Message) -> Message:
 
 
 class _Plain:
-    """A handler that gets messages of this face."""
+    """A handler that gets messages of this interface."""
 
     def __init__(self, bridge: Runs, handler: Handler) -> None:
         self._bridge = bridge
@@ -185,7 +185,7 @@ class Messages:
     def __iter__(self) -> "Messages":
         if self._in_block or isinstance(self._inner, Loop):
             return self
-        # As in the async face: the loop alone holds its iterator, so that leaving it is noticed.
+        # As in the async interface: the loop alone holds its iterator, so that leaving it is noticed.
         received, self._received = self._received, 0
         return Messages(self._bridge, cast(Loop, aiter(self._inner)), received)
 

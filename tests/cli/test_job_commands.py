@@ -12,8 +12,8 @@ import pytest
 
 import headwater
 from headwater.cli.job_logs import kept_of, news_of
-from headwater.log.job_operations import Claim, Heartbeat, Note, Report, Settle
-from headwater.model.job import Outcome
+from headwater.log.job_operations import Claim, Heartbeat, JobReport, Note, Settle
+from headwater.model.job import JobOutcome
 from headwater.worker.capture import Capture
 from tests.cli.queuectl import Queuectl
 
@@ -36,8 +36,8 @@ def worked(queuectl: Queuectl, *errors: str, output: str = "", settle: bool = Tr
                     note = Note(number=job.number, token=job.token, output=output)
                     await hw.jobs_service.run(Heartbeat(worker="w", notes=[note]))
                     continue
-                outcome = Outcome.BURIED if error else Outcome.COMPLETED
-                report = Report(number=job.number, token=job.token, outcome=outcome, error=error, output=output)
+                outcome = JobOutcome.BURIED if error else JobOutcome.COMPLETED
+                report = JobReport(number=job.number, token=job.token, outcome=outcome, error=error, output=output)
                 await hw.jobs_service.run(Settle(worker="w", reports=[report]))
 
     asyncio.run(work())

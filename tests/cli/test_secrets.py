@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headwater.doors.house import ROUTES
+from headwater.doors.all_routes import ROUTES
 from headwater.model.access_token import digest_of
 from tests.cli.program import Program, end
 from tests.cli.test_serve_access import ask, serving

@@ -1,4 +1,4 @@
-"""Both faces: an open store, and a client of a server over an open store. What is true of one is true of the other."""
+"""Both interfaces: an open store, and a client of a server over one. What is true of one is true of the other."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,8 +10,8 @@ from headwater.client.client import Client
 from tests.client.server import Server
 from tests.contracts.clock import RunningClock
 
-Face = headwater.Headwater | Client
-FACES = ("embedded", "client")
+Interface = headwater.Headwater | Client
+INTERFACES = ("embedded", "client")
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def clock() -> RunningClock:
     return RunningClock()
 
 
-@pytest.fixture(params=FACES)
-async def face(request: pytest.FixtureRequest, tmp_path: Path, clock: RunningClock) -> AsyncIterator[Face]:
-    """Each face over an empty store."""
+@pytest.fixture(params=INTERFACES)
+async def interface(request: pytest.FixtureRequest, tmp_path: Path, clock: RunningClock) -> AsyncIterator[Interface]:
+    """Each interface over an empty store."""
     if request.param == "embedded":
         async with headwater.open(str(tmp_path / "headwater.db"), clock=clock) as hw:
             yield hw
@@ -45,5 +45,5 @@ async def face(request: pytest.FixtureRequest, tmp_path: Path, clock: RunningClo
 
 
 @pytest.fixture
-def orders(face: Face) -> headwater.Queue:
-    return face.queue("orders")
+def orders(interface: Interface) -> headwater.Queue:
+    return interface.queue("orders")

@@ -1,4 +1,4 @@
-"""A way to the server that is bad in ways a test chooses: it cuts, delays and halves what passes over it."""
+"""A network that fails as a test chooses: it cuts, delays and halves what passes over it."""
 
 import asyncio
 import random

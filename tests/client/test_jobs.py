@@ -1,4 +1,4 @@
-"""Jobs over HTTP with the verbs of an open store: one suite for both faces, and what only a server refuses."""
+"""Jobs over HTTP with the verbs of an open store: one suite for both interfaces, and what only a server refuses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,10 +25,10 @@ from headwater.errors import (
     JobUnsuccessful,
     NotAllowed,
 )
-from headwater.log.job_operations import Claim, Heartbeat, Report, Settle, WorkerAbout
+from headwater.log.job_operations import Claim, Heartbeat, JobReport, Settle, WorkerAbout
 from headwater.model.command_template import CommandTemplate, Parameter
-from headwater.model.job import JobState, Outcome
-from tests.client.conftest import FACES, Face
+from headwater.model.job import JobOutcome, JobState
+from tests.client.conftest import INTERFACES, Interface
 from tests.client.proxy import CutAnswers, Proxy
 
 RESIZE = CommandTemplate(
@@ -59,8 +59,8 @@ async def connected(hw: headwater.Headwater, url: str, *scopes: str, **about: An
     return headwater.connect(url, token=token)
 
 
-@pytest.fixture(params=FACES)
-async def face(request: pytest.FixtureRequest, hw: headwater.Headwater, url: str) -> AsyncIterator[Face]:
+@pytest.fixture(params=INTERFACES)
+async def interface(request: pytest.FixtureRequest, hw: headwater.Headwater, url: str) -> AsyncIterator[Interface]:
     """The store itself, and a client that may do everything."""
     if request.param == "embedded":
         yield hw
@@ -69,21 +69,23 @@ async def face(request: pytest.FixtureRequest, hw: headwater.Headwater, url: str
         yield client
 
 
-async def finish_next(hw: headwater.Headwater, outcome: Outcome = Outcome.COMPLETED, **about: Any) -> None:
+async def finish_next(hw: headwater.Headwater, outcome: JobOutcome = JobOutcome.COMPLETED, **about: Any) -> None:
     """Do with the next job what a worker would."""
     await hw.jobs_service.run(Heartbeat(worker="w", about=WorkerAbout(host="here", pid=1)))
     (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
-    report = Report(number=job.number, token=job.token, outcome=outcome, **about)
+    report = JobReport(number=job.number, token=job.token, outcome=outcome, **about)
     await hw.jobs_service.run(Settle(worker="w", reports=[report]))
 
 
 # ── the same on both ──
 
 
-async def test_a_job_is_added_seen_waited_for_and_gives_its_result(hw: headwater.Headwater, face: Face) -> None:
-    handle = await face.jobs.add(CALL, id="a", priority=7, timeout=60.0, batch="mails")
+async def test_a_job_is_added_seen_waited_for_and_gives_its_result(
+    hw: headwater.Headwater, interface: Interface
+) -> None:
+    handle = await interface.jobs.add(CALL, id="a", priority=7, timeout=60.0, batch="mails")
     assert (handle.id, handle.duplicate) == ("a", False)
-    assert await face.jobs.show("a") == await hw.jobs.show("a")
+    assert await interface.jobs.show("a") == await hw.jobs.show("a")
     waiting = asyncio.ensure_future(handle.result(10))
     await finish_next(hw, result='{"sent":true}')
     assert await waiting == {"sent": True}
@@ -91,22 +93,22 @@ async def test_a_job_is_added_seen_waited_for_and_gives_its_result(hw: headwater
     assert (await handle.show()).state is JobState.COMPLETED
 
 
-async def test_a_wait_ends_with_its_time_or_says_that_there_is_no_such_job(face: Face) -> None:
-    handle = await face.jobs.add(CALL)
+async def test_a_wait_ends_with_its_time_or_says_that_there_is_no_such_job(interface: Interface) -> None:
+    handle = await interface.jobs.add(CALL)
     with pytest.raises(TimeoutError):
         await handle.wait(0.01)
-    for verb in (face.jobs.wait, face.jobs.show):
+    for verb in (interface.jobs.wait, interface.jobs.show):
         with pytest.raises(JobMissing):
             await verb("nobody")
 
 
-async def test_what_is_asked_about_jobs_is_answered_alike(hw: headwater.Headwater, face: Face) -> None:
-    await face.jobs.add_batch([NewJob(type="shop:a"), NewJob(type="shop:b")], batch="both", callback=CALL)
-    await finish_next(hw, Outcome.FAILED, error="broken", output="out", exit_code=3)
-    await face.jobs.limit("shop:a", rate=5.0, per=60.0, burst=2, concurrency=3)
-    await face.jobs.configure("max-retries", 9)
-    await face.jobs.configure("timeout", 60.0, queue="default")
-    await face.jobs.schedule("nightly", CALL, cron="0 3 * * *", timezone="Europe/Berlin")
+async def test_what_is_asked_about_jobs_is_answered_alike(hw: headwater.Headwater, interface: Interface) -> None:
+    await interface.jobs.add_batch([NewJob(type="shop:a"), NewJob(type="shop:b")], batch="both", callback=CALL)
+    await finish_next(hw, JobOutcome.FAILED, error="broken", output="out", exit_code=3)
+    await interface.jobs.limit("shop:a", rate=5.0, per=60.0, burst=2, concurrency=3)
+    await interface.jobs.configure("max-retries", 9)
+    await interface.jobs.configure("timeout", 60.0, queue="default")
+    await interface.jobs.schedule("nightly", CALL, cron="0 3 * * *", timezone="Europe/Berlin")
     for verb, arguments in {
         "list": (),
         "queues": (),
@@ -118,53 +120,57 @@ async def test_what_is_asked_about_jobs_is_answered_alike(hw: headwater.Headwate
         "attempts": ("both.0",),
         "dependencies": ("both.callback",),
     }.items():
-        found = await getattr(face.jobs, verb)(*arguments)
+        found = await getattr(interface.jobs, verb)(*arguments)
         assert found, verb
         assert found == await getattr(hw.jobs, verb)(*arguments), verb
-    assert [job.id for job in await face.jobs.list(state="waiting", batch="")] == ["both.callback"]
-    assert await face.jobs.list(queue="other") == []
+    assert [job.id for job in await interface.jobs.list(state="waiting", batch="")] == ["both.callback"]
+    assert await interface.jobs.list(queue="other") == []
 
 
-async def test_jobs_are_cancelled_armed_again_dropped_and_cleaned_up(hw: headwater.Headwater, face: Face) -> None:
+async def test_jobs_are_cancelled_armed_again_dropped_and_cleaned_up(
+    hw: headwater.Headwater, interface: Interface
+) -> None:
     for name in "abc":
-        await face.jobs.add(CALL, id=name, retries=0)
-    assert await face.jobs.cancel("b", "c") == ["b", "c"]
-    assert await face.jobs.retry("b") == ["b"]
-    assert await face.jobs.drop("c") == ["c"]
+        await interface.jobs.add(CALL, id=name, retries=0)
+    assert await interface.jobs.cancel("b", "c") == ["b", "c"]
+    assert await interface.jobs.retry("b") == ["b"]
+    assert await interface.jobs.drop("c") == ["c"]
     for _ in range(2):
-        await finish_next(hw, Outcome.FAILED, error="broken")
-    assert {job.id for job in await face.jobs.list(state="dead")} == {"a", "b"}
+        await finish_next(hw, JobOutcome.FAILED, error="broken")
+    assert {job.id for job in await interface.jobs.list(state="dead")} == {"a", "b"}
     with pytest.raises(JobUnsuccessful):
-        await face.jobs.result("a", 1)
-    assert set(await face.jobs.retry_dead()) == {"a", "b"}
+        await interface.jobs.result("a", 1)
+    assert set(await interface.jobs.retry_dead()) == {"a", "b"}
     for _ in range(2):
         await finish_next(hw)
-    assert await face.jobs.cleanup(queue="default") == 2
-    assert await face.jobs.list() == []
+    assert await interface.jobs.cleanup(queue="default") == 2
+    assert await interface.jobs.list() == []
 
 
-async def test_queues_rest_schedules_rest_and_workers_are_asked_to_stop(hw: headwater.Headwater, face: Face) -> None:
-    await face.jobs.add(CALL)
-    await face.jobs.pause()
+async def test_queues_rest_schedules_rest_and_workers_are_asked_to_stop(
+    hw: headwater.Headwater, interface: Interface
+) -> None:
+    await interface.jobs.add(CALL)
+    await interface.jobs.pause()
     assert [queue.paused for queue in await hw.jobs.queues()] == [True]
-    await face.jobs.resume()
+    await interface.jobs.resume()
     assert [queue.paused for queue in await hw.jobs.queues()] == [False]
-    assert await face.jobs.schedule("often", CALL, every=60) > 0
-    await face.jobs.pause_schedule("often")
+    assert await interface.jobs.schedule("often", CALL, every=60) > 0
+    await interface.jobs.pause_schedule("often")
     assert [schedule.paused for schedule in await hw.jobs.schedules()] == [True]
-    await face.jobs.resume_schedule("often")
-    await face.jobs.unschedule("often")
+    await interface.jobs.resume_schedule("often")
+    await interface.jobs.unschedule("often")
     assert await hw.jobs.schedules() == []
     await finish_next(hw)
-    assert await face.jobs.stop_workers() == ["w"]
+    assert await interface.jobs.stop_workers() == ["w"]
 
 
-async def test_a_transaction_holds_jobs_and_messages_together(hw: headwater.Headwater, face: Face) -> None:
-    async with face.transaction() as together:
+async def test_a_transaction_holds_jobs_and_messages_together(hw: headwater.Headwater, interface: Interface) -> None:
+    async with interface.transaction() as together:
         together.push("orders", {"id": 7})
         together.enqueue(NewJob(id="a", type="shop:mail"))
     assert [job.id for job in await hw.jobs.list()] == ["a"]
-    refused = face.transaction()
+    refused = interface.transaction()
     refused.push("orders", {"id": 8})
     refused.enqueue(NewJob(id="a", type="shop:mail"))
     with pytest.raises(JobExists):
@@ -188,12 +194,12 @@ async def test_a_transaction_holds_jobs_and_messages_together(hw: headwater.Head
     ],
 )
 async def test_the_same_mistakes_get_the_same_errors(
-    face: Face, verb: str, arguments: tuple[Any, ...], named: dict[str, Any], error: type[HeadwaterError]
+    interface: Interface, verb: str, arguments: tuple[Any, ...], named: dict[str, Any], error: type[HeadwaterError]
 ) -> None:
-    await face.jobs.add(CALL, id="running")
+    await interface.jobs.add(CALL, id="running")
     with pytest.raises(error):
-        await getattr(face.jobs, verb)(*arguments, **named)
-    assert [job.id for job in await face.jobs.list()] == ["running"]
+        await getattr(interface.jobs, verb)(*arguments, **named)
+    assert [job.id for job in await interface.jobs.list()] == ["running"]
 
 
 # ── only on a server ──

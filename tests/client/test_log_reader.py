@@ -69,7 +69,7 @@ async def fill(hw: headwater.Headwater, count: int, queue: str = "orders") -> li
     return list(range(count))
 
 
-# ── bad ways ──
+# ── network failures ──
 
 
 @pytest.mark.parametrize("seed", range(3))

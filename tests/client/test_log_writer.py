@@ -31,7 +31,7 @@ from headwater.log.flow_operations import Load, Loaded, Unstage
 from headwater.log.operations import Push, Reach, Seek, Transaction
 from headwater.model.names import SYSTEM_PREFIX, Lsn
 from headwater.model.record import Record, split_records
-from headwater.services.log_requests import CommitAnswer
+from headwater.services.log_requests import CommitResponse
 from headwater.services.wire_forms import operation_path
 from headwater.stores.questions import FindLastLsn, ListQueues
 from tests.client.proxy import CutRequests, Fault, Proxy, Weather
@@ -138,7 +138,7 @@ async def test_a_server_that_is_started_again_finds_what_was_uploaded(tmp_path: 
         writer._post(
             "/v1/log/commit",
             {"upload": uploaded, "parts": len(list(cut([push(*range(100))], 60)))},
-            CommitAnswer,
+            CommitResponse,
         )
     )
     async with Server(path, server.port) as again:
@@ -169,7 +169,7 @@ async def test_parts_that_are_gone_are_uploaded_again(
 async def test_an_upload_that_is_not_whole_is_not_committed(server: Server, writer: RemoteLogWriter) -> None:
     uploaded = await writer._upload([list(cut([push(1)]))])
     with pytest.raises(StagingLost, match="1 of 2 parts"):
-        await writer._post("/v1/log/commit", {"upload": uploaded, "parts": 2}, CommitAnswer)
+        await writer._post("/v1/log/commit", {"upload": uploaded, "parts": 2}, CommitResponse)
     assert await kept(server.hw) == []
 
 
@@ -207,7 +207,7 @@ async def test_a_commit_that_cannot_be_is_refused_and_changes_nothing(
     server: Server, writer: RemoteLogWriter, body: dict[str, Any]
 ) -> None:
     with pytest.raises((InvalidInput, ServerRefused)):
-        await writer._post("/v1/log/commit", body, CommitAnswer)
+        await writer._post("/v1/log/commit", body, CommitResponse)
     assert await server.hw.store.ask(FindLastLsn()) == 0
 
 
@@ -261,7 +261,7 @@ async def test_a_stolen_upload_pushes_only_where_its_thief_may(guarded: tuple[he
         (await writer_for(guarded, "publish", of="acme"), StagingLost),
     ):
         with pytest.raises(told):
-            await thief._post("/v1/log/commit", {"upload": upload, "parts": 1}, CommitAnswer)
+            await thief._post("/v1/log/commit", {"upload": upload, "parts": 1}, CommitResponse)
         await thief.close()
     assert await kept(hw, "plans") == []
     await owner.close()

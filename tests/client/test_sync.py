@@ -1,4 +1,4 @@
-"""The client without async: the bridge of the sync face, over a server."""
+"""The client without async: the bridge of the sync interface, over a server."""
 
 from collections.abc import Iterator
 from pathlib import Path

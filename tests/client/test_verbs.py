@@ -26,7 +26,7 @@ from headwater.errors import (
     UnknownRecord,
 )
 from headwater.log.job_operations import NewJob
-from tests.client.conftest import Face
+from tests.client.conftest import Interface
 from tests.contracts.clock import RunningClock
 from tests.loop_clock import let_time_jump
 from tests.waiting import expect_soon_async
@@ -97,9 +97,9 @@ async def test_the_second_push_with_a_key_has_no_effect(orders: headwater.Queue)
     assert status.records == 2
 
 
-async def test_push_all_goes_to_several_queues(face: Face) -> None:
+async def test_push_all_goes_to_several_queues(interface: Interface) -> None:
     outgoing = [headwater.Outgoing(payload=n, queue=queue) for n, queue in enumerate(("a", "b", "a"))]
-    receipts = await face.push_all(outgoing)
+    receipts = await interface.push_all(outgoing)
     assert [(receipt.queue, receipt.partition, receipt.offset) for receipt in receipts] == [
         ("a", "Default", 0),
         ("b", "Default", 0),
@@ -137,8 +137,8 @@ async def test_whoever_waits_already_gets_a_message_for_later_in_time(orders: he
     assert [message.payload for message in await asyncio.wait_for(waiting, 30)] == [1, 2]
 
 
-async def test_a_push_in_a_transaction_may_be_for_later(face: Face, orders: headwater.Queue) -> None:
-    async with face.transaction() as together:
+async def test_a_push_in_a_transaction_may_be_for_later(interface: Interface, orders: headwater.Queue) -> None:
+    async with interface.transaction() as together:
         together.push("orders", "now")
         together.push("orders", "soon", delay=timedelta(seconds=0.01))
         together.push("orders", "late", delay=3_600)
@@ -164,7 +164,9 @@ async def test_a_full_queue_says_so_at_once(orders: headwater.Queue) -> None:
         await asyncio.wait_for(orders.push(2), 5)
 
 
-async def test_what_cannot_be_pushed_is_refused_and_nothing_changes(face: Face, orders: headwater.Queue) -> None:
+async def test_what_cannot_be_pushed_is_refused_and_nothing_changes(
+    interface: Interface, orders: headwater.Queue
+) -> None:
     with pytest.raises(InvalidPayload):
         await orders.push(object())
     with pytest.raises(TooLarge):
@@ -178,8 +180,8 @@ async def test_what_cannot_be_pushed_is_refused_and_nothing_changes(face: Face, 
     with pytest.raises(InvalidOption):
         await orders.push(1, ttl_seconds=-1)
     with pytest.raises(InvalidName):
-        face.queue("no such name")
-    assert await face.queues() == []
+        interface.queue("no such name")
+    assert await interface.queues() == []
 
 
 # ── popping and reporting ──
@@ -316,12 +318,12 @@ async def test_a_group_begins_at_a_time(orders: headwater.Queue, clock: RunningC
     assert await payloads(orders, group="g", since=since) == [2]
 
 
-async def test_queues_are_popped_together_by_namespace(face: Face) -> None:
-    await face.queue("low").configure(namespace="shop", priority=1)
-    await face.queue("high").configure(namespace="shop", priority=9)
-    await face.queue("low").push("low")
-    await face.queue("high").push("high")
-    messages = await face.pop(namespace="shop", batch=2, partitions=2)
+async def test_queues_are_popped_together_by_namespace(interface: Interface) -> None:
+    await interface.queue("low").configure(namespace="shop", priority=1)
+    await interface.queue("high").configure(namespace="shop", priority=9)
+    await interface.queue("low").push("low")
+    await interface.queue("high").push("high")
+    messages = await interface.pop(namespace="shop", batch=2, partitions=2)
     assert [message.payload for message in messages] == ["high", "low"]
 
 
@@ -425,24 +427,24 @@ async def test_a_cancelled_wait_leaves_nothing_behind(orders: headwater.Queue) -
 # ── together ──
 
 
-async def test_a_transaction_takes_effect_as_a_whole(face: Face, orders: headwater.Queue) -> None:
+async def test_a_transaction_takes_effect_as_a_whole(interface: Interface, orders: headwater.Queue) -> None:
     await orders.push("order")
     messages = await orders.pop()
-    async with face.transaction() as together:
+    async with interface.transaction() as together:
         together.ack(messages)
         together.push("bills", {"order": 1}, transaction_id="b")
     assert [type(result).__name__ for result in together.results] == ["Acked", "Pushed"]
-    assert await payloads(face.queue("bills")) == [{"order": 1}]
+    assert await payloads(interface.queue("bills")) == [{"order": 1}]
     assert await is_done(orders)
 
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError()], ids=["committed", "undone"])
 async def test_a_transaction_takes_nothing_after_its_block(
-    face: Face, orders: headwater.Queue, error: Exception | None
+    interface: Interface, orders: headwater.Queue, error: Exception | None
 ) -> None:
     await orders.push("order")
     messages = await orders.pop()
-    together = face.transaction()
+    together = interface.transaction()
     with contextlib.suppress(ZeroDivisionError):
         async with together:
             together.push("bills", 1)
@@ -459,11 +461,11 @@ async def test_a_transaction_takes_nothing_after_its_block(
     for add in late:
         with pytest.raises(InvalidInput, match="has ended"):
             add()
-    assert await payloads(face.queue("bills")) == ([1] if error is None else [])
+    assert await payloads(interface.queue("bills")) == ([1] if error is None else [])
     await orders.ack(messages)
 
 
-async def test_a_pop_that_waits_with_a_key_gets_what_comes(face: Face, orders: headwater.Queue) -> None:
+async def test_a_pop_that_waits_with_a_key_gets_what_comes(interface: Interface, orders: headwater.Queue) -> None:
     waiting = asyncio.ensure_future(orders.pop(wait=SOON, idempotency_key="k"))
     await asyncio.sleep(0.05)
     await orders.push(1)
@@ -471,11 +473,11 @@ async def test_a_pop_that_waits_with_a_key_gets_what_comes(face: Face, orders: h
     assert [again.token for again in await orders.pop(wait=SOON, idempotency_key="k")] == [message.token]
 
 
-async def test_a_lost_lease_undoes_a_transaction(face: Face, orders: headwater.Queue) -> None:
+async def test_a_lost_lease_undoes_a_transaction(interface: Interface, orders: headwater.Queue) -> None:
     await orders.push("order")
     messages = await orders.pop()
     await orders.release(messages)
-    requiring, failing = face.transaction(), face.transaction()
+    requiring, failing = interface.transaction(), interface.transaction()
     requiring.push("bills", 1)
     requiring.require(messages)
     failing.push("bills", 1)
@@ -483,20 +485,20 @@ async def test_a_lost_lease_undoes_a_transaction(face: Face, orders: headwater.Q
     for together in (requiring, failing):
         with pytest.raises(LeaseLost):
             await together.commit()
-    assert [status.queue for status in await face.queues()] == ["orders"]
+    assert [status.queue for status in await interface.queues()] == ["orders"]
 
 
-async def test_a_transaction_with_a_key_counts_once(face: Face) -> None:
+async def test_a_transaction_with_a_key_counts_once(interface: Interface) -> None:
     for _ in range(2):
-        async with face.transaction(idempotency_key="k") as together:
+        async with interface.transaction(idempotency_key="k") as together:
             together.push("bills", 1)
-    assert await payloads(face.queue("bills")) == [1]
+    assert await payloads(interface.queue("bills")) == [1]
 
 
 # ── queues and groups ──
 
 
-async def test_a_queue_is_configured_and_shown(face: Face, orders: headwater.Queue) -> None:
+async def test_a_queue_is_configured_and_shown(interface: Interface, orders: headwater.Queue) -> None:
     configured = await orders.configure(namespace="shop", task="t", retry_limit=7)
     assert (configured.namespace, configured.task, configured.options.retry_limit) == ("shop", "t", 7)
     assert (await orders.configure(lease_seconds=9)).options.retry_limit == 7
@@ -508,7 +510,7 @@ async def test_a_queue_is_configured_and_shown(face: Face, orders: headwater.Que
         "shop",
         9,
     )
-    assert await face.queues() == [status]
+    assert await interface.queues() == [status]
     with pytest.raises(InvalidOption):
         await orders.configure(lease_seconds=-1)
 
@@ -549,14 +551,14 @@ async def test_a_group_has_options_of_its_own(orders: headwater.Queue) -> None:
         await orders.configure_group("g", retry_factor=0)
 
 
-async def test_leases_are_seen_and_released(face: Face, orders: headwater.Queue) -> None:
+async def test_leases_are_seen_and_released(interface: Interface, orders: headwater.Queue) -> None:
     await orders.push_many([1, 2], partition="p")
     held = await orders.pop(group="g", batch=2)
     (lease,) = await orders.leases()
     assert (lease.partition, lease.group, lease.records, lease.token) == ("p", "g", 2, held[0].token)
     process = f"{socket.gethostname()[:100]}:{os.getpid()}"
-    assert lease.holder == (process if isinstance(face, headwater.Headwater) else f"({process})")
-    assert await face.leases() == await face.leases("orders", group="g") == [lease]
+    assert lease.holder == (process if isinstance(interface, headwater.Headwater) else f"({process})")
+    assert await interface.leases() == await interface.leases("orders", group="g") == [lease]
     assert await orders.leases(group="other") == []
     assert await orders.release_leases(group="other") == 0
     waiting = asyncio.ensure_future(orders.pop(group="g", batch=2, wait=30))
@@ -566,14 +568,14 @@ async def test_leases_are_seen_and_released(face: Face, orders: headwater.Queue)
         await orders.ack(held)
 
 
-async def test_groups_are_listed_and_forgotten(face: Face, orders: headwater.Queue) -> None:
+async def test_groups_are_listed_and_forgotten(interface: Interface, orders: headwater.Queue) -> None:
     await orders.push(1)
     await orders.pop(group="g")
-    assert [(group.group, group.leased) for group in await face.groups()] == [("g", 1)]
-    assert await face.groups("orders") == await orders.groups()
+    assert [(group.group, group.leased) for group in await interface.groups()] == [("g", 1)]
+    assert await interface.groups("orders") == await orders.groups()
     assert await orders.delete_group("g") is True
     assert await orders.delete_group("g") is False
-    assert await face.delete_group("g") == 0
+    assert await interface.delete_group("g") == 0
 
 
 async def test_events_are_noted_in_the_life_of_a_message(orders: headwater.Queue) -> None:
@@ -592,25 +594,27 @@ async def test_what_is_not_there_is_told(orders: headwater.Queue) -> None:
         await orders.seek("beginning", group="g")
 
 
-async def test_a_transaction_gives_messages_back(face: Face, orders: headwater.Queue) -> None:
+async def test_a_transaction_gives_messages_back(interface: Interface, orders: headwater.Queue) -> None:
     await orders.push_many([1, 2], partition="p")
     messages = await orders.pop(batch=2)
-    async with face.transaction() as together:
+    async with interface.transaction() as together:
         together.ack(messages[:1])
         together.release(messages[1])
         together.push("done", "one")
     [again] = await orders.pop()
     assert (again.payload, again.attempts) == (2, 1)
-    assert [message.payload for message in await face.queue("done").pop()] == ["one"]
+    assert [message.payload for message in await interface.queue("done").pop()] == ["one"]
 
 
-async def test_a_release_of_a_transaction_that_does_not_hold_is_none(face: Face, orders: headwater.Queue) -> None:
+async def test_a_release_of_a_transaction_that_does_not_hold_is_none(
+    interface: Interface, orders: headwater.Queue
+) -> None:
     await orders.push(1, partition="p")
     await orders.push(2, partition="q")
     held = await orders.pop(partition="p")
     lost = await orders.pop(partition="q")
     await orders.release(lost)
-    together = face.transaction()
+    together = interface.transaction()
     together.release(held)
     together.ack(lost)
     with pytest.raises(LeaseLost):

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.doors.house import ROUTES
-from headwater.services.wire_forms import SERVER_SAYS, form, meant, operation_path, question_path, said
+from headwater.doors.all_routes import ROUTES
+from headwater.services.wire_forms import SERVER_SAYS, form, from_wire, operation_path, question_path, to_wire
 from tests.doors.access.visits import fitting
 from tests.doors.test_rules import OWN_ROUTES, SERVED
 
@@ -35,10 +35,10 @@ def test_every_field_of_an_operation_can_be_asked_for(kind: type[Any]) -> None:
 def test_what_a_client_says_is_what_the_server_understands(path: str) -> None:
     """With something in every field that could name something; the database is the server's to say."""
     sent = msgspec.json.encode(fitting(BY_PATH[path], NAMES))
-    asked = meant(msgspec.json.decode(sent, type=form(KINDS[path])), database="theirs")
-    again = msgspec.json.encode(said(asked))
+    asked = from_wire(msgspec.json.decode(sent, type=form(KINDS[path])), database="theirs")
+    again = msgspec.json.encode(to_wire(asked))
     assert b"theirs" not in again
-    assert meant(msgspec.json.decode(again, type=form(KINDS[path])), database="theirs") == asked
+    assert from_wire(msgspec.json.decode(again, type=form(KINDS[path])), database="theirs") == asked
 
 
 @pytest.mark.parametrize("field", sorted(SERVER_SAYS))

@@ -10,12 +10,12 @@ from headwater.log.job_operations import (
     Enqueue,
     Enqueued,
     Heartbeat,
+    JobReport,
     NewJob,
-    Report,
     Settle,
     Settled,
 )
-from headwater.model.job import JobState, Outcome
+from headwater.model.job import JobOutcome, JobState
 from headwater.stores.job_questions import FindJob, JobStatus, ListJobQueues
 from tests.contracts.log import Log
 
@@ -60,16 +60,16 @@ class Board:
         return [job.id for job in await self.claim(limit, worker, **about)]
 
     async def settle(
-        self, *jobs: ClaimedJob, outcome: Outcome = Outcome.COMPLETED, worker: str = WORKER, **about: Any
+        self, *jobs: ClaimedJob, outcome: JobOutcome = JobOutcome.COMPLETED, worker: str = WORKER, **about: Any
     ) -> list[JobState | None]:
         """Say the same of jobs."""
-        reports = [Report(number=job.number, token=job.token, outcome=outcome, **about) for job in jobs]
+        reports = [JobReport(number=job.number, token=job.token, outcome=outcome, **about) for job in jobs]
         settled: Settled = await self.log.run(Settle(database=self.database, worker=worker, reports=reports))
         return settled.states
 
     async def fail(self, job: ClaimedJob, error: str = "no", **about: Any) -> JobState | None:
         """Report one job as failed."""
-        (state,) = await self.settle(job, outcome=Outcome.FAILED, error=error, **about)
+        (state,) = await self.settle(job, outcome=JobOutcome.FAILED, error=error, **about)
         return state
 
     async def beat(self, worker: str = WORKER, **about: Any) -> Any:

@@ -36,7 +36,7 @@ class Segment:
 
 
 @dataclass
-class Lane:
+class PartitionModel:
     """A partition."""
 
     segments: list[Segment] = field(default_factory=list)
@@ -108,7 +108,7 @@ class PureLog:
 
     def __init__(self) -> None:
         self.options = Options()
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, PartitionModel] = {}
         self.readers: dict[str, dict[str, Reader]] = {}
         self.lost: dict[str, int] = {}
         self.buried: list[tuple[str, str, int]] = []
@@ -120,7 +120,7 @@ class PureLog:
         fresh: dict[str, list[tuple[Any, str]]] = {}
         answers = []
         for name, entries in pushes:
-            lane, added = self.lanes.setdefault(name, Lane()), fresh.setdefault(name, [])
+            lane, added = self.lanes.setdefault(name, PartitionModel()), fresh.setdefault(name, [])
             offsets = []
             for payload, identity in entries:
                 offset = self._known(lane, added, identity, now)
@@ -134,7 +134,7 @@ class PureLog:
                 self.lanes[name].segments.append(Segment(self.lanes[name].end, now, added))
         return answers
 
-    def _known(self, lane: Lane, added: list[tuple[Any, str]], identity: str, now: int) -> int | None:
+    def _known(self, lane: PartitionModel, added: list[tuple[Any, str]], identity: str, now: int) -> int | None:
         if not identity or not self.options.window:
             return None
         names = [name for _, name in added]

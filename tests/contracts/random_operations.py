@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
 from headwater.log.job_operations import (
-    Cancel,
+    CancelJobs,
     Claim,
     Claimed,
     ClaimedJob,
@@ -20,12 +20,12 @@ from headwater.log.job_operations import (
     DropJobs,
     Enqueue,
     Heartbeat,
+    JobReport,
     NewJob,
     PauseJobs,
     Prune,
-    Rearm,
-    Report,
     Rescue,
+    RetryJobs,
     SetJobLimit,
     Settle,
     SweepLanes,
@@ -57,7 +57,7 @@ from headwater.log.operations import (
     Transaction,
 )
 from headwater.model.cursor import Outcome
-from headwater.model.job import Outcome as JobOutcome
+from headwater.model.job import JobOutcome
 from headwater.model.names import Offset, PartitionId
 from tests.contracts.clock import BEGINNING
 from tests.contracts.log import push
@@ -370,7 +370,7 @@ class Commits:
         outcome = self._choose(list(JobOutcome))
         error = "" if outcome is JobOutcome.COMPLETED else "x"
         result = self._choose([None, None, "1"]) if outcome is JobOutcome.COMPLETED else None
-        report = Report(number=job.number, token=job.token, outcome=outcome, error=error, result=result)
+        report = JobReport(number=job.number, token=job.token, outcome=outcome, error=error, result=result)
         return Settle(worker=worker, reports=[report])
 
     def _beat(self) -> Operation:
@@ -378,7 +378,7 @@ class Commits:
         return self._choose([Heartbeat(worker=worker, lease_seconds=10.0), Depart(worker=worker)])
 
     def _change_jobs(self) -> Operation:
-        kind = self._choose([Cancel, Rearm, DropJobs])
+        kind = self._choose([CancelJobs, RetryJobs, DropJobs])
         ids = self._choose([(), (self._job_name(),)])
         return kind(ids=ids, skip_unfit=self._choose([True, False]))
 

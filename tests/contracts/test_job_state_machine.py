@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from headwater.config import load_config
 from headwater.errors import HeadwaterError
-from headwater.log.job_operations import Cancel, ClaimedJob, Depart, DropJobs, Rearm, Rescue
-from headwater.model.job import JOBS_QUEUE, JobState, Outcome, may_follow
+from headwater.log.job_operations import CancelJobs, ClaimedJob, Depart, DropJobs, Rescue, RetryJobs
+from headwater.model.job import JOBS_QUEUE, JobOutcome, JobState, may_follow
 from headwater.stores.job_questions import JobFilter, ListJobs
 from headwater.stores.open import open_store
 from tests.contracts.clock import FakeClock
@@ -45,11 +45,11 @@ steps = st.one_of(
         st.tuples(names, st.integers(0, 2), st.sampled_from([0, 0, 5]), st.sets(names, max_size=2)),
     ),
     st.builds(Step, st.just("claim"), st.tuples(workers, st.integers(1, 3))),
-    st.builds(Step, st.just("settle"), st.tuples(workers, st.integers(0, 20), st.sampled_from(Outcome))),
+    st.builds(Step, st.just("settle"), st.tuples(workers, st.integers(0, 20), st.sampled_from(JobOutcome))),
     st.builds(Step, st.just("advance"), st.tuples(st.sampled_from([1, 3, 20]))),
     st.builds(Step, st.just("beat"), st.tuples(workers)),
     st.builds(Step, st.just("cancel"), st.tuples(names)),
-    st.builds(Step, st.just("rearm"), st.tuples(names)),
+    st.builds(Step, st.just("retry"), st.tuples(names)),
     st.builds(Step, st.just("drop"), st.tuples(names)),
     st.builds(Step, st.just("depart"), st.tuples(workers)),
     st.just(Step("rescue")),
@@ -90,7 +90,7 @@ class Run:
             self.tokens[job.number] = job.token
             self.claimed.append((worker, job))
 
-    async def settle(self, worker: str, place: int, outcome: Outcome) -> None:
+    async def settle(self, worker: str, place: int, outcome: JobOutcome) -> None:
         if not self.claimed:
             return
         holder, job = self.claimed[place % len(self.claimed)]
@@ -109,10 +109,10 @@ class Run:
         await self.board.beat(worker, lease_seconds=10)
 
     async def cancel(self, name: str) -> None:
-        await self.board.change(Cancel(ids=(name,)))
+        await self.board.change(CancelJobs(ids=(name,)))
 
-    async def rearm(self, name: str) -> None:
-        await self.board.change(Rearm(ids=(name,)))
+    async def retry(self, name: str) -> None:
+        await self.board.change(RetryJobs(ids=(name,)))
 
     async def drop(self, name: str) -> None:
         await self.board.change(DropJobs(ids=(name,)))

@@ -8,16 +8,16 @@ import pytest
 from headwater.clock import SECOND
 from headwater.errors import InvalidOption, JobMissing, JobUnfit
 from headwater.log.job_operations import (
-    Cancel,
+    CancelJobs,
     ChangeSchedule,
     DropJobs,
     FireSchedules,
     NewJob,
     PutSchedule,
-    Rearm,
+    RetryJobs,
     SetJobLimit,
 )
-from headwater.model.job import JobState, Outcome
+from headwater.model.job import JobOutcome, JobState
 from headwater.stores.job_questions import FindJobsReady, ListJobLimits, ListSchedules
 from tests.contracts.jobs import Board, shell
 from tests.contracts.log import Log
@@ -70,14 +70,14 @@ async def test_a_dead_job_holds_its_dependents_until_it_is_armed_again(board: Bo
     await board.add(shell("a", retries=0), shell("b", depends_on=("a",)))
     await board.fail(await board.take())
     assert await board.state("b") is JobState.WAITING
-    await board.change(Rearm(ids=("a",)))
+    await board.change(RetryJobs(ids=("a",)))
     await board.settle(await board.take())
     assert await board.names() == ["b"]
 
 
 async def test_a_cancelled_or_dropped_job_takes_its_dependents_with_it(board: Board) -> None:
     await board.add("a", shell("b", depends_on=("a",)), shell("c", depends_on=("b",)))
-    await board.change(Cancel(ids=("a",)))
+    await board.change(CancelJobs(ids=("a",)))
     assert [await board.state(name) for name in "abc"] == [JobState.CANCELLED] * 3
     await board.add(shell("x", retries=0), shell("y", depends_on=("x",)))
     await board.fail(await board.take())
@@ -98,8 +98,8 @@ async def test_a_callback_runs_when_all_have_ended_whatever_they_came_to(board: 
     await board.settle(good)
     await board.fail(bad)
     assert await board.state("all") is JobState.WAITING
-    await board.change(Cancel(ids=("gone",)))
-    await board.settle(gone, outcome=Outcome.CANCELLED)
+    await board.change(CancelJobs(ids=("gone",)))
+    await board.settle(gone, outcome=JobOutcome.CANCELLED)
     assert await board.names() == ["all"]
 
 

@@ -8,23 +8,23 @@ import pytest
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import JobExists, JobMissing, JobUnfit
 from headwater.log.job_operations import (
-    Cancel,
+    CancelJobs,
     Depart,
     DropJobs,
     Enqueue,
     Heartbeat,
+    JobReport,
     Note,
     PauseJobs,
     Prune,
-    Rearm,
-    Report,
     Rescue,
+    RetryJobs,
     SetJobConfig,
     Settle,
     StopWorkers,
 )
 from headwater.log.operations import Transaction
-from headwater.model.job import JOBS_QUEUE, JobState, Outcome
+from headwater.model.job import JOBS_QUEUE, JobOutcome, JobState
 from headwater.stores.job_questions import (
     FindJob,
     FindJobsReady,
@@ -155,7 +155,7 @@ async def test_a_report_with_an_old_token_or_from_another_worker_changes_nothing
     await board.add("a")
     job = await board.take()
     assert await board.settle(job, worker="somebody-else") == [None]
-    await board.settle(job, outcome=Outcome.RELEASED)
+    await board.settle(job, outcome=JobOutcome.RELEASED)
     again = await board.take()
     assert again.token > job.token
     assert await board.settle(job) == [None]
@@ -168,15 +168,16 @@ async def test_a_released_job_has_lost_no_attempt(board: Board) -> None:
     for _ in range(3):
         job = await board.take()
         assert job.attempt == 1
-        assert await board.settle(job, outcome=Outcome.RELEASED) == [JobState.PENDING]
+        assert await board.settle(job, outcome=JobOutcome.RELEASED) == [JobState.PENDING]
 
 
 async def test_many_jobs_are_settled_with_one_operation_each_in_its_own_way(board: Board) -> None:
     await board.add(*(f"job{number}" for number in range(4)))
     jobs = await board.claim(4)
-    outcomes = [Outcome.COMPLETED, Outcome.FAILED, Outcome.BURIED, Outcome.CANCELLED]
+    outcomes = [JobOutcome.COMPLETED, JobOutcome.FAILED, JobOutcome.BURIED, JobOutcome.CANCELLED]
     reports = [
-        Report(number=job.number, token=job.token, outcome=outcome) for job, outcome in zip(jobs, outcomes, strict=True)
+        JobReport(number=job.number, token=job.token, outcome=outcome)
+        for job, outcome in zip(jobs, outcomes, strict=True)
     ]
     settled = await board.log.run(Settle(worker="worker-1", reports=reports))
     assert settled.states == ["completed", "failed", "dead", "cancelled"]
@@ -279,31 +280,31 @@ async def test_progress_and_output_are_kept_only_from_whoever_holds_the_job(boar
 async def test_cancelling_ends_what_has_not_begun_and_asks_the_worker_of_what_runs(board: Board) -> None:
     await board.add("runs", "waits", shell("later", delay=60))
     job = await board.take()
-    await board.change(Cancel(ids=("runs", "waits", "later")))
+    await board.change(CancelJobs(ids=("runs", "waits", "later")))
     assert [await board.state(name) for name in ("runs", "waits", "later")] == ["processing", "cancelled", "cancelled"]
     assert (await board.beat()).cancelled == [job.number]
-    await board.settle(job, outcome=Outcome.CANCELLED)
+    await board.settle(job, outcome=JobOutcome.CANCELLED)
     with pytest.raises(JobUnfit):
-        await board.log.run(Cancel(ids=("runs",)))
+        await board.log.run(CancelJobs(ids=("runs",)))
     with pytest.raises(JobMissing):
-        await board.log.run(Cancel(ids=("runs", "unknown")))
+        await board.log.run(CancelJobs(ids=("runs", "unknown")))
 
 
 async def test_a_dead_job_that_is_armed_again_has_all_its_attempts(board: Board) -> None:
     await board.add(shell("a", retries=0), "done")
     for job in await board.claim(2):
         await (board.fail(job) if job.id == "a" else board.settle(job))
-    assert await board.change(Rearm(ids=("a",))) == ["a"]
+    assert await board.change(RetryJobs(ids=("a",))) == ["a"]
     assert (await board.take()).attempt == 1
     with pytest.raises(JobUnfit):
-        await board.log.run(Rearm(ids=("done",)))
+        await board.log.run(RetryJobs(ids=("done",)))
 
 
 async def test_all_dead_jobs_of_a_queue_are_armed_together(board: Board) -> None:
     await board.add(*(shell(f"a{number}", retries=0) for number in range(3)), shell("b", queue="mail", retries=0))
     for job in await board.claim(10):
         await board.fail(job)
-    assert sorted(await board.change(Rearm(state=JobState.DEAD, queue="default"))) == ["a0", "a1", "a2"]
+    assert sorted(await board.change(RetryJobs(state=JobState.DEAD, queue="default"))) == ["a0", "a1", "a2"]
     assert await board.counts() == {"pending": 3, "dead": 1}
 
 
@@ -394,7 +395,7 @@ async def test_seconds_are_those_that_jobs_ran_and_not_those_that_they_waited_in
     await board.settle(plain, duration_seconds=0.5)
     await board.settle(printed, duration_seconds=0.25, output="hello")
     await board.fail(failed, duration_seconds=0.125)
-    await board.settle(unbegun, outcome=Outcome.RELEASED)
+    await board.settle(unbegun, outcome=JobOutcome.RELEASED)
     minutes = await board.log.store.ask(ListJobMinutes("main", board.log.clock.now()))
     assert sum(minute.run_micros for minute in minutes) == 0.875 * SECOND
 
@@ -406,7 +407,7 @@ async def test_databases_do_not_see_each_others_jobs(board: Board) -> None:
     assert await other.names() == ["a", "b"]
     assert await board.names() == ["a"]
     with pytest.raises(JobMissing):
-        await board.log.run(Cancel(ids=("b",)))
+        await board.log.run(CancelJobs(ids=("b",)))
     assert await board.counts() == {"processing": 1}
 
 
@@ -451,7 +452,7 @@ async def test_a_thousand_changes_of_one_commit_are_one_segment(board: Board) ->
     commit = await board.log.commit(Enqueue(jobs=[shell() for _ in range(10)]))
     assert [touch.count for touch in commit.touched] == [10]
     jobs = await board.claim(1_000)
-    reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in jobs]
+    reports = [JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED) for job in jobs]
     commit = await board.log.commit(Settle(worker="worker-1", reports=reports))
     assert [touch.count for touch in commit.touched] == [1_000]
 

@@ -86,7 +86,7 @@ async def test_the_outline_tells_sizes_without_records(log: Log, reader: LogRead
     await log.push(4, queue="other")
     await log.push(5)
     outline = await reader.outline(Lsn(0), LSN_MAX, 10, "main", ["orders"])
-    assert [(stretch.first_offset, stretch.count) for stretch in outline] == [(0, 3), (3, 1)]
+    assert [(segment.first_offset, segment.count) for segment in outline] == [(0, 3), (3, 1)]
     assert len(await reader.outline(Lsn(0), LSN_MAX, 1, "main", ["orders"])) == 1
     assert await reader.newest(Lsn(0), LSN_MAX, "main", ["orders"]) == outline[-1].lsn
     assert await reader.newest(outline[-1].lsn, LSN_MAX, "main", ["orders"]) is None

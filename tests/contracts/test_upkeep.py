@@ -1,4 +1,4 @@
-"""What a store must do besides operations: open and close, become durable, recover, keep its house in order."""
+"""What a store must do besides operations: open and close, become durable, recover, keep itself in order."""
 
 import asyncio
 

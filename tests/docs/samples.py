@@ -47,7 +47,7 @@ class Command(NamedTuple):
     expected: tuple[str, ...]
 
 
-class Outcome(NamedTuple):
+class SampleRun(NamedTuple):
     """How a program ended and what it printed, errors included."""
 
     status: int
@@ -165,7 +165,7 @@ class Reader:
                 shown = "\n".join(command.expected)
                 raise BrokenSample(f"line {command.line}: shown\n{shown}\nbut printed\n{outcome.output}")
 
-    def run(self, arguments: list[str], line: int, text: str = "") -> Outcome:
+    def run(self, arguments: list[str], line: int, text: str = "") -> SampleRun:
         # Into files and not pipes: a server that a sample leaves running would hold a pipe open for ever.
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as given:
             given.write(text)
@@ -187,7 +187,7 @@ class Reader:
                 process.wait()
                 raise BrokenSample(f"line {line}: still running after {SAMPLE_SECONDS_MAX} s") from None
             output.seek(0)
-            return Outcome(status, output.read())
+            return SampleRun(status, output.read())
 
     def end_all(self) -> None:
         """Ends what the samples started and left running; each has a process group of its own."""

@@ -24,7 +24,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """A response, taken apart."""
 
     status: int
@@ -130,7 +130,7 @@ class Client:
         except (BrokenPipeError, ConnectionResetError):
             return
 
-    def answer(self, *, to_head: bool = False) -> Answer:
+    def answer(self, *, to_head: bool = False) -> HttpResponse:
         """The next response."""
         head = self._read_until(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
@@ -139,7 +139,7 @@ class Client:
         while len(self._rest) < length:
             self._read_more()
         body, self._rest = self._rest[:length], self._rest[length:]
-        return Answer(int(lines[0].split()[1]), headers, body)
+        return HttpResponse(int(lines[0].split()[1]), headers, body)
 
     def has_heard_nothing(self) -> bool:
         """Whether the server has neither answered nor closed until now."""

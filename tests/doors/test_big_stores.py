@@ -11,7 +11,7 @@ import msgspec
 import headwater
 from headwater.app import Headwater, make_router
 from headwater.config import Durability
-from headwater.doors.house import ROUTES
+from headwater.doors.all_routes import ROUTES
 from headwater.doors.listing import PAGE_ROWS
 from headwater.doors.wire import Request, Response
 from headwater.log.operations import Pop, Push

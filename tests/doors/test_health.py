@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
+from headwater.doors.all_routes import make_door
 from headwater.doors.hosts import for_this_machine, host_name, is_loopback
-from headwater.doors.house import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request
 from headwater.errors import StoreFailed

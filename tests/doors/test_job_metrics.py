@@ -11,8 +11,8 @@ from headwater.app import make_router
 from headwater.doors import job_metrics
 from headwater.doors.routes import Router
 from headwater.doors.wire import Request
-from headwater.log.job_operations import Claim, Report, Settle
-from headwater.model.job import Outcome
+from headwater.log.job_operations import Claim, JobReport, Settle
+from headwater.model.job import JobOutcome
 from headwater.model.principal import Principal, Scope
 
 OPERATOR = Principal(scopes=frozenset(Scope))
@@ -29,7 +29,7 @@ async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
             await opened.jobs.add(command="true", queue=queue)
         await opened.jobs.add(command="true", queue="mail", delay=60)
         (job,) = (await opened.jobs_service.run(Claim(worker="w", queues=("mail",)))).jobs
-        report = Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED, duration_seconds=1.5)
+        report = JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED, duration_seconds=1.5)
         await opened.jobs_service.run(Settle(worker="w", reports=[report]))
         await opened.jobs.pause("post")
         yield opened

@@ -10,7 +10,7 @@ import pytest
 
 import headwater
 from headwater import NewJob, outbox
-from headwater.doors.house import make_door
+from headwater.doors.all_routes import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request
 from headwater.errors import HeadwaterError, InvalidOption, InvalidPayload

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.doors.house import make_door
+from headwater.doors.all_routes import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request
 from headwater.model.principal import Principal, Scope
@@ -101,7 +101,7 @@ QUESTIONS: list[tuple[str, str, object]] = [
     ("POST", "/api/v1/jobs/cancel", {"ids": ["taken"]}),
     ("POST", "/api/v1/jobs/cancel", {"ids": ["elsewhere"]}),
     ("POST", "/api/v1/jobs/retry", {"ids": ["done"]}),
-    ("POST", "/v1/operations/cancel", {"ids": ["done"]}),
+    ("POST", "/v1/operations/cancel-jobs", {"ids": ["done"]}),
     ("POST", "/v1/operations/drop-jobs", {"ids": ["elsewhere"]}),
     ("PUT", "/api/v1/job-schedules/nightly", {"job": CALL, "cron": "@daily"}),
     ("GET", "/api/v1/job-schedules", None),

@@ -12,9 +12,9 @@ from headwater.app import make_router
 from headwater.doors.routes import Router
 from headwater.doors.wire import Request
 from headwater.errors import HeadwaterError
-from headwater.log.job_operations import Claim, Report, Settle
+from headwater.log.job_operations import Claim, JobReport, Settle
 from headwater.model.command_template import read_templates
-from headwater.model.job import HIDDEN, JobState, Outcome
+from headwater.model.job import HIDDEN, JobOutcome, JobState
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal, Scope
 from headwater.stores.questions import FindLastLsn
@@ -33,7 +33,9 @@ async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
         await jobs.add(id="dead", command="true", env=ENV, retries=0)
         (claimed,) = (await opened.jobs_service.run(Claim(worker="w", limit=1))).jobs
         assert claimed.work.env == ENV, "who runs a job must get what it was given"
-        report = Report(number=claimed.number, token=claimed.token, outcome=Outcome.FAILED, error="no", output="no\n")
+        report = JobReport(
+            number=claimed.number, token=claimed.token, outcome=JobOutcome.FAILED, error="no", output="no\n"
+        )
         await opened.jobs_service.run(Settle(worker="w", reports=[report]))
         await jobs.add(id="running", command="true", env=ENV)
         await opened.jobs_service.run(Claim(worker="w", limit=1))

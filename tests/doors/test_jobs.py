@@ -7,12 +7,12 @@ import httpx
 import pytest
 
 import headwater
-from headwater.doors.house import make_door
+from headwater.doors.all_routes import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
-from headwater.log.job_operations import Claim, Report, Settle
+from headwater.log.job_operations import Claim, JobReport, Settle
 from headwater.model.command_template import read_templates
-from headwater.model.job import HIDDEN, Outcome
+from headwater.model.job import HIDDEN, JobOutcome
 from headwater.model.principal import Principal, Scope
 from tests.doors.live_door import LiveDoor
 
@@ -59,7 +59,7 @@ def visitor(hw: headwater.Headwater) -> Visitor:
 async def run_next(hw: headwater.Headwater, result: str = '"sent"') -> None:
     """Complete the next job, as a worker would."""
     (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
-    report = Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED, result=result)
+    report = JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED, result=result)
     await hw.jobs_service.run(Settle(worker="w", reports=[report]))
 
 

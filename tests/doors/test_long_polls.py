@@ -21,7 +21,7 @@ CROWD = (1_000, 400)
 CROWD_OF_A_CAMPAIGN = (5_000, 2_000)
 
 
-class House:
+class Scene:
     """A store with all its routes, asked without a transport."""
 
     def __init__(self, hw: headwater.Headwater, door: Handler) -> None:
@@ -56,10 +56,10 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     settings: dict[str, Any] = {"housekeeping": False}
     async with headwater.open(str(tmp_path / "headwater.db"), **settings) as hw, open_door(hw) as door:
-        made = House(hw, door)
+        made = Scene(hw, door)
         # The first request of all looks at the switches, which would make it the last of a crowd.
         await made.ask("GET", "/api/v1/pop/queue/orders")
         yield made
@@ -73,13 +73,13 @@ def messages(answers: list[Response]) -> list[Any]:
     return [m["data"] for answer in answers if answer.status == 200 for m in json.loads(answer.body)["messages"]]
 
 
-async def test_six_clients_are_all_answered_by_their_own_deadline(house: House) -> None:
+async def test_six_clients_are_all_answered_by_their_own_deadline(scene: Scene) -> None:
     """S4-30: with 30 s to wait each is answered after 30 s, not a moment earlier and not a moment later."""
     waiting = []
     with standing_still() as clock:
         for number in range(6):
-            waiting.append(house.wait(f"q{number}"))
-            await house.crowd(waiting)
+            waiting.append(scene.wait(f"q{number}"))
+            await scene.crowd(waiting)
             await clock.advance(1)
         await clock.advance(30 - 6 - 0.001)
         for answered in range(6):
@@ -88,40 +88,40 @@ async def test_six_clients_are_all_answered_by_their_own_deadline(house: House) 
             assert sum(task.done() for task in waiting) == answered + 1
             await clock.advance(1 - 0.001)
     assert [task.result().status for task in waiting] == [204] * 6
-    assert house.polls.timeouts == 6
+    assert scene.polls.timeouts == 6
 
 
-async def test_those_who_wait_cost_no_thread_and_no_commit(house: House) -> None:
-    await house.push(item(0, "other"))
-    waiting = [house.wait(consumerGroup=f"g{number % 20}") for number in range(200)]
-    await house.crowd(waiting)
-    threads, commits, pops = threading.active_count(), house.hw.committer.commits, house.polls.pops
+async def test_those_who_wait_cost_no_thread_and_no_commit(scene: Scene) -> None:
+    await scene.push(item(0, "other"))
+    waiting = [scene.wait(consumerGroup=f"g{number % 20}") for number in range(200)]
+    await scene.crowd(waiting)
+    threads, commits, pops = threading.active_count(), scene.hw.committer.commits, scene.polls.pops
     await asyncio.sleep(0.2)
-    await house.ask("GET", "/version")
-    assert (threading.active_count(), house.hw.committer.commits, house.polls.pops) == (threads, commits, pops)
-    house.polls.drain()
+    await scene.ask("GET", "/version")
+    assert (threading.active_count(), scene.hw.committer.commits, scene.polls.pops) == (threads, commits, pops)
+    scene.polls.drain()
     assert {answer.status for answer in await asyncio.gather(*waiting)} == {204}
 
 
-async def test_a_hundred_clients_on_one_queue_are_asked_for_together(house: House) -> None:
-    waiting = [house.wait() for _ in range(100)]
-    await house.crowd(waiting)
-    commits = house.hw.committer.commits
-    await house.push(item(7))
+async def test_a_hundred_clients_on_one_queue_are_asked_for_together(scene: Scene) -> None:
+    waiting = [scene.wait() for _ in range(100)]
+    await scene.crowd(waiting)
+    commits = scene.hw.committer.commits
+    await scene.push(item(7))
     done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    await house.ask("GET", "/version")
+    await scene.ask("GET", "/version")
     assert messages([task.result() for task in done]) == [7]
     assert len(pending) == 99
     # The push, the pop that got it, and perhaps one look that found no more.
-    assert house.hw.committer.commits - commits <= 3
-    house.polls.drain()
+    assert scene.hw.committer.commits - commits <= 3
+    scene.polls.drain()
     await asyncio.gather(*pending)
 
 
-async def test_only_those_who_got_something_are_taken_out(house: House) -> None:
-    waiting = [house.wait(autoAck="true") for _ in range(10)]
-    await house.crowd(waiting)
-    await house.push(*(item(number) for number in range(4)))
+async def test_only_those_who_got_something_are_taken_out(scene: Scene) -> None:
+    waiting = [scene.wait(autoAck="true") for _ in range(10)]
+    await scene.crowd(waiting)
+    await scene.push(*(item(number) for number in range(4)))
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
 
     async def four_served() -> bool:
@@ -130,42 +130,42 @@ async def test_only_those_who_got_something_are_taken_out(house: House) -> None:
     await expect_soon_async(four_served)
     assert messages([task.result() for task in waiting if task.done()]) == [0, 1, 2, 3]
     assert [task.done() for task in waiting] == [True] * 4 + [False] * 6
-    await house.push(*(item(number) for number in range(4, 10)))
+    await scene.push(*(item(number) for number in range(4, 10)))
     assert sorted(messages(list(await asyncio.gather(*waiting)))) == list(range(10))
 
 
-async def test_everybody_in_a_crowd_of_many_groups_is_served_once(house: House, pytestconfig: pytest.Config) -> None:
+async def test_everybody_in_a_crowd_of_many_groups_is_served_once(scene: Scene, pytestconfig: pytest.Config) -> None:
     clients, groups = CROWD_OF_A_CAMPAIGN if pytestconfig.getoption("campaign") else CROWD
     each = clients // groups
-    waiting = [house.wait(f"q{number % groups}", batch=1, autoAck="true") for number in range(each * groups)]
-    await house.crowd(waiting)
-    assert house.polls.keys() == groups
+    waiting = [scene.wait(f"q{number % groups}", batch=1, autoAck="true") for number in range(each * groups)]
+    await scene.crowd(waiting)
+    assert scene.polls.keys() == groups
     for start in range(0, groups, 100):
         some = range(start, min(start + 100, groups))
-        await house.push(*(item([queue, copy], f"q{queue}") for queue in some for copy in range(each)))
+        await scene.push(*(item([queue, copy], f"q{queue}") for queue in some for copy in range(each)))
     found = messages(list(await asyncio.gather(*waiting)))
     assert Counter(map(tuple, found)) == Counter((queue, copy) for queue in range(groups) for copy in range(each))
 
 
-async def test_a_deadline_and_a_delivery_never_both_answer(house: House) -> None:
+async def test_a_deadline_and_a_delivery_never_both_answer(scene: Scene) -> None:
     pushed = 0
     seen: list[Any] = []
     for turn in range(40):
-        waiting = [house.wait(milliseconds=1 + turn % 5, autoAck="true") for _ in range(5)]
+        waiting = [scene.wait(milliseconds=1 + turn % 5, autoAck="true") for _ in range(5)]
         for _ in range(turn % 7):
             await asyncio.sleep(0.0005)
-        await house.push(item(pushed), item(pushed + 1))
+        await scene.push(item(pushed), item(pushed + 1))
         pushed += 2
         seen.extend(messages(list(await asyncio.gather(*waiting))))
-    rest = await house.ask("GET", "/api/v1/pop/queue/orders", "batch=1000&autoAck=true")
+    rest = await scene.ask("GET", "/api/v1/pop/queue/orders", "batch=1000&autoAck=true")
     seen.extend(messages([rest]))
     assert sorted(seen) == list(range(pushed))
 
 
-async def test_a_poll_that_is_cancelled_gives_its_message_to_the_next(house: House) -> None:
-    first, second = house.wait(), house.wait()
-    await house.crowd([first, second])
-    pushing = asyncio.ensure_future(house.push(item(7)))
+async def test_a_poll_that_is_cancelled_gives_its_message_to_the_next(scene: Scene) -> None:
+    first, second = scene.wait(), scene.wait()
+    await scene.crowd([first, second])
+    pushing = asyncio.ensure_future(scene.push(item(7)))
     first.cancel()
     await pushing
     answer = json.loads((await asyncio.wait_for(second, 10)).body)["messages"]
@@ -173,41 +173,41 @@ async def test_a_poll_that_is_cancelled_gives_its_message_to_the_next(house: Hou
     assert first.cancelled()
 
 
-async def test_names_that_look_alike_are_kept_apart(house: House) -> None:
-    by_queue = house.wait("a:*", consumerGroup="g")
+async def test_names_that_look_alike_are_kept_apart(scene: Scene) -> None:
+    by_queue = scene.wait("a:*", consumerGroup="g")
     by_namespace = asyncio.ensure_future(
-        house.ask("GET", "/api/v1/pop", "namespace=a&task=*&consumerGroup=g&wait=true&timeout=30000")
+        scene.ask("GET", "/api/v1/pop", "namespace=a&task=*&consumerGroup=g&wait=true&timeout=30000")
     )
     assert (await by_queue).status == 400
     assert (await by_namespace).status == 400
-    one = house.wait("a", consumerGroup="b:g")
-    other = house.wait("a:b", consumerGroup="g")
-    await house.crowd([one, other])
-    assert house.polls.keys() == 2
-    await house.push(item("for a:b", "a:b"))
+    one = scene.wait("a", consumerGroup="b:g")
+    other = scene.wait("a:b", consumerGroup="g")
+    await scene.crowd([one, other])
+    assert scene.polls.keys() == 2
+    await scene.push(item("for a:b", "a:b"))
     assert messages([await other]) == ["for a:b"]
     assert not one.done()
-    house.polls.drain()
+    scene.polls.drain()
     assert (await one).status == 204
 
 
-async def test_a_poll_by_namespace_is_served_by_a_push_to_any_of_its_queues(house: House) -> None:
-    await house.ask("POST", "/api/v1/configure", body={"queue": "mails", "namespace": "shop", "task": "send"})
+async def test_a_poll_by_namespace_is_served_by_a_push_to_any_of_its_queues(scene: Scene) -> None:
+    await scene.ask("POST", "/api/v1/configure", body={"queue": "mails", "namespace": "shop", "task": "send"})
     waiting = [
-        asyncio.ensure_future(house.ask("GET", "/api/v1/pop", f"{which}&wait=true&timeout=30000"))
+        asyncio.ensure_future(scene.ask("GET", "/api/v1/pop", f"{which}&wait=true&timeout=30000"))
         for which in ("namespace=shop&consumerGroup=1", "task=send&consumerGroup=2", "namespace=other&consumerGroup=3")
     ]
-    await house.crowd(waiting)
-    await house.push(item(7, "mails"))
+    await scene.crowd(waiting)
+    await scene.push(item(7, "mails"))
     assert messages(list(await asyncio.gather(*waiting[:2]))) == [7, 7]
     assert not waiting[2].done()
-    house.polls.drain()
+    scene.polls.drain()
     assert (await waiting[2]).status == 204
 
 
-async def test_polls_at_one_server_are_served_by_pushes_at_another(house: House, tmp_path: Path) -> None:
-    waiting = [house.wait(f"q{number}", consumerGroup="g") for number in range(20)]
-    await house.crowd(waiting)
+async def test_polls_at_one_server_are_served_by_pushes_at_another(scene: Scene, tmp_path: Path) -> None:
+    waiting = [scene.wait(f"q{number}", consumerGroup="g") for number in range(20)]
+    await scene.crowd(waiting)
     async with headwater.open(str(tmp_path / "headwater.db"), housekeeping=False) as other:
         for number in range(20):
             await other.queue(f"q{number}").push(number)

@@ -22,11 +22,11 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import headwater
-from headwater.doors.house import ROUTES
+from headwater.doors.all_routes import ROUTES
 from headwater.doors.openapi import make_document
 from headwater.doors.routes import Route
-from headwater.log.job_operations import Claim, Heartbeat, Report, Settle, WorkerAbout
-from headwater.model.job import Outcome
+from headwater.log.job_operations import Claim, Heartbeat, JobReport, Settle, WorkerAbout
+from headwater.model.job import JobOutcome
 from headwater.model.job_policy import JobPolicy
 from tests.doors.live_door import LiveDoor, on_the_edge
 
@@ -82,14 +82,14 @@ async def add_jobs(hw: headwater.Headwater) -> None:
     await hw.jobs.schedule("0", headwater.NewJob(command="true", priority=3), every=60)
     about = WorkerAbout(host="here", pid=1, queues=("default",))
     await hw.jobs_service.run(Heartbeat(worker="w", about=about))
-    for outcome in (Outcome.FAILED, Outcome.COMPLETED):
+    for outcome in (JobOutcome.FAILED, JobOutcome.COMPLETED):
         (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
-        result = '{"sent":true}' if outcome is Outcome.COMPLETED else None
-        report = Report(
+        result = '{"sent":true}' if outcome is JobOutcome.COMPLETED else None
+        report = JobReport(
             number=job.number, token=job.token, outcome=outcome, error="broken", output="out", result=result
         )
         await hw.jobs_service.run(Settle(worker="w", reports=[report]))
-        if outcome is Outcome.FAILED:
+        if outcome is JobOutcome.FAILED:
             await hw.jobs.add(id="done", type="shop:mail")
 
 

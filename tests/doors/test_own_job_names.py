@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.doors.house import ROUTES, make_door
+from headwater.doors.all_routes import ROUTES, make_door
 from headwater.doors.native import jobs
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
-from headwater.log.job_operations import Claim, Report, Settle
-from headwater.model.job import Outcome
+from headwater.log.job_operations import Claim, JobReport, Settle
+from headwater.model.job import JobOutcome
 from headwater.model.principal import Principal, Scope
 from headwater.services.wire_forms import operation_path, question_path
 
@@ -97,10 +97,10 @@ async def fail_all(hw: headwater.Headwater) -> None:
         if not claimed.jobs:
             return
         [one] = claimed.jobs
-        said = Report(
+        said = JobReport(
             number=one.number,
             token=one.token,
-            outcome=Outcome.FAILED,
+            outcome=JobOutcome.FAILED,
             error=f"job {one.id} failed",
             output=f"I am {one.id}",
         )
@@ -147,12 +147,12 @@ def questions(who: Principal) -> list[tuple[str, str, object]]:
         ("POST", "/v1/transaction", {"operations": [{"kind": "jobs", "jobs": [job(who, "order-17")]}]}),
         ("POST", "/api/v1/jobs/cancel", {"ids": ["last"]}),
         ("POST", "/api/v1/jobs/cancel", {"ids": ["last"]}),
-        ("POST", "/v1/operations/cancel", {"ids": ["last"]}),
-        ("POST", "/v1/operations/cancel", {"ids": ["very-last"]}),
+        ("POST", "/v1/operations/cancel-jobs", {"ids": ["last"]}),
+        ("POST", "/v1/operations/cancel-jobs", {"ids": ["very-last"]}),
         ("POST", "/api/v1/jobs/retry", {"ids": ["last"]}),
         ("POST", "/api/v1/jobs/retry", {"ids": ["last"]}),
-        ("POST", "/v1/operations/rearm", {"ids": ["last"]}),
-        ("POST", "/v1/operations/rearm", {"ids": ["very-last"]}),
+        ("POST", "/v1/operations/retry-jobs", {"ids": ["last"]}),
+        ("POST", "/v1/operations/retry-jobs", {"ids": ["very-last"]}),
         ("POST", "/api/v1/jobs/drop", {"ids": ["last"]}),
         ("POST", "/v1/operations/drop-jobs", {"ids": ["order-18"]}),
         ("POST", "/api/v1/jobs/drop", {"ids": ["order-18"]}),
@@ -178,8 +178,8 @@ def questions(who: Principal) -> list[tuple[str, str, object]]:
         ("POST", "/v1/operations/register-types", {"types": {}}),
         ("POST", "/v1/operations/stop-workers", {"workers": ["w"]}),
         ("POST", "/api/v1/workers/stop", {"ids": ["w"]}),
-        ("POST", "/v1/operations/cancel", {"state": "pending", "queue": QUEUES[who]}),
-        ("POST", "/v1/operations/rearm", {"state": "dead", "queue": QUEUES[who]}),
+        ("POST", "/v1/operations/cancel-jobs", {"state": "pending", "queue": QUEUES[who]}),
+        ("POST", "/v1/operations/retry-jobs", {"state": "dead", "queue": QUEUES[who]}),
         ("POST", "/api/v1/jobs/cleanup", {"older_than": 0, "queue": QUEUES[who]}),
     ]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headwater.doors.house import ROUTES
+from headwater.doors.all_routes import ROUTES
 from headwater.doors.native import jobs, log_commits, messages, upkeep
 from headwater.doors.native.rules import Rule, operation_routes
 from headwater.log import (
@@ -70,7 +70,7 @@ NOT_SERVED: dict[str, tuple[type[Any], ...]] = {
         job_operations.Depart,
     ),
     "is what others have in common": (job_operations.ChooseJobs,),
-    "is asked by the house itself, or by routes that show less of it": (
+    "is asked by the server itself, or by routes that show less of it": (
         questions.FindIdentity,
         questions.FindLastLsn,
         questions.FindLastLsnOf,

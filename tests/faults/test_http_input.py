@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import headwater
 from headwater.app import open_door
-from headwater.doors.house import ROUTES
+from headwater.doors.all_routes import ROUTES
 from headwater.doors.routes import Route
 from headwater.doors.wire import Request, Response
 from headwater.errors import InvalidPayload

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.clock import SECOND, Timestamp
 from headwater.log.job_operations import PutSchedule, Rescue
-from headwater.model.job import JobState, Outcome
+from headwater.model.job import JobOutcome, JobState
 from headwater.stores.job_questions import ListSchedules, ScheduleStatus
 from tests.cli.program import Program
 from tests.cli.queuectl import Queuectl
@@ -255,7 +255,7 @@ async def test_a_time_that_was_given_stays_when_the_clock_is_set_and_a_delay_mov
     board.log.clock.advance(hour)
     now = board.log.clock.now()
     await board.add(shell("snoozed", run_at=now))
-    await board.settle(await board.take(), outcome=Outcome.SNOOZED, after_seconds=600)
+    await board.settle(await board.take(), outcome=JobOutcome.SNOOZED, after_seconds=600)
     await board.add(shell("given", run_at=Timestamp(now + 600 * SECOND)), shell("delayed", delay=600))
     board.log.clock.advance(-hour)
     await board.beat()

@@ -18,7 +18,7 @@ from headwater.clock import Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import HeadwaterError
 from headwater.log import operations as op
-from headwater.log.committer import Answer, Committer
+from headwater.log.committer import CommittedResult, Committer
 from headwater.model.cursor import Outcome
 from headwater.model.record import Record, split_records
 from headwater.stores.codec import Codec
@@ -236,7 +236,7 @@ class Workers:
         return self._chance.choice(names)
 
 
-def _says_something(answer: Answer) -> bool:
+def _says_something(answer: CommittedResult) -> bool:
     """Whether a state rests on this answer: "nothing was there" may be said of a state that goes away."""
     return all(getattr(answer.result, name, True) for name in ("batches", "count", "segments", "leases", "partitions"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.config import Durability
 from headwater.errors import Closed, Overloaded, QueueFull, StoreFailed, StoreFull, StoreReplaced
-from headwater.log.committer import COMMIT_OPERATIONS_MAX, GATHER_SECONDS, Answer, Committer
+from headwater.log.committer import COMMIT_OPERATIONS_MAX, GATHER_SECONDS, CommittedResult, Committer
 from headwater.log.operations import Commit
 from tests.contracts.clock import FakeClock
 from tests.log.fake_store import FakeStore, operation
@@ -140,13 +140,13 @@ async def test_nothing_is_called_synced_before_the_disk_is_done(store: FakeStore
     assert store.history == ["apply", "make_durable"]
     assert not answer.done()
     store.barriers[0].set_result(None)
-    assert await answer == Answer("done: orders", SYNCED)
+    assert await answer == CommittedResult("done: orders", SYNCED)
 
 
 async def test_written_is_answered_before_the_disk_is_done(store: FakeStore, committer: Committer) -> None:
     synced = committer.submit(operation("synced"))
     written = committer.submit(operation("written"), WRITTEN)
-    assert await written == Answer("done: written", WRITTEN)
+    assert await written == CommittedResult("done: written", WRITTEN)
     assert not synced.done()
 
 
@@ -185,7 +185,7 @@ async def test_written_does_not_wait_for_a_busy_disk(store: FakeStore, committer
 async def test_memory_is_answered_at_once_and_part_of_the_next_commit(store: FakeStore, committer: Committer) -> None:
     answer = committer.submit(operation("cursor"), MEMORY)
     assert answer.done()
-    assert answer.result() == Answer(None, MEMORY)
+    assert answer.result() == CommittedResult(None, MEMORY)
     assert names(store) == []
     await turn()
     assert names(store) == [["cursor"]]

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headwater.config import Durability
 from headwater.errors import StoreFailed, StoreReplaced
-from headwater.log.committer import Answer, Committer
+from headwater.log.committer import CommittedResult, Committer
 from headwater.log.operations import Commit
 from headwater.stores.contract import RaceLost
 from tests.contracts.clock import FakeClock
@@ -29,7 +29,7 @@ class Scene:
         self.committer = Committer(self.store.as_store(), FakeClock(), pending_max=1_000, on_commit=self.told.append)
         self.committer.start()
 
-    async def send(self, *queues: str) -> list[asyncio.Future[Answer]]:
+    async def send(self, *queues: str) -> list[asyncio.Future[CommittedResult]]:
         """One operation for each, in a commit and a flight of its own."""
         answers = []
         for queue in queues:
@@ -61,7 +61,7 @@ async def scene() -> AsyncIterator[Scene]:
     await made.committer.close()
 
 
-def done(answers: list[asyncio.Future[Answer]]) -> list[bool]:
+def done(answers: list[asyncio.Future[CommittedResult]]) -> list[bool]:
     return [answer.done() for answer in answers]
 
 
@@ -79,7 +79,7 @@ async def test_flights_that_come_home_early_are_answered_in_their_order(scene: S
     assert done(answers) == [False, False, False]
     assert scene.told == []
     await scene.land(0)
-    assert [answer.result() for answer in answers] == [Answer(f"done: {name}", SYNCED) for name in "abc"]
+    assert [answer.result() for answer in answers] == [CommittedResult(f"done: {name}", SYNCED) for name in "abc"]
     assert len(scene.told) == 3
 
 
@@ -186,7 +186,7 @@ async def test_written_waits_where_it_could_be_taken_back(scene: Scene) -> None:
     await turn()
     assert not answer.done()
     await scene.land(0)
-    assert await answer == Answer("done: a", SYNCED)
+    assert await answer == CommittedResult("done: a", SYNCED)
 
 
 async def test_what_was_answered_from_memory_is_repeated_after_a_lost_race(scene: Scene) -> None:

@@ -10,8 +10,8 @@ from headwater.model.job import (
     TRANSITIONS,
     Backoff,
     Held,
+    JobOutcome,
     JobState,
-    Outcome,
     first_state,
     judge,
     may_follow,
@@ -27,12 +27,12 @@ def held(attempts: int = 1, attempts_max: int = 4) -> Held:
 def test_the_delays_of_base_two_are_two_four_and_eight_seconds_and_the_fourth_failure_is_the_last() -> None:
     delays = []
     for attempt in (1, 2, 3):
-        verdict = judge(held(attempt), Outcome.FAILED, NOW)
+        verdict = judge(held(attempt), JobOutcome.FAILED, NOW)
         assert verdict.state is JobState.FAILED
         assert verdict.run_at is not None
         delays.append((verdict.run_at - NOW) / SECOND)
     assert delays == [2, 4, 8]
-    assert judge(held(4), Outcome.FAILED, NOW).state is JobState.DEAD
+    assert judge(held(4), JobOutcome.FAILED, NOW).state is JobState.DEAD
 
 
 def test_jitter_only_adds_and_is_another_for_another_job() -> None:
@@ -47,20 +47,20 @@ def test_a_delay_stops_at_its_cap_however_many_attempts_there_were() -> None:
 
 
 def test_a_job_that_was_released_or_snoozed_keeps_its_attempt() -> None:
-    assert judge(held(2), Outcome.RELEASED, NOW).attempts == 1
-    snoozed = judge(held(2), Outcome.SNOOZED, NOW, 5)
+    assert judge(held(2), JobOutcome.RELEASED, NOW).attempts == 1
+    snoozed = judge(held(2), JobOutcome.SNOOZED, NOW, 5)
     assert (snoozed.state, snoozed.attempts, snoozed.run_at) == (JobState.SCHEDULED, 1, NOW + 5 * SECOND)
 
 
 def test_a_worker_may_choose_the_delay_but_not_another_attempt() -> None:
-    assert judge(held(1), Outcome.FAILED, NOW, 0.5).run_at == NOW + SECOND // 2
-    assert judge(held(4), Outcome.FAILED, NOW, 0.5).state is JobState.DEAD
-    assert judge(held(1), Outcome.BURIED, NOW).state is JobState.DEAD
+    assert judge(held(1), JobOutcome.FAILED, NOW, 0.5).run_at == NOW + SECOND // 2
+    assert judge(held(4), JobOutcome.FAILED, NOW, 0.5).state is JobState.DEAD
+    assert judge(held(1), JobOutcome.BURIED, NOW).state is JobState.DEAD
 
 
-@given(st.sampled_from(Outcome), st.integers(1, 10), st.integers(1, 10), st.none() | st.floats(0, 1e9))
+@given(st.sampled_from(JobOutcome), st.integers(1, 10), st.integers(1, 10), st.none() | st.floats(0, 1e9))
 def test_every_verdict_is_a_step_that_a_running_job_may_take(
-    outcome: Outcome, attempts: int, attempts_max: int, after: float | None
+    outcome: JobOutcome, attempts: int, attempts_max: int, after: float | None
 ) -> None:
     verdict = judge(held(attempts, attempts_max), outcome, NOW, after)
     assert may_follow(JobState.PROCESSING, verdict.state)

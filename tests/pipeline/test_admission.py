@@ -18,9 +18,19 @@ from headwater.log.operations import Push, Transaction
 from headwater.model.lane import Lane
 from headwater.pipeline import admission, payload, read, read_stream
 from headwater.pipeline.admission import Admission
-from headwater.pipeline.planning import Cut, Offset, Piece, Range, cut_body, gather, offset_of, piece_of, share_out
+from headwater.pipeline.planning import (
+    Cut,
+    Piece,
+    Range,
+    StreamOffset,
+    cut_body,
+    gather,
+    offset_of,
+    piece_of,
+    share_out,
+)
 from headwater.pipeline.times import NONE, Times
-from headwater.stores.log_reader import Body, Stretch
+from headwater.stores.log_reader import Body, SegmentOutline
 from tests.contracts.log import record
 from tests.pipeline.store import QUERY_ERRORS, Store
 
@@ -47,10 +57,10 @@ class Log:
             lane = lane_of(str(partition))
             self.bodies.append(Body(number * 3, lane, first, len(times), 1, records, partition))  # type: ignore[arg-type]
 
-    def stretches(self, begin: Offset) -> Iterator[Stretch]:
+    def outlines(self, begin: StreamOffset) -> Iterator[SegmentOutline]:
         for body in self.bodies:
             if body.lsn > begin.lsn:
-                yield Stretch(body.lsn, body.partition_id, body.first_offset, body.count, body.written_at)
+                yield SegmentOutline(body.lsn, body.partition_id, body.first_offset, body.count, body.written_at)
 
     def read(self, span: Range) -> Iterator[list[Body]]:
         self.looked += 1
@@ -58,17 +68,17 @@ class Log:
 
     def follow(self, limit: int) -> Iterator[list[tuple[int, int, int]]]:
         """The records of each micro-batch as (partition, offset, time), planned from what a checkpoint keeps."""
-        known, begin = Admission(Times("")), Offset(0)  # type: ignore[arg-type]
+        known, begin = Admission(Times("")), StreamOffset(0)  # type: ignore[arg-type]
         batches_max = sum(body.count for body in self.bodies)
-        while list(self.stretches(begin)):
+        while list(self.outlines(begin)):
             batches_max -= 1
             assert batches_max >= 0, "more micro-batches than messages: some are read again and again"
-            end = offset_of(known.admit(self.stretches(begin), begin, limit, self.read).as_json())
+            end = offset_of(known.admit(self.outlines(begin), begin, limit, self.read).as_json())
             yield list(self.between(begin, end))
             begin = end
 
-    def between(self, begin: Offset, end: Offset) -> Iterator[tuple[int, int, int]]:
-        for share in share_out(self.stretches(begin), begin, end, 2):
+    def between(self, begin: StreamOffset, end: StreamOffset) -> Iterator[tuple[int, int, int]]:
+        for share in share_out(self.outlines(begin), begin, end, 2):
             assert share.cut is not None
             for span in share.spans:
                 for bodies in self.read(span):
@@ -126,11 +136,11 @@ def test_times_are_looked_at_as_far_as_they_matter_and_not_again(monkeypatch: py
     monkeypatch.setattr(admission, "LOAD_RECORDS", 10)
     segments = [(partition, list(range(begin, begin + 10))) for partition in (1, 2) for begin in range(0, 1_000, 10)]
     log = Log(segments)
-    known, begin = Admission(Times("")), Offset(0)  # type: ignore[arg-type]
-    begin = known.admit(log.stretches(begin), begin, 40, log.read)
+    known, begin = Admission(Times("")), StreamOffset(0)  # type: ignore[arg-type]
+    begin = known.admit(log.outlines(begin), begin, 40, log.read)
     assert log.looked < 20
     before = log.looked
-    known.admit(log.stretches(begin), begin, 40, log.read)
+    known.admit(log.outlines(begin), begin, 40, log.read)
     assert log.looked - before < 10
 
 
@@ -167,13 +177,13 @@ def test_the_time_of_a_message_is_the_field_that_is_named_else_its_own_else_its_
 def test_a_part_of_a_segment_keeps_the_text_of_its_records() -> None:
     text = b'[{"data":{"a": 1.0}},{"data":"x,]"},{"data":[1,  2]},{"data":4}]'
     body = Body(5, lane_of("p"), 10, 4, 0, text, 7)  # type: ignore[arg-type]
-    start, end = Offset(4, positions={7: 11}), Offset(4, positions={7: 13}, through=5)  # type: ignore[arg-type, dict-item]
+    start, end = StreamOffset(4, positions={7: 11}), StreamOffset(4, positions={7: 13}, through=5)  # type: ignore[arg-type, dict-item]
     part = cut_body(body, Cut(start, end))
     assert part is not None
     assert (part.first_offset, part.count) == (11, 2)
     assert part.records == b'[{"data":"x,]"},{"data":[1,  2]}]'
     assert cut_body(body, Cut(end, end)) is None
-    assert cut_body(body, Cut(Offset(0), Offset(5))) is body  # type: ignore[arg-type]
+    assert cut_body(body, Cut(StreamOffset(0), StreamOffset(5))) is body  # type: ignore[arg-type]
     assert piece_of(body, end) == Piece(5, 7, 10, 13, 14)  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ from headwater.pipeline.checkpoint import Checkpoint, Destination
 from headwater.pipeline.encoding import Chunk
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.options import read_options, write_options
-from headwater.pipeline.planning import Offset, offset_of
+from headwater.pipeline.planning import StreamOffset, offset_of
 from headwater.pipeline.sink import StreamSink, Written, is_same
 from headwater.pipeline.source import BatchReader, HeadwaterDataSource, StreamReader, take_snapshot
 from headwater.pipeline.standing import Here, begin_anew, find_change
@@ -411,20 +411,20 @@ SEEN = Fingerprint(7, "mark")  # type: ignore[arg-type]
 @pytest.mark.parametrize(
     ("offset", "remembered", "error"),
     [
-        (Offset(7, 0, "store-1", {"orders": 3}, SEEN), True, None),  # type: ignore[arg-type]
-        (Offset(7, 0, "store-1", {"orders": 3}, SEEN), None, None),  # type: ignore[arg-type]
-        (Offset(7, 2), None, None),  # type: ignore[arg-type]
-        (Offset(10), None, None),  # type: ignore[arg-type]
-        (Offset(11), None, StoreReplaced),  # type: ignore[arg-type]
-        (Offset(7, 0, "store-2", {"orders": 3}, SEEN), True, StoreReplaced),  # type: ignore[arg-type]
-        (Offset(7, 0, "store-1", {"orders": 3}, SEEN), False, StoreReplaced),  # type: ignore[arg-type]
-        (Offset(7, 0, "store-1", {"orders": 2}, SEEN), True, DataLost),  # type: ignore[arg-type]
-        (Offset(7, 0, "store-1", {"orders": 3, "bills": 4}, SEEN), True, DataLost),  # type: ignore[arg-type]
-        (Offset(7, through=11, positions={1: 5}), None, StoreReplaced),  # type: ignore[arg-type, dict-item]
+        (StreamOffset(7, 0, "store-1", {"orders": 3}, SEEN), True, None),  # type: ignore[arg-type]
+        (StreamOffset(7, 0, "store-1", {"orders": 3}, SEEN), None, None),  # type: ignore[arg-type]
+        (StreamOffset(7, 2), None, None),  # type: ignore[arg-type]
+        (StreamOffset(10), None, None),  # type: ignore[arg-type]
+        (StreamOffset(11), None, StoreReplaced),  # type: ignore[arg-type]
+        (StreamOffset(7, 0, "store-2", {"orders": 3}, SEEN), True, StoreReplaced),  # type: ignore[arg-type]
+        (StreamOffset(7, 0, "store-1", {"orders": 3}, SEEN), False, StoreReplaced),  # type: ignore[arg-type]
+        (StreamOffset(7, 0, "store-1", {"orders": 2}, SEEN), True, DataLost),  # type: ignore[arg-type]
+        (StreamOffset(7, 0, "store-1", {"orders": 3, "bills": 4}, SEEN), True, DataLost),  # type: ignore[arg-type]
+        (StreamOffset(7, through=11, positions={1: 5}), None, StoreReplaced),  # type: ignore[arg-type, dict-item]
     ],
 )
 def test_what_changed_since_an_offset_is_found(
-    offset: Offset, remembered: bool | None, error: type[Exception] | None
+    offset: StreamOffset, remembered: bool | None, error: type[Exception] | None
 ) -> None:
     change = find_change(offset, HERE, remembered)
     assert (None if change is None else type(change)) == error

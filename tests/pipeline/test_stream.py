@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.pipeline import read_stream
-from headwater.pipeline.planning import Offset, Range, offset_of, split
+from headwater.pipeline.planning import Range, StreamOffset, offset_of, split
 from tests.pipeline.store import QUERY_ERRORS, Store
 
 
@@ -167,7 +167,7 @@ def test_a_stretch_is_split_without_gap_or_overlap(length: int, least: int, coun
 
 
 def test_an_offset_survives_the_checkpoint_and_a_foreign_one_is_told() -> None:
-    offset = Offset(7, 2)  # type: ignore[arg-type]
+    offset = StreamOffset(7, 2)  # type: ignore[arg-type]
     assert offset_of(json.loads(json.dumps(offset.as_json()))) == offset
     with pytest.raises(Exception, match="holds no offset of a Headwater source"):
         offset_of({"orders": {"0": 7}})

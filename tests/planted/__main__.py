@@ -30,7 +30,7 @@ BASELINE_SECONDS_MAX = 1_200.0
 _failed = re.compile(r"^(?:FAILED|ERROR) (tests.+?|the-time-limit)(?: - .*)?$", re.MULTILINE)
 
 
-class Outcome(NamedTuple):
+class Trial(NamedTuple):
     """What the tests said to one bug."""
 
     caught: bool
@@ -79,7 +79,7 @@ def run_tests(source: Path, tests: tuple[str, ...], seconds_max: float) -> tuple
     return started.returncode, output
 
 
-def try_bug(bug: Bug, seconds_max: float) -> Outcome:
+def try_bug(bug: Bug, seconds_max: float) -> Trial:
     """Plant one bug and see whether a test turns red. Tests that cannot even be collected catch nothing."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headwater-planted-") as name:
@@ -88,8 +88,8 @@ def try_bug(bug: Bug, seconds_max: float) -> Outcome:
         code, output = run_tests(source, bug.tests, seconds_max)
     seconds = time.monotonic() - begun
     if code == 1 and (found := _failed.search(output)):
-        return Outcome(True, found[1], seconds)
-    return Outcome(False, "nobody" if code == 0 else f"pytest ended with {code}: {output[-400:]}", seconds)
+        return Trial(True, found[1], seconds)
+    return Trial(False, "nobody" if code == 0 else f"pytest ended with {code}: {output[-400:]}", seconds)
 
 
 class Red(Exception):
@@ -122,7 +122,7 @@ def choose(names: list[str]) -> list[Bug]:
     return [known[name] for name in names] or BUGS
 
 
-def report(bug: Bug, outcome: Outcome) -> str:
+def report(bug: Bug, outcome: Trial) -> str:
     """One line of the table."""
     mark = "caught  " if outcome.caught else "SURVIVED"
     by = outcome.by.removeprefix("tests/")
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> int:
         try:
             outcome = try_bug(bug, seconds_max(bug, baseline="--no-baseline" not in arguments))
         except Red as red:
-            outcome = Outcome(False, f"its tests are red on sound code, so they show nothing:\n{red}", 0)
+            outcome = Trial(False, f"its tests are red on sound code, so they show nothing:\n{red}", 0)
         survived += not outcome.caught
         print(report(bug, outcome), flush=True)
     print(f"{len(bugs) - survived} of {len(bugs)} planted bugs were caught")

@@ -40,7 +40,7 @@ INTENTIONS = "headwater/services/intentions.py"
 CONSUMPTION = "headwater/services/consumption.py"
 LIFE = "headwater/services/life.py"
 APP = "headwater/app.py"
-LEAVING = "tests/faces/test_leaving.py"
+LEAVING = "tests/interfaces/test_leaving.py"
 RECEPTION = "headwater/doors/access/reception.py"
 TOKENS = "headwater/doors/access/tokens.py"
 KEYS = "headwater/doors/access/keys.py"
@@ -729,8 +729,8 @@ BUGS = [
         (
             Edit(
                 JOBS,
-                "            outcome, error = Outcome.FAILED, reason\n",
-                "            outcome, error = Outcome.RELEASED, reason\n",
+                "            outcome, error = JobOutcome.FAILED, reason\n",
+                "            outcome, error = JobOutcome.RELEASED, reason\n",
             ),
         ),
         (JOBS_CONTRACT,),
@@ -1123,7 +1123,7 @@ BUGS = [
     Bug(
         "remote-commit-without-its-step",
         "a commit through a server forgets the step, so a micro-batch that runs again is pushed again",
-        (Edit(LOG_WRITER, '"step": said(steps[0]) if steps else None,', '"step": None,'),),
+        (Edit(LOG_WRITER, '"step": to_wire(steps[0]) if steps else None,', '"step": None,'),),
         (LOG_WRITER_TESTS,),
     ),
     Bug(
@@ -1208,7 +1208,7 @@ BUGS = [
                 "        if self._state is _State.OPEN:\n",
             ),
         ),
-        ("tests/faces/test_opening.py",),
+        ("tests/interfaces/test_opening.py",),
     ),
     Bug(
         "snapshot-of-the-plan",
@@ -1313,8 +1313,8 @@ BUGS = [
         (
             Edit(
                 SPARK_PLANNING,
-                "            ahead[stretch.partition_id], through = stop, stretch.lsn\n",
-                "            through = stretch.lsn\n",
+                "            ahead[segment.partition_id], through = stop, segment.lsn\n",
+                "            through = segment.lsn\n",
             ),
         ),
         (f"{ADMITTED}::test_micro_batches_hold_every_record_once_in_order_and_none_more_than_its_limit",),
@@ -1392,7 +1392,7 @@ BUGS = [
                 "return Fate.TROUBLE if outcome.retryable else Fate.REFUSED",
             ),
         ),
-        ("tests/faces/test_draining.py",),
+        ("tests/interfaces/test_draining.py",),
     ),
     Bug(
         "drain-overtakes-in-a-line",
@@ -1404,7 +1404,7 @@ BUGS = [
                 "if row.line not in cut:",
             ),
         ),
-        ("tests/faces/test_draining.py",),
+        ("tests/interfaces/test_draining.py",),
     ),
     Bug(
         "drain-counts-others-rows",
@@ -1416,7 +1416,7 @@ BUGS = [
                 "return _run(self._connection, statement, values) is not None",
             ),
         ),
-        ("tests/faces/test_draining.py",),
+        ("tests/interfaces/test_draining.py",),
     ),
     Bug(
         "errors-show-the-mark",
@@ -1464,7 +1464,7 @@ BUGS = [
                 "choose_lane(queue, push.records[0].transaction_id, now)",
             ),
         ),
-        ("tests/faces/test_ways_of_pushing.py",),
+        ("tests/interfaces/test_ways_of_pushing.py",),
     ),
     Bug(
         "postgres-appends-without-the-lock",

@@ -9,7 +9,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.config import Durability
 from headwater.errors import HeadwaterError
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.log.tail import Tail
 from headwater.model.lane import Lane
@@ -34,12 +34,12 @@ class Desk:
         self.refusal: HeadwaterError | None = None
         self.ready_groups: list[tuple[str, str, str]] = []
         self.questions = 0
-        self._open: list[list[asyncio.Future[Answer]]] = []
+        self._open: list[list[asyncio.Future[CommittedResult]]] = []
         store = cast(Store, self)
         self.followers = Followers(store, Tail(store))
         self.intentions = Intentions(self._pop, self.returned.append, store, self.followers, self.clock, waiters_max)
 
-    def _pop(self, pops: Sequence[Pop]) -> list[asyncio.Future[Answer]]:
+    def _pop(self, pops: Sequence[Pop]) -> list[asyncio.Future[CommittedResult]]:
         if self.refusal is not None:
             raise self.refusal
         self.calls.append(list(pops))
@@ -66,7 +66,7 @@ class Desk:
             if isinstance(one, HeadwaterError):
                 future.set_exception(one)
             else:
-                future.set_result(Answer(one, Durability.SYNCED))
+                future.set_result(CommittedResult(one, Durability.SYNCED))
         await self.turn()
 
     async def answer_with_nothing(self) -> None:

@@ -16,15 +16,15 @@ from headwater.errors import HeadwaterError, InvalidInput
 from headwater.log.flow_operations import Load
 from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
 from headwater.log.job_operations import (
-    Cancel,
+    CancelJobs,
     ChangeSchedule,
     DropJobs,
     Enqueue,
     NewJob,
     PauseJobs,
     PutSchedule,
-    Rearm,
     RegisterTypes,
+    RetryJobs,
     SetJobConfig,
     SetJobLimit,
 )
@@ -46,7 +46,7 @@ from headwater.model.names import PartitionId
 from headwater.model.principal import Principal, Scope
 from headwater.model.record import Record
 from headwater.services.admission import admit
-from headwater.services.wire_forms import operation_path, said
+from headwater.services.wire_forms import operation_path, to_wire
 from headwater.stores.questions import FindLastLsn
 
 LONG = "x" * 257
@@ -94,12 +94,12 @@ REFUSED: list[Operation] = [
     Enqueue(jobs=(NewJob(type=BAD),)),
     Enqueue(jobs=(msgspec.structs.replace(JOB, retries=-1),)),
     Enqueue(jobs=(msgspec.structs.replace(JOB, arguments=msgspec.Raw(b'"%s"' % (b"x" * 2_000_000))),)),
-    Cancel(),
-    Cancel(ids=("a",), state=JobState.PENDING),
-    Cancel(ids=(BAD,)),
-    Rearm(state=JobState.DEAD, error=LONG),
-    Rearm(state=JobState.DEAD, type=BAD),
-    Rearm(state=JobState.DEAD, limit=0),
+    CancelJobs(),
+    CancelJobs(ids=("a",), state=JobState.PENDING),
+    CancelJobs(ids=(BAD,)),
+    RetryJobs(state=JobState.DEAD, error=LONG),
+    RetryJobs(state=JobState.DEAD, type=BAD),
+    RetryJobs(state=JobState.DEAD, limit=0),
     DropJobs(state=JobState.DEAD, before=253_402_300_800_000_000),  # type: ignore[arg-type]
     PauseJobs(queue=BAD, paused=True),
     SetJobLimit(queue="q", type="a:b"),
@@ -142,7 +142,7 @@ async def test_what_may_not_be_handed_in_is_refused_by_the_library_and_by_the_wi
     before = await service.ask(FindLastLsn())
     with pytest.raises(InvalidInput):
         await service.run(operation)
-    body = msgspec.json.encode(said(operation))
+    body = msgspec.json.encode(to_wire(operation))
     about = {"content-type": "application/json"}
     path = operation_path(type(operation))
     answer = await router(Request(method="POST", path=path, headers=about, body=body, principal=OWNER))
@@ -170,4 +170,4 @@ async def test_a_report_and_an_extension_are_handed_on_as_they_are() -> None:
 
 async def test_ids_that_are_named_twice_count_once() -> None:
     assert admit(Requeue(queue="q", ids=[3, 1, 3]), Config()).ids == (3, 1)
-    assert admit(Cancel(ids=["a", "b", "a"]), Config()).ids == ("a", "b")
+    assert admit(CancelJobs(ids=["a", "b", "a"]), Config()).ids == ("a", "b")

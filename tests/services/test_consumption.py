@@ -1,6 +1,6 @@
 """The consumer's loop in the library: commits, batches, leases, reports by hand.
 
-What each way of leaving it means, in every face, is the table of tests/faces/test_leaving.py.
+What each way of leaving it means, in every interface, is the table of tests/interfaces/test_leaving.py.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import pytest
 import headwater
 from headwater.config import Durability
 from headwater.errors import Closed, InvalidInput, InvalidOption, LeaseLost
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Extend, Operation, Pop
 from headwater.services.consumption import Session
 from tests.contracts.clock import FakeClock
@@ -274,14 +274,16 @@ class Extensions:
         self._held: asyncio.Queue[int] = asyncio.Queue()
         monkeypatch.setattr(hw.committer, "submit", self._note)
 
-    def _note(self, operation: Operation, durability: Durability = Durability.SYNCED) -> asyncio.Future[Answer]:
+    def _note(
+        self, operation: Operation, durability: Durability = Durability.SYNCED
+    ) -> asyncio.Future[CommittedResult]:
         answer = self._submit(operation, durability)
         if isinstance(operation, Extend):
             self.count += 1
             answer.add_done_callback(partial(self._note_held, self.count))
         return answer
 
-    def _note_held(self, number: int, answer: asyncio.Future[Answer]) -> None:
+    def _note_held(self, number: int, answer: asyncio.Future[CommittedResult]) -> None:
         self._held.put_nowait(number)
 
     async def next(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwater.model.job import JobNumber, Outcome
+from headwater.model.job import JobNumber, JobOutcome
 from headwater.services.error_texts import named_text_of, text_of
 from headwater.services.job_functions import JobFunction, JobRegistry
 from headwater.worker.outcomes import failed
@@ -36,6 +36,6 @@ def test_a_job_fails_with_any_exception(name: str) -> None:
     function = JobRegistry().job(functions.plain)
     assert isinstance(function, JobFunction)
     done = failed(JobNumber(1), function, ERRORS[name], 0.0)
-    assert done.outcome is Outcome.FAILED
+    assert done.outcome is JobOutcome.FAILED
     assert done.error
     assert done.error.encode().decode() == done.error

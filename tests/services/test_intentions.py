@@ -10,7 +10,7 @@ import uvloop
 from headwater.clock import MILLISECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, Overloaded, StoreDamaged
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Pop, Popped
 from headwater.model.cursor import Outcome
 from headwater.services.intentions import ELSEWHERE_SECONDS, POPS_AT_ONCE, POPS_FIRST
@@ -249,10 +249,10 @@ async def test_pops_that_are_answered_one_after_the_other_are_waited_for(desk: D
     desk.touch()
     await desk.turn()
     first, last = desk._open.pop()
-    last.set_result(Answer(found(4), Durability.SYNCED))
+    last.set_result(CommittedResult(found(4), Durability.SYNCED))
     await desk.turn()
     assert not any(waiter.done() for waiter in waiters)
-    first.set_result(Answer(found(3), Durability.SYNCED))
+    first.set_result(CommittedResult(found(3), Durability.SYNCED))
     assert [(await waiter).batches[0].offsets for waiter in waiters] == [[3], [4]]
 
 
@@ -260,7 +260,7 @@ async def test_what_was_handed_over_in_the_moment_of_leaving_is_given_back(desk:
     waiter = desk.wait()
     await desk.turn()
     (answers,) = desk._open
-    answers[0].set_result(Answer(found(3), Durability.SYNCED))
+    answers[0].set_result(CommittedResult(found(3), Durability.SYNCED))
     for _ in range(10):
         await asyncio.sleep(0)
         if desk.intentions.count == 0:

@@ -10,8 +10,8 @@ import pytest
 import headwater
 from headwater import NewJob, outbox
 from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, JobMissing, TooLarge
-from headwater.log.job_operations import Claim, Report, Settle
-from headwater.model.job import JobState, Outcome
+from headwater.log.job_operations import Claim, JobReport, Settle
+from headwater.model.job import JobOutcome, JobState
 from headwater.sync import open as open_sync
 from tests.contracts.clock import FakeClock
 from tests.waiting import expect_soon_async
@@ -20,7 +20,7 @@ from tests.waiting import expect_soon_async
 async def complete_next(hw: headwater.Headwater, result: str | None = None) -> str:
     """Complete the next job, as a worker would."""
     (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
-    report = Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED, result=result)
+    report = JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED, result=result)
     await hw.jobs_service.run(Settle(worker="w", reports=[report]))
     return str(job.id)
 

@@ -26,7 +26,7 @@ SOON = 10.0
 
 @pytest.fixture(params=["library", "http"])
 async def orders(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[headwater.Queue]:
-    """A queue of each face, whose failed messages come again at once."""
+    """A queue of each interface, whose failed messages come again at once."""
     async with contextlib.AsyncExitStack() as stack:
         if request.param == "library":
             hw: Any = await stack.enter_async_context(headwater.open(str(tmp_path / "headwater.db")))

@@ -18,9 +18,9 @@ import pytest
 from headwater.clock import SECOND, Timestamp
 from headwater.config import load_config
 from headwater.errors import HeadwaterError
-from headwater.log.job_operations import Claim, Enqueue, NewJob, Report, Settle
+from headwater.log.job_operations import Claim, Enqueue, JobReport, NewJob, Settle
 from headwater.log.operations import Ack, Operation, Pop, Push, Transaction
-from headwater.model.job import Outcome
+from headwater.model.job import JobOutcome
 from headwater.model.record import Record
 from headwater.stores.codec import Codec
 from headwater.stores.sqlite.connection import SqliteConnection, connect
@@ -170,7 +170,7 @@ def ack_of(answers: list[Any]) -> list[Operation]:
 
 
 def settle_of(answers: list[Any]) -> list[Operation]:
-    reports = [Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED) for job in answers[0].jobs]
+    reports = [JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED) for job in answers[0].jobs]
     return [Settle(worker=WORKER, reports=reports)]
 
 

@@ -12,8 +12,8 @@ import headwater
 from headwater import NewJob
 from headwater.config import Config
 from headwater.housekeeping.lane_sweeper import LaneSweeper
-from headwater.log.job_operations import Claim, Claimed, ClaimedJob, Depart, Report, Settle
-from headwater.model.job import JobState, Outcome
+from headwater.log.job_operations import Claim, Claimed, ClaimedJob, Depart, JobReport, Settle
+from headwater.model.job import JobOutcome, JobState
 from headwater.stores.sqlite.migrate import migrations
 
 QUEUES = ("default", "mail", "reports")
@@ -38,9 +38,9 @@ async def claim(
 
 
 async def settle(
-    hw: headwater.Headwater, worker: str, jobs: list[ClaimedJob], outcome: Outcome = Outcome.COMPLETED
+    hw: headwater.Headwater, worker: str, jobs: list[ClaimedJob], outcome: JobOutcome = JobOutcome.COMPLETED
 ) -> None:
-    reports = [Report(number=job.number, token=job.token, outcome=outcome) for job in jobs]
+    reports = [JobReport(number=job.number, token=job.token, outcome=outcome) for job in jobs]
     await hw.jobs_service.run(Settle(worker=worker, reports=reports))
 
 
@@ -78,8 +78,8 @@ async def test_a_concurrency_key_holds_over_all_queues_and_types(
         mine = held.setdefault(worker, [])
         if mine and dice.random() < 0.5:
             job = mine.pop(dice.randrange(len(mine)))
-            outcome = dice.choice((Outcome.COMPLETED, Outcome.COMPLETED, Outcome.RELEASED))
-            done += outcome is Outcome.COMPLETED
+            outcome = dice.choice((JobOutcome.COMPLETED, JobOutcome.COMPLETED, JobOutcome.RELEASED))
+            done += outcome is JobOutcome.COMPLETED
             await settle(hw, worker, [job], outcome)
         elif mine and dice.random() < 0.02:
             await hw.jobs_service.run(Depart(worker=worker, reason="killed"))
@@ -141,7 +141,7 @@ async def test_a_job_that_is_to_be_tried_again_or_is_paused_holds_up_nobody_of_i
         await hw.jobs.add(command="true", id=name, queue=queue, concurrency_key="ada", backoff_base=1_000.0)
     await hw.jobs.pause("mail")
     (first,) = await claim(hw, "w")
-    await settle(hw, "w", [first], Outcome.FAILED)
+    await settle(hw, "w", [first], JobOutcome.FAILED)
     (second,) = await claim(hw, "w")
     assert (first.id, second.id) == ("fails", "goes-on")
 
@@ -199,7 +199,7 @@ async def test_a_lane_in_which_something_may_still_run_stays(hw: headwater.Headw
     for name, delay, needs in (("later", 60.0, ()), ("waits", 0.0, ("later",)), ("now", 0.0, ()), ("dead", 0.0, ())):
         await hw.jobs.add(command="true", id=name, concurrency_key=name, retries=0, delay=delay, depends_on=needs)
     jobs = {job.id: job for job in await claim(hw, "w")}
-    await settle(hw, "w", [jobs["dead"]], Outcome.FAILED)
+    await settle(hw, "w", [jobs["dead"]], JobOutcome.FAILED)
     sweeper = LaneSweeper(hw.committer, Config())
     assert await sweeper.run() == 0
     await settle(hw, "w", [jobs["now"]])

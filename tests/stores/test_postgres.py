@@ -7,9 +7,9 @@ import pytest
 
 from headwater.config import load_config
 from headwater.errors import ConfigError, StoreBusy, StoreFailed, StoreForeign, StoreMissing, StoreNewer, StoreReplaced
-from headwater.log.job_operations import Claim, ClaimedJob, Enqueue, NewJob, Report, Settle
+from headwater.log.job_operations import Claim, ClaimedJob, Enqueue, JobReport, NewJob, Settle
 from headwater.log.operations import Operation, Pop, Seek
-from headwater.model.job import Outcome
+from headwater.model.job import JobOutcome
 from headwater.model.names import Lsn
 from headwater.stores.open import open_reader, open_store
 from headwater.stores.postgres.address import parse_address
@@ -280,4 +280,4 @@ async def test_reporting_and_claiming_together_are_four_round_trips(log: Log) ->
 
 def settlement(job: ClaimedJob) -> Settle:
     """The report that a job is done."""
-    return Settle(worker="w", reports=[Report(number=job.number, token=job.token, outcome=Outcome.COMPLETED)])
+    return Settle(worker="w", reports=[JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED)])

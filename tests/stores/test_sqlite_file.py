@@ -16,6 +16,7 @@ import headwater
 from headwater import NewJob
 from headwater.config import Config
 from headwater.errors import StoreNewer
+from headwater.log.job_operations import CancelJobs, RetryJobs
 from headwater.model.queue import LANES_DEFAULT
 from headwater.stores.questions import FindIdentity
 from headwater.stores.sqlite.migrate import migrations
@@ -204,3 +205,15 @@ async def test_the_whole_answers_that_an_older_version_kept_for_pops_are_given_a
             shop.execute("UPDATE hw_applied SET result = ? WHERE key = 'k'", (whole,))
         (again,) = await hw.queue("orders").pop(idempotency_key="k")
         assert (again.payload, again.token) == ("old", message.token)
+
+
+async def test_a_key_of_before_an_operation_was_renamed_still_stands_for_it(path: str) -> None:
+    cancelling, again = CancelJobs(ids=("a",), key="one"), RetryJobs(ids=("a",), key="two")
+    async with headwater.open(path) as hw:
+        await hw.jobs.add(NewJob(type="shop:mail"), id="a")
+        first = [(await hw.committer.submit(operation)).result for operation in (cancelling, again)]
+        connection = apsw.Connection(path)
+        kept = connection.execute("SELECT operation FROM hw_applied ORDER BY key").fetchall()
+        connection.close()
+        assert kept == [("Cancel()",), ("Rearm()",)], "what files of earlier versions hold"
+        assert [(await hw.committer.submit(operation)).result for operation in (cancelling, again)] == first

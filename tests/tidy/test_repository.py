@@ -1,4 +1,4 @@
-"""House rules for every file: nothing private, nothing left open, nothing overlong, no test without a claim."""
+"""Rules for every file: nothing private, nothing left open, nothing overlong, no test without a claim."""
 
 import ast
 import os

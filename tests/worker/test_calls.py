@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from headwater import NewJob
-from headwater.log.job_operations import Claim, ClaimedJob, Report
-from headwater.model.job import JobNumber, Outcome
+from headwater.log.job_operations import Claim, ClaimedJob, JobReport
+from headwater.model.job import JobNumber, JobOutcome
 from headwater.services.job_functions import Interrupted, JobFunction, RunAbout
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import FunctionSettings
@@ -188,10 +188,10 @@ class Calls:
         settings = FunctionSettings(sources=sources, grace_seconds=grace_seconds, concurrency=concurrency)
         self.runner = Functions(settings, self.starts)
         self.runner.on_report = self._take
-        self.reports: dict[str, Report] = {}
+        self.reports: dict[str, JobReport] = {}
         self._names: dict[int, str] = {}
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: JobReport) -> None:
         self.reports[self._names[report.number]] = report
 
     async def run(self, jobs: Sequence[NewJob]) -> list[ClaimedJob]:
@@ -203,7 +203,7 @@ class Calls:
             self.runner.run(job)
         return claimed
 
-    async def ended(self, *names: str) -> list[Outcome]:
+    async def ended(self, *names: str) -> list[JobOutcome]:
         """What calls came to."""
 
         async def are_told() -> bool:
@@ -236,10 +236,10 @@ def gated(gate: Path) -> NewJob:
 async def test_what_was_done_is_told_while_the_next_call_runs(calls: Calls, bench: Bench) -> None:
     gate = bench.folder / "gate"
     await calls.run([functions.add.using(id="first").job(1), gated(gate)])
-    assert await calls.ended("first") == [Outcome.COMPLETED]
+    assert await calls.ended("first") == [JobOutcome.COMPLETED]
     assert "gated" not in calls.reports
     gate.touch()
-    assert await calls.ended("gated") == [Outcome.COMPLETED]
+    assert await calls.ended("gated") == [JobOutcome.COMPLETED]
 
 
 async def test_a_call_that_is_stopped_before_it_began_leaves_its_neighbours_alone(calls: Calls, bench: Bench) -> None:
@@ -249,9 +249,9 @@ async def test_a_call_that_is_stopped_before_it_began_leaves_its_neighbours_alon
     await begun(calls)
     process = calls.runner.processes
     calls.runner.stop(next(job.number for job in jobs if job.id == "stopped"), "cancelled")
-    assert await calls.ended("stopped") == [Outcome.CANCELLED]
+    assert await calls.ended("stopped") == [JobOutcome.CANCELLED]
     gate.touch()
-    assert await calls.ended("gated", "before", "behind") == [Outcome.COMPLETED] * 3
+    assert await calls.ended("gated", "before", "behind") == [JobOutcome.COMPLETED] * 3
     assert calls.runner.processes == process
 
 
@@ -262,13 +262,13 @@ async def test_what_has_not_begun_is_taken_back_at_once(calls: Calls, bench: Ben
     assert [job.id for job in calls.runner.recall()] == [f"job{number}" for number in range(5)]
     assert calls.runner.count == 1
     gate.touch()
-    assert await calls.ended("gated") == [Outcome.COMPLETED]
+    assert await calls.ended("gated") == [JobOutcome.COMPLETED]
 
 
 async def test_more_calls_than_the_line_holds_are_all_run(calls: Calls) -> None:
     names = [f"job{number}" for number in range(1_000)]
     await calls.run([functions.add.using(id=name).job(1) for name in names])
-    assert set(await calls.ended(*names)) == {Outcome.COMPLETED}
+    assert set(await calls.ended(*names)) == {JobOutcome.COMPLETED}
 
 
 async def test_async_calls_that_wait_for_their_turn_are_taken_back_too(calls: Calls, bench: Bench) -> None:
@@ -290,7 +290,7 @@ async def test_a_function_that_talks_nonsense_on_its_pipes_harms_nobody(calls: C
     """What was done before counts, what was begun behind it finishes, and what comes later has a new process."""
     talk, tell = TALKERS[kind]
     await calls.run([tell.using(id="before").job(), talk.using(id="talks").job(), tell.using(id="behind").job()])
-    assert await calls.ended("before", "talks", "behind") == [Outcome.COMPLETED] * 3
+    assert await calls.ended("before", "talks", "behind") == [JobOutcome.COMPLETED] * 3
     assert calls.reports["before"].result == calls.reports["talks"].result
     process = int(calls.reports["talks"].result or 0)
 
@@ -299,7 +299,7 @@ async def test_a_function_that_talks_nonsense_on_its_pipes_harms_nobody(calls: C
 
     await expect_soon_async(is_gone)
     await calls.run([tell.using(id="later").job()])
-    assert await calls.ended("later") == [Outcome.COMPLETED]
+    assert await calls.ended("later") == [JobOutcome.COMPLETED]
     assert calls.reports["later"].result != calls.reports["talks"].result
 
 
@@ -313,7 +313,11 @@ async def test_a_function_that_talks_nonsense_and_never_ends_fails_alone(calls: 
             tell.using(id="behind").job(),
         ]
     )
-    assert await calls.ended("before", "talks", "behind") == [Outcome.COMPLETED, Outcome.FAILED, Outcome.COMPLETED]
+    assert await calls.ended("before", "talks", "behind") == [
+        JobOutcome.COMPLETED,
+        JobOutcome.FAILED,
+        JobOutcome.COMPLETED,
+    ]
     assert "SIGKILL" in calls.reports["talks"].error
     assert calls.reports["before"].result != calls.reports["behind"].result
 
@@ -344,8 +348,8 @@ def test_an_interruption_waits_until_what_is_told_is_told(monkeypatch: pytest.Mo
         with monkeypatch.context() as patched:
             patched.setattr(os, "write", write_a_little)
             with pytest.raises(Interrupted):
-                teller.send(Done(JobNumber(1), Outcome.COMPLETED, 0.0))
-        teller.send(Done(JobNumber(2), Outcome.COMPLETED, 0.0))
+                teller.send(Done(JobNumber(1), JobOutcome.COMPLETED, 0.0))
+        teller.send(Done(JobNumber(2), JobOutcome.COMPLETED, 0.0))
         assert not teller.defer(interrupt)
         told = [decode_to_worker(frame) for frame in FrameReader().feed(os.read(reading, 65_536))]
         assert [done.number for done in told if isinstance(done, Done)] == [1, 2]

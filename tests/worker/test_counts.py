@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 
 from headwater.config import Durability
-from headwater.log.committer import Answer, Committer
-from headwater.log.job_operations import Claim, ClaimedJob, Depart, Report, Rescue, Settle, Settled
-from headwater.model.job import JobNumber, JobState, Outcome
+from headwater.log.committer import CommittedResult, Committer
+from headwater.log.job_operations import Claim, ClaimedJob, Depart, JobReport, Rescue, Settle, Settled
+from headwater.model.job import JobNumber, JobOutcome, JobState
 from headwater.stores.job_starts import JobStarts, read_starts, starts_path
 from headwater.worker.settlement import Settlement
 from tests.waiting import expect_soon_async
@@ -199,9 +199,9 @@ class Slow:
     """A store that takes its time."""
 
     def __init__(self) -> None:
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[CommittedResult] = asyncio.get_running_loop().create_future()
 
-    def submit(self, operation: Settle) -> asyncio.Future[Answer]:
+    def submit(self, operation: Settle) -> asyncio.Future[CommittedResult]:
         return self.answer
 
 
@@ -211,13 +211,13 @@ async def test_a_mark_is_kept_until_the_store_has_taken_what_the_job_came_to(tmp
     store = Slow()
     settlement = Settlement(cast("Committer", store), "main", "worker", starts)
     starts.mark(starts.hold(1, 1), 1, 1)
-    settlement.hand_in([Report(number=JobNumber(1), token=1, outcome=Outcome.COMPLETED)])
+    settlement.hand_in([JobReport(number=JobNumber(1), token=1, outcome=JobOutcome.COMPLETED)])
     for number in range(2, 2 * starts.room):
         starts.mark(starts.hold(number, 1), number, 1)
         starts.let_go(number, 1)
     assert (1, 1) in starts.started()
     room = starts.room
-    store.answer.set_result(Answer(Settled([JobState.COMPLETED]), Durability.SYNCED))
+    store.answer.set_result(CommittedResult(Settled([JobState.COMPLETED]), Durability.SYNCED))
     await settlement.finished()
     assert starts.room == room + 1
     starts.close()

@@ -10,8 +10,8 @@ import pytest
 from headwater import NewJob
 from headwater.errors import Closed, InvalidOption, InvalidPayload, JobUnsuccessful
 from headwater.jobs import JobApp, current_job, testing
-from headwater.log.committer import Answer
-from headwater.log.job_operations import Claim, Report, Settle
+from headwater.log.committer import CommittedResult
+from headwater.log.job_operations import Claim, JobReport, Settle
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
 from headwater.stores.job_questions import JobStatus
@@ -171,15 +171,15 @@ async def test_a_worker_that_drains_waits_for_what_its_last_reports_set_free(
 ) -> None:
     submit = bench.hw.committer.submit
 
-    def submit_late(operation: Operation, *more: Any) -> asyncio.Future[Answer]:
+    def submit_late(operation: Operation, *more: Any) -> asyncio.Future[CommittedResult]:
         if not isinstance(operation, Settle):
             return submit(operation, *more)
         late = asyncio.ensure_future(asyncio.sleep(0.2))
         late.add_done_callback(lambda _: submit(operation, *more).add_done_callback(lambda done: copy(done, answer)))
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[CommittedResult] = asyncio.get_running_loop().create_future()
         return answer
 
-    def copy(done: asyncio.Future[Answer], answer: asyncio.Future[Answer]) -> None:
+    def copy(done: asyncio.Future[CommittedResult], answer: asyncio.Future[CommittedResult]) -> None:
         answer.set_result(done.result())
 
     monkeypatch.setattr(bench.hw.committer, "submit", submit_late)
@@ -326,10 +326,10 @@ def test_a_function_that_could_not_be_found_again_is_refused() -> None:
 async def test_calls_that_wait_behind_one_that_kills_the_process_are_sent_to_the_next(bench: Bench) -> None:
     starts = JobStarts.make("", 200)
     runner = Functions(FunctionSettings(sources=FunctionSources(app=FUNCTIONS), grace_seconds=0.3), starts)
-    reports: dict[int, Report] = {}
+    reports: dict[int, JobReport] = {}
     all_told = asyncio.Event()
 
-    def take(report: Report) -> None:
+    def take(report: JobReport) -> None:
         reports[report.number] = report
         if len(reports) == 4:
             all_told.set()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwater.log.job_operations import Claim
-from headwater.model.job import JobNumber, JobState, Outcome
+from headwater.model.job import JobNumber, JobOutcome, JobState
 from headwater.services.jobs import JobHandle
 from headwater.worker.async_calls import HELD
 from headwater.worker.call_reports import Call, is_charged
@@ -202,10 +202,10 @@ async def test_who_holds_the_loop_when_its_time_is_over_is_interrupted_then(pati
     neighbour = functions.wait_for_file_politely.using(id="neighbour").job(gate)
     blocks = functions.block_until.using(id="blocks", timeout=0.2).job(gate)
     await patient.run([neighbour, blocks])
-    assert await patient.ended("blocks") == [Outcome.FAILED]
+    assert await patient.ended("blocks") == [JobOutcome.FAILED]
     assert patient.reports["blocks"].error == "timed out after 0.2 s"
     Path(gate).touch()
-    assert await patient.ended("neighbour") == [Outcome.COMPLETED]
+    assert await patient.ended("neighbour") == [JobOutcome.COMPLETED]
 
 
 async def test_who_was_told_that_its_time_is_over_may_clean_up_although_that_holds_the_loop(
@@ -213,5 +213,5 @@ async def test_who_was_told_that_its_time_is_over_may_clean_up_although_that_hol
 ) -> None:
     cleaned = bench.folder / "cleaned"
     await patient.run([functions.clean_up_stubbornly.using(id="cleans", timeout=0.2).job(str(cleaned))])
-    assert await patient.ended("cleans") == [Outcome.FAILED]
+    assert await patient.ended("cleans") == [JobOutcome.FAILED]
     assert cleaned.read_text() == "to the end"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headwater.config import Config
 
 
-class Report:
+class Diagnosis:
     """What was found: the place, the store if it could be opened, and what is wrong."""
 
     def __init__(self, place: PlaceFacts, config: "Config") -> None:
@@ -53,14 +53,14 @@ def doctor(
         raise typer.Exit(ExitCode.PROBLEMS)
 
 
-async def _examine(settings: Settings, full: bool) -> Report:
+async def _examine(settings: Settings, full: bool) -> Diagnosis:
     from headwater.cli.examination import examine_place
     from headwater.config import load_config
     from headwater.errors import HeadwaterError
 
     config = load_config()
     location = _location(settings)
-    report = Report(examine_place(location), config)
+    report = Diagnosis(examine_place(location), config)
     try:
         await _examine_open(settings, report, full)
     except HeadwaterError as error:
@@ -85,7 +85,7 @@ def _location(settings: Settings) -> str:
     return location
 
 
-async def _examine_open(settings: Settings, report: Report, full: bool) -> None:
+async def _examine_open(settings: Settings, report: Diagnosis, full: bool) -> None:
     from headwater.cli.examination import examine_place, examine_store, read_everything
 
     async with opened(settings) as hw:
@@ -102,7 +102,7 @@ async def _examine_open(settings: Settings, report: Report, full: bool) -> None:
 # ── how it is shown ──
 
 
-def report_document(report: Report) -> dict[str, object]:
+def report_document(report: Diagnosis) -> dict[str, object]:
     """The report for programs."""
     import msgspec
 
@@ -126,7 +126,7 @@ def _store_document(store: StoreFacts) -> dict[str, object]:
     return document
 
 
-def show_report(report: Report) -> None:
+def show_report(report: Diagnosis) -> None:
     """The report for people: facts first, then what is wrong."""
     print_facts([*_place_facts(report.place), *_store_facts(report.store), *_config_facts(report.config)])
     print_line(("", ""))

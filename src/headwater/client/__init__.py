@@ -2,5 +2,5 @@
 
     Queue, Database, Consumption … ─► remote (operations as requests) ─► exchange (repeats) ─► pool ─► connection
 
-The faces are those of the services; here is only what serves them from afar. Made by `headwater.connect`.
+The interfaces are those of the services; here is only what serves them from afar. Made by `headwater.connect`.
 """

@@ -13,7 +13,7 @@ from headwater.config import Config
 from headwater.errors import ConfigError
 from headwater.model.names import DATABASE_DEFAULT, Lsn
 from headwater.services.database import Database
-from headwater.services.requests import Bounds, SegmentsAnswer
+from headwater.services.requests import Bounds, SegmentsResponse
 
 SECONDS_MAX = 86_400
 
@@ -78,7 +78,7 @@ class Client(Database):
         """The server's time."""
         return self.queues_service.clock
 
-    async def read(self, queue: str, after: Lsn, *, limit: int = 16, wait: float = 0) -> SegmentsAnswer:
+    async def read(self, queue: str, after: Lsn, *, limit: int = 16, wait: float = 0) -> SegmentsResponse:
         """The log of a queue after an LSN, without a group; waits for more when there is none."""
         return await self.queues_service.store.segments(queue, after, limit, wait)
 

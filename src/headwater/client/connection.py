@@ -17,7 +17,7 @@ DESERTED_SECONDS = 5.0
 FEED_BYTES = 4_096
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """A whole answer. `retry_after` is what the header of that name says."""
 
     status: int
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 
 # Called when the caller of an exchange leaves, with what may still come of it: an answer, or `Broken`.
-Orphaned = Callable[["asyncio.Future[Answer]"], None]
+Orphaned = Callable[["asyncio.Future[HttpResponse]"], None]
 
 
 class Broken(Exception):
@@ -46,10 +46,10 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._answer_bytes_max = answer_bytes_max
         self._parser = httptools.HttpResponseParser(self)
-        self._waiting: asyncio.Future[Answer] | None = None
+        self._waiting: asyncio.Future[HttpResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ended: Broken | None = None
-        self._deserted: asyncio.Future[Answer] | None = None
+        self._deserted: asyncio.Future[HttpResponse] | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.is_usable = True
         self.exchanges = 0
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
 
     # ── what callers do ──
 
-    async def exchange(self, request: bytes, seconds: float, orphaned: Orphaned | None = None) -> Answer:
+    async def exchange(self, request: bytes, seconds: float, orphaned: Orphaned | None = None) -> HttpResponse:
         """The answer to a request.
 
         Whoever is cancelled meanwhile hangs up, so that the server learns of it and gives back what it holds for them.
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._waiting = self._deserted
 
-    def _desert(self, answer: asyncio.Future[Answer], orphaned: Orphaned | None) -> None:
+    def _desert(self, answer: asyncio.Future[HttpResponse], orphaned: Orphaned | None) -> None:
         """The caller has left. Send no more, and listen for an answer that was under way until the server hangs up."""
         if orphaned is None:
             self.abort()
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
         if self._waiting is None or self._waiting.done():
             return
         self._waiting.set_result(
-            Answer(
+            HttpResponse(
                 self._parser.get_status_code(),
                 b"".join(self._pieces),
                 self._headers.get(b"content-type", b"").decode("latin-1"),

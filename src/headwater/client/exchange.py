@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from headwater.client.address import Address
-from headwater.client.connection import Answer, Broken, Orphaned
+from headwater.client.connection import Broken, HttpResponse, Orphaned
 from headwater.client.pool import Pool
 from headwater.errors import (
     Closed,
@@ -160,7 +160,7 @@ class Exchange:
 # ── what went wrong ──
 
 
-def error_of(answer: Answer, where: str) -> HeadwaterError:
+def error_of(answer: HttpResponse, where: str) -> HeadwaterError:
     """The error that an answer tells of: by its code one of the family, or that the server refused."""
     said = _read_problem(answer)
     detail = said.detail[:DETAIL_LENGTH_MAX]
@@ -178,7 +178,7 @@ def error_of(answer: Answer, where: str) -> HeadwaterError:
     return ServerRefused(f"{where} answered {answer.status} {_phrase(answer.status)}{': ' if reason else ''}{reason}")
 
 
-def _read_problem(answer: Answer) -> Said:
+def _read_problem(answer: HttpResponse) -> Said:
     try:
         return msgspec.json.decode(answer.body, type=Said)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -220,7 +220,7 @@ _final = (QueueFull, StoreFull)
 _worth_another_try = {500, 502, 503, 504}
 
 
-def _pause_of(answer: Answer, error: HeadwaterError) -> float | None:
+def _pause_of(answer: HttpResponse, error: HeadwaterError) -> float | None:
     """After how many seconds to ask again; None when that would not help."""
     if isinstance(error, _final):
         return None

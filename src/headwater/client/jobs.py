@@ -1,4 +1,4 @@
-"""Serves the jobs of the faces from afar: their operations and questions as they are, and waiting for an end."""
+"""Serves the jobs of the interfaces from afar: their operations and questions as they are, and waiting for an end."""
 
 import asyncio
 from collections.abc import Iterator

@@ -35,7 +35,7 @@ from headwater.services.log_requests import (
 )
 from headwater.services.wire_forms import question_path
 from headwater.stores.contract import Traits
-from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
+from headwater.stores.log_reader import Body, Drops, Fingerprint, SegmentOutline
 from headwater.stores.questions import ListQueues, PartitionStatus, QueueStatus
 
 ANSWER_SECONDS = 60.0
@@ -127,9 +127,9 @@ class RemoteLogReader:
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
-    ) -> list[Stretch]:
+    ) -> list[SegmentOutline]:
         """Segments of these queues in LSN order, without their records."""
-        told: list[Stretch] = []
+        told: list[SegmentOutline] = []
         while after < through and len(told) < limit:
             wanted = min(limit - len(told), STRETCHES_MAX)
             request = OutlineRequest(after=after, through=through, limit=wanted, queues=list(queues))

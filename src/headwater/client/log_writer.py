@@ -18,8 +18,8 @@ from headwater.errors import AlreadyReached, HeadwaterError, StagingLost
 from headwater.log.flow_operations import Load, Loaded, Staged, Unstage
 from headwater.log.operations import Deleted, Push, Reach, Seek, Transaction
 from headwater.model.record import Record, encode_records
-from headwater.services.log_requests import CommitAnswer, GroupMove, LogAbout, StepTaken
-from headwater.services.wire_forms import operation_path, said
+from headwater.services.log_requests import CommitResponse, GroupMove, LogAbout, StepTaken
+from headwater.services.wire_forms import operation_path, to_wire
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class RemoteLogWriter:
         with telling_of_no_token(self._url, self._token):
             return (await self._exchange.ask("GET", "/v1/log", b"", decoder_of(LogAbout))).identity
 
-    async def commit(self, transaction: Transaction) -> CommitAnswer:
+    async def commit(self, transaction: Transaction) -> CommitResponse:
         """Commit a transaction of a step, pushes and moved groups; raises when the step was taken before."""
         request = _request(transaction)
         pieces = list(cut(_pushes(transaction)))
@@ -72,17 +72,19 @@ class RemoteLogWriter:
         """Append what of a source is not there yet. It may be asked again, also when an answer was lost."""
         # Who sent it is for the server to say.
         records = [msgspec.structs.replace(record, producer_sub="") for record in load.records]
-        return await self._post(operation_path(Load), {**said(load), "records": records}, Loaded)
+        return await self._post(operation_path(Load), {**to_wire(load), "records": records}, Loaded)
 
-    async def _commit(self, request: dict[str, Any], pieces: list[Piece]) -> CommitAnswer:
+    async def _commit(self, request: dict[str, Any], pieces: list[Piece]) -> CommitResponse:
         parts = list(gather(pieces))
         if len(parts) <= 1:
-            return await self._post("/v1/log/commit", {**request, "pushes": [p.shown() for p in pieces]}, CommitAnswer)
+            return await self._post(
+                "/v1/log/commit", {**request, "pushes": [p.shown() for p in pieces]}, CommitResponse
+            )
         for attempt in range(UPLOADS_MAX):
             upload = await self._upload(parts)
             try:
                 whole = {**request, "upload": upload, "parts": len(parts)}
-                answer = await self._post("/v1/log/commit", whole, CommitAnswer)
+                answer = await self._post("/v1/log/commit", whole, CommitResponse)
                 await self._drop(upload)
                 return answer
             except StagingLost:
@@ -121,7 +123,7 @@ def _request(transaction: Transaction) -> dict[str, Any]:
         raise TypeError("a commit through a server has one step at most, pushes, and groups that are moved")
     return {
         "key": transaction.key or secrets.token_hex(16),
-        "step": said(steps[0]) if steps else None,
+        "step": to_wire(steps[0]) if steps else None,
         "moves": [GroupMove(move.queue, move.group, move.lsn or 0) for move in moves],
     }
 

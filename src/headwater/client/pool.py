@@ -8,7 +8,7 @@ import asyncio
 import ssl
 
 from headwater.client.address import Address
-from headwater.client.connection import Answer, Broken, Connection, Orphaned
+from headwater.client.connection import Broken, Connection, HttpResponse, Orphaned
 from headwater.errors import Closed
 
 ANSWER_BYTES_MAX = 64 * 1_024 * 1_024
@@ -30,14 +30,14 @@ class Pool:
 
     async def exchange(
         self, request: bytes, seconds: float, *, waits: bool, orphaned: Orphaned | None = None
-    ) -> Answer:
+    ) -> HttpResponse:
         """The answer to a request, over a connection that is free or new."""
         if waits:
             return await self._exchange(request, seconds, orphaned)
         async with self._turns:
             return await self._exchange(request, seconds, orphaned)
 
-    async def _exchange(self, request: bytes, seconds: float, orphaned: Orphaned | None) -> Answer:
+    async def _exchange(self, request: bytes, seconds: float, orphaned: Orphaned | None) -> HttpResponse:
         while True:
             connection = self._take() or await self._connect()
             try:

@@ -1,4 +1,4 @@
-"""Serves the faces from afar: operations become requests of `/v1`, answers become what the log would have answered."""
+"""Serves the interfaces from afar: operations become requests of `/v1`, answers what the log would have answered."""
 
 import asyncio
 import logging
@@ -8,15 +8,14 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from headwater.client.connection import Answer as HttpAnswer
-from headwater.client.connection import Broken
+from headwater.client.connection import Broken, HttpResponse
 from headwater.client.exchange import Exchange, decoder_of, encode
 from headwater.client.jobs import RemoteJobs
 from headwater.client.wire import Wire
 from headwater.clock import SystemClock, Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, ServerUnreadable
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.job_operations import Enqueue
 from headwater.log.operations import (
     Ack,
@@ -35,9 +34,9 @@ from headwater.services.admission import admit
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import release
 from headwater.services.life import Life
-from headwater.services.requests import SEVERAL_MAX, Bounds, PopAnswer, PushAnswer, SegmentsAnswer
+from headwater.services.requests import SEVERAL_MAX, Bounds, PopResponse, PushResponse, SegmentsResponse
 from headwater.services.verbs import Verbs
-from headwater.services.wire_forms import result_kind, said
+from headwater.services.wire_forms import result_kind, to_wire
 from headwater.stores.questions import Question
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ SLICE_SECONDS = 20.0
 LET_GO_SECONDS = 5.0
 
 Result = TypeVar("Result")
-Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 
 class ServerClock:
@@ -118,11 +117,11 @@ class RemoteQueues(Verbs):
 
     # ── pushing ──
 
-    async def push(self, push: Push, durability: Durability | None) -> Answer:
+    async def push(self, push: Push, durability: Durability | None) -> CommittedResult:
         """Append to one partition."""
         return (await self.push_together([push], durability))[0]
 
-    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer]:
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedResult]:
         """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)
@@ -132,10 +131,10 @@ class RemoteQueues(Verbs):
             # The server makes the keys of the other partitions from that of the first.
             "key": pushes[0].key or next(self._keys),
         }
-        answers = await self._post("/v1/push", body, list[PushAnswer])
+        answers = await self._post("/v1/push", body, list[PushResponse])
         if len(answers) != len(pushes):
             raise ServerUnreadable(f"{len(pushes)} pushes got {len(answers)} answers")
-        return [Answer(answer.pushed, answer.durability) for answer in answers]
+        return [CommittedResult(answer.pushed, answer.durability) for answer in answers]
 
     # ── popping and reporting ──
 
@@ -156,26 +155,26 @@ class RemoteQueues(Verbs):
             if answer.batches or slice_seconds <= 0:
                 return Popped(answer.batches)
 
-    async def _pop(self, operation: Pop, wait_seconds: float, reports: list[dict[str, Any]]) -> PopAnswer:
-        request = {**said(operation), "wait_seconds": wait_seconds, "reports": reports}
+    async def _pop(self, operation: Pop, wait_seconds: float, reports: list[dict[str, Any]]) -> PopResponse:
+        request = {**to_wire(operation), "wait_seconds": wait_seconds, "reports": reports}
         answer = await self._exchange.ask(
             "POST",
             "/v1/pop",
             encode(request),
-            decoder_of(PopAnswer),
+            decoder_of(PopResponse),
             wait_seconds=wait_seconds,
             orphaned=self._leave,
         )
         self.clock.set(answer.now)
         return answer
 
-    def _leave(self, late: asyncio.Future[HttpAnswer]) -> None:
+    def _leave(self, late: asyncio.Future[HttpResponse]) -> None:
         """The caller of a pop was cancelled. What still comes for it goes back before the next pop from here."""
         self.holdings.start(self._take_back(late))
 
-    async def _take_back(self, late: asyncio.Future[HttpAnswer]) -> None:
+    async def _take_back(self, late: asyncio.Future[HttpResponse]) -> None:
         try:
-            batches = decoder_of(PopAnswer).decode((await late).body).batches
+            batches = decoder_of(PopResponse).decode((await late).body).batches
         except (Broken, msgspec.MsgspecError):
             # The server saw the caller leave and kept the records, or it was no good answer.
             return
@@ -192,7 +191,7 @@ class RemoteQueues(Verbs):
             await self._post("/v1/report", body, list[Acked])
 
     def _report(self, report: Ack) -> dict[str, Any]:
-        return {**said(report), "key": report.key or next(self._keys)}
+        return {**to_wire(report), "key": report.key or next(self._keys)}
 
     async def extend_leases(self, extensions: Sequence[Extend]) -> list[Extended]:
         """Keep leases for longer."""
@@ -253,16 +252,16 @@ class RemoteQuestions:
         self._exchange = exchange
         self._wire = wire
 
-    async def ask(self, question: Question[Asked]) -> Asked:
+    async def ask(self, question: Question[Answer]) -> Answer:
         """What the server answers to a question."""
         return await self._wire.ask(question)
 
-    async def segments(self, queue: str, after: Lsn, limit: int, wait_seconds: float) -> SegmentsAnswer:
+    async def segments(self, queue: str, after: Lsn, limit: int, wait_seconds: float) -> SegmentsResponse:
         """A stretch of a queue's log; waits for one."""
         about = {"queue": queue, "after": after, "limit": limit, "wait_seconds": wait_seconds}
         query = urlencode(about)
         return await self._exchange.ask(
-            "GET", f"/v1/segments?{query}", b"", decoder_of(SegmentsAnswer), wait_seconds=wait_seconds
+            "GET", f"/v1/segments?{query}", b"", decoder_of(SegmentsResponse), wait_seconds=wait_seconds
         )
 
 
@@ -282,6 +281,6 @@ _steps: dict[type[Operation], str] = {Push: "push", Ack: "report", Enqueue: "job
 
 def _unkeyed(operation: Operation) -> dict[str, Any]:
     """An operation within a request that has the key."""
-    fields = said(operation)
+    fields = to_wire(operation)
     fields.pop("key", None)
     return fields

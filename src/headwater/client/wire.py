@@ -13,7 +13,7 @@ from headwater.services.wire_forms import (
     operation_path,
     question_path,
     result_kind,
-    said,
+    to_wire,
 )
 from headwater.stores.questions import Answer, Question
 
@@ -30,14 +30,14 @@ class Wire:
     async def run(self, operation: Operation) -> Any:
         """One operation, and what it came to. It has a key, so that it takes effect once however often it is sent."""
         kind = type(operation)
-        body = encode({**said(operation), "key": operation.key or next(self.keys)})
+        body = encode({**to_wire(operation), "key": operation.key or next(self.keys)})
         return answer_of(await self._exchange.ask("POST", operation_path(kind), body, decoder_of(result_kind(kind))))
 
     async def ask(self, question: Question[Answer]) -> Answer:
         """What the server answers to a question."""
         kind = type(question)
         told = await self._exchange.ask(
-            "POST", question_path(kind), encode(said(question)), decoder_of(answer_kind(kind))
+            "POST", question_path(kind), encode(to_wire(question)), decoder_of(answer_kind(kind))
         )
         answer: Answer = answer_of(told)
         return answer

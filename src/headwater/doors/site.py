@@ -12,7 +12,7 @@ from headwater.doors.board import Board
 from headwater.doors.wire import Request
 from headwater.doors.work import Work
 from headwater.errors import HeadwaterError, NotAllowed
-from headwater.log.committer import Answer, Committer
+from headwater.log.committer import CommittedResult, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
 from headwater.model.command_template import CommandTemplate
@@ -107,7 +107,7 @@ class Site:
         key = (method, path, status)
         self.requests[key] = self.requests.get(key, 0) + 1
 
-    def pushed(self, pushes: Sequence[Push], answers: Sequence[Answer | HeadwaterError]) -> None:
+    def pushed(self, pushes: Sequence[Push], answers: Sequence[CommittedResult | HeadwaterError]) -> None:
         """Count what became of pushes."""
         for push, answer in zip(pushes, answers, strict=True):
             work, count = self.work_of(push.database), len(push.records)

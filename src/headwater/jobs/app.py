@@ -47,7 +47,7 @@ class JobApp(JobRegistry):
     ) -> None:
         """The settings are those of `headwater.open`; others come from their `HEADWATER_*` variables."""
         super().__init__()
-        self._said = store
+        self._store_given = store
         self.store = store or os.environ.get(STORE_VARIABLE) or STORE_DEFAULT
         self.database = database
         self._settings: dict[str, Any] = {
@@ -115,10 +115,10 @@ class JobApp(JobRegistry):
 
     def work_for(self, store: str, database: str) -> None:
         """This process runs jobs of that store: calls are enqueued there. An app that names another one is refused."""
-        if self._said is not None and not _is_same(self._said, store):
+        if self._store_given is not None and not _is_same(self._store_given, store):
             raise InvalidOption(
-                f"this app keeps its jobs in {self._said}, and the worker was started on {store}:"
-                f" start it with --store {self._said}, or let JobApp() take the store from {STORE_VARIABLE}"
+                f"this app keeps its jobs in {self._store_given}, and the worker was started on {store}:"
+                f" start it with --store {self._store_given}, or let JobApp() take the store from {STORE_VARIABLE}"
             )
         if self.database not in (DATABASE_DEFAULT, database):
             raise InvalidOption(
@@ -168,8 +168,15 @@ class JobApp(JobRegistry):
 
     def _tell_conflict(self) -> None:
         named = os.environ.get(STORE_VARIABLE)
-        if self._said is not None and named and not _is_same(self._said, named) and not self._is_in_worker:
-            log.warning("JobApp(%r) goes before %s=%s: jobs are kept in the first", self._said, STORE_VARIABLE, named)
+        if (
+            self._store_given is not None
+            and named
+            and not _is_same(self._store_given, named)
+            and not self._is_in_worker
+        ):
+            log.warning(
+                "JobApp(%r) goes before %s=%s: jobs are kept in the first", self._store_given, STORE_VARIABLE, named
+            )
 
     def open_for_line(self) -> Headwater:
         """The store, to be started on a loop of its own."""

@@ -26,13 +26,13 @@ from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful
 from headwater.log.job_operations import Enqueue, NewJob, Placed
 from headwater.log.job_operations import Enqueued as Accepted
 from headwater.log.operations import Operation
-from headwater.model.job import FINISHED, QUEUE_DEFAULT, Defaults, JobNumber, JobState, Outcome, Work
+from headwater.model.job import FINISHED, QUEUE_DEFAULT, Defaults, JobNumber, JobOutcome, JobState, Work
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.job_functions import JobContext, JobFunction, JobRegistry, RunAbout, enter_job
 from headwater.services.job_options import Seconds, decode_call
 from headwater.services.job_verbs import Waiting
 from headwater.services.jobs import Jobs
-from headwater.stores.contract import Asked
+from headwater.stores.contract import Answerer
 from headwater.stores.job_questions import FindJob, JobStatus
 from headwater.stores.questions import Question
 from headwater.worker.outcomes import completed, failed
@@ -119,7 +119,7 @@ class _Captured:
         self.clock: Clock = SystemClock()
         self.config = load_config()
         self.jobs = Jobs(self, DATABASE_DEFAULT)
-        self.store = cast(Asked, _Answers(self.enqueued))
+        self.store = cast(Answerer, _Answers(self.enqueued))
         self.waits = cast(Waiting, self.store)
 
     async def run(self, operation: Operation, durability: Durability | None = None) -> Any:
@@ -180,7 +180,7 @@ class _Trial:
         """It returned; what cannot be kept as JSON is an error, as it is in a worker."""
         self.goes_on = False
         done = completed(JobNumber(0), value, 0.0)
-        if done.outcome is not Outcome.COMPLETED:
+        if done.outcome is not JobOutcome.COMPLETED:
             self._call.state, self._call.error = JobState.DEAD, done.error
             raise InvalidOption(f"{self._call.type}: {done.error}")
         self._call.returned = None if done.result is None else msgspec.json.decode(done.result)
@@ -190,11 +190,11 @@ class _Trial:
         """It raised: what it asked for is done, and what is for good is raised again."""
         done = failed(JobNumber(0), self.function, error, 0.0)
         self._call.error = self._previous_error = done.error
-        self.goes_on = done.outcome is Outcome.FAILED and self._call.attempts < self._attempts_max
-        if done.outcome is Outcome.SNOOZED:
+        self.goes_on = done.outcome is JobOutcome.FAILED and self._call.attempts < self._attempts_max
+        if done.outcome is JobOutcome.SNOOZED:
             self._call.attempts -= 1
             self._call.state, self._call.snoozed_seconds = JobState.SCHEDULED, done.after_seconds
-        elif done.outcome is Outcome.CANCELLED:
+        elif done.outcome is JobOutcome.CANCELLED:
             self._call.state = JobState.CANCELLED
         elif not self.goes_on:
             self._call.state = JobState.DEAD

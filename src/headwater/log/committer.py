@@ -36,7 +36,7 @@ COMMIT_OPERATIONS_MAX = 4_096
 GATHER_SECONDS = 0.001
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class CommittedResult(msgspec.Struct, frozen=True, gc=False):
     """What an operation came to, and how safe that is. In memory there is no result yet."""
 
     result: Any
@@ -48,7 +48,7 @@ class _Submission(msgspec.Struct, eq=False):
 
     operation: Operation
     durability: Durability
-    answer: asyncio.Future[Answer]
+    answer: asyncio.Future[CommittedResult]
     # Handed in together with the one before: both go into one commit.
     is_joined: bool = False
     result: Any = None
@@ -62,7 +62,7 @@ class _Submission(msgspec.Struct, eq=False):
         if isinstance(result, HeadwaterError):
             answer.set_exception(result)
         else:
-            answer.set_result(Answer(result, durability))
+            answer.set_result(CommittedResult(result, durability))
         return True
 
     def fail(self, error: BaseException) -> None:
@@ -144,7 +144,9 @@ class Committer:
             await self._closed
         self._loop = None
 
-    def submit(self, operation: Operation, durability: Durability = Durability.SYNCED) -> asyncio.Future[Answer]:
+    def submit(
+        self, operation: Operation, durability: Durability = Durability.SYNCED
+    ) -> asyncio.Future[CommittedResult]:
         """Hand in an operation; await what it came to."""
         submission = _Submission(operation, durability, self._loop_with_room(1).create_future())
         self._pending.append(submission)
@@ -153,7 +155,7 @@ class Committer:
 
     def submit_all(
         self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
-    ) -> list[asyncio.Future[Answer]]:
+    ) -> list[asyncio.Future[CommittedResult]]:
         """Hand in operations that go together: all are taken, by one commit, or none. Each is answered by itself."""
         loop = self._loop_with_room(len(operations))
         submitted = [

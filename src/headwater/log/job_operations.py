@@ -11,7 +11,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.operations import Operation
-from headwater.model.job import QUEUE_DEFAULT, SHELL, JobNumber, JobState, Outcome, Work
+from headwater.model.job import QUEUE_DEFAULT, SHELL, JobNumber, JobOutcome, JobState, Work
 from headwater.model.job_policy import JobPolicy
 
 
@@ -101,12 +101,12 @@ class Claim(Operation[Claimed], frozen=True, kw_only=True):
     functions: frozenset[str] | None = None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class JobReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a worker says of one job. `after_seconds` overrules the back-off, or says how long a job is snoozed."""
 
     number: JobNumber
     token: int
-    outcome: Outcome
+    outcome: JobOutcome
     result: str | None = None
     error: str = ""
     after_seconds: float | None = None
@@ -127,7 +127,7 @@ class Settle(Operation[Settled], frozen=True, kw_only=True):
     """Reports of one worker, each taken or refused on its own."""
 
     worker: str
-    reports: Sequence[Report]
+    reports: Sequence[JobReport]
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -222,11 +222,11 @@ class ChooseJobs(Operation[Changed], frozen=True, kw_only=True):
     skip_unfit: bool = False
 
 
-class Cancel(ChooseJobs, frozen=True, kw_only=True):
+class CancelJobs(ChooseJobs, frozen=True, kw_only=True):
     """Cancel jobs that have not ended. Those that run are ended by their worker."""
 
 
-class Rearm(ChooseJobs, frozen=True, kw_only=True):
+class RetryJobs(ChooseJobs, frozen=True, kw_only=True):
     """Give jobs that failed, died or were cancelled all their attempts again, from now on."""
 
 

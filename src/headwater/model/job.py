@@ -150,7 +150,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention: float = 7 * 86_400.0
 
 
-class Outcome(StrEnum):
+class JobOutcome(StrEnum):
     """What a worker says of a job that it held."""
 
     COMPLETED = "completed"
@@ -178,17 +178,17 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     backoff: Backoff
 
 
-def judge(held: Held, outcome: Outcome, now: Timestamp, after_seconds: float | None = None) -> Verdict:
+def judge(held: Held, outcome: JobOutcome, now: Timestamp, after_seconds: float | None = None) -> Verdict:
     """What becomes of a job after its worker's report; `after_seconds` is the worker's own wish for a delay."""
-    if outcome is Outcome.COMPLETED:
+    if outcome is JobOutcome.COMPLETED:
         return Verdict(JobState.COMPLETED, held.attempts)
-    if outcome is Outcome.CANCELLED:
+    if outcome is JobOutcome.CANCELLED:
         return Verdict(JobState.CANCELLED, held.attempts)
-    if outcome is Outcome.RELEASED:
+    if outcome is JobOutcome.RELEASED:
         return Verdict(JobState.PENDING, held.attempts - 1)
-    if outcome is Outcome.SNOOZED:
+    if outcome is JobOutcome.SNOOZED:
         return Verdict(JobState.SCHEDULED, held.attempts - 1, _later(now, after_seconds or 0.0))
-    if outcome is Outcome.BURIED or held.attempts >= held.attempts_max:
+    if outcome is JobOutcome.BURIED or held.attempts >= held.attempts_max:
         return Verdict(JobState.DEAD, held.attempts)
     delay = held.backoff.delay(held.id, held.attempts) if after_seconds is None else after_seconds
     return Verdict(JobState.FAILED, held.attempts, _later(now, delay))

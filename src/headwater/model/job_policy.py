@@ -37,7 +37,7 @@ _plain = JobPolicy()
 Job = TypeVar("Job", bound=JobPolicy)
 
 
-def said(policy: JobPolicy) -> dict[str, Any]:
+def options_given(policy: JobPolicy) -> dict[str, Any]:
     """The options that a policy has something to say about."""
     found = {name: getattr(policy, name) for name in POLICY_FIELDS}
     return {name: value for name, value in found.items() if value != getattr(_plain, name)}
@@ -45,7 +45,7 @@ def said(policy: JobPolicy) -> dict[str, Any]:
 
 def policy_of(job: JobPolicy) -> JobPolicy:
     """What a job says about how it is run, without what it does."""
-    return JobPolicy(**said(job))
+    return JobPolicy(**options_given(job))
 
 
 def filled(job: Job, standing: dict[str, Any]) -> Job:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.model.names import Lsn, PartitionId
-from headwater.pipeline.planning import Offset, Piece, Range, advance, gather, piece_of
+from headwater.pipeline.planning import Piece, Range, StreamOffset, advance, gather, piece_of
 from headwater.pipeline.times import Times
-from headwater.stores.log_reader import Body, Stretch
+from headwater.stores.log_reader import Body, SegmentOutline
 
 # How far ahead is looked for partitions whose turn it is: their outlines are kept in memory.
 AHEAD_SEGMENTS = 200_000
@@ -37,14 +37,14 @@ class Admission:
         self._times = times
         self._known: dict[Lsn, NDArray[np.int64]] = {}
 
-    def admit(self, stretches: Iterable[Stretch], begin: Offset, limit: int, read: Read) -> Offset:
+    def admit(self, outlines: Iterable[SegmentOutline], begin: StreamOffset, limit: int, read: Read) -> StreamOffset:
         """Where a micro-batch ends that begins behind `begin` and takes `limit` messages at most.
 
-        `stretches` are the segments behind `begin`, `read` gives those of a range with their records.
+        `outlines` are the segments behind `begin`, `read` gives those of a range with their records.
         """
-        window = list(islice(iterator := iter(stretches), AHEAD_SEGMENTS))
+        window = list(islice(iterator := iter(outlines), AHEAD_SEGMENTS))
         whole = next(iterator, None) is None
-        pieces = [piece for stretch in window if (piece := piece_of(stretch, begin))]
+        pieces = [piece for segment in window if (piece := piece_of(segment, begin))]
         stops = self._choose(pieces, limit, read)
         self._known = {
             piece.lsn: self._known[piece.lsn]
@@ -55,7 +55,7 @@ class Admission:
 
     def _choose(self, pieces: Sequence[Piece], limit: int, read: Read) -> dict[PartitionId, int]:
         """Up to which offset each partition is read."""
-        lanes = [Lane(mine) for mine in _by_partition(pieces).values()]
+        lanes = [Backlog(mine) for mine in _by_partition(pieces).values()]
         if sum(lane.waiting for lane in lanes) <= limit:
             return {lane.partition_id: lane.stop_after(lane.waiting) for lane in lanes}
         if len(lanes) == 1:
@@ -63,7 +63,7 @@ class Admission:
         counts = earliest(lanes, limit, lambda lane: self._load(lane, read, max(limit // len(lanes), 1)))
         return {lane.partition_id: lane.stop_after(count) for lane, count in zip(lanes, counts, strict=True)}
 
-    def _load(self, lane: "Lane", read: Read, records: int) -> None:
+    def _load(self, lane: "Backlog", read: Read, records: int) -> None:
         """Learn the times of a partition's next messages, and of what is read together with them."""
         ahead = list(lane.next_pieces(min(records, LOAD_RECORDS)))
         missing = [piece.lsn for piece in ahead if piece.lsn not in self._known]
@@ -74,7 +74,7 @@ class Admission:
             lane.learn(piece, self._known.get(piece.lsn))
 
 
-class Lane:
+class Backlog:
     """What waits in one partition, and as much of its times as is known: rising, because order within it is kept."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -129,7 +129,7 @@ class Lane:
         return stop
 
 
-def earliest(lanes: Sequence[Lane], limit: int, load: Callable[[Lane], None]) -> list[int]:
+def earliest(lanes: Sequence[Backlog], limit: int, load: Callable[[Backlog], None]) -> list[int]:
     """How many messages of each lane are among the `limit` earliest. Times are loaded as far as they matter."""
     for lane in lanes:
         load(lane)
@@ -152,7 +152,7 @@ def earliest(lanes: Sequence[Lane], limit: int, load: Callable[[Lane], None]) ->
     return _first(lanes, limit)[0]
 
 
-def _first(lanes: Sequence[Lane], limit: int) -> tuple[list[int], tuple[int, float]]:
+def _first(lanes: Sequence[Backlog], limit: int) -> tuple[list[int], tuple[int, float]]:
     """The `limit` earliest of all that is known: how many of each lane, and the key of the last one."""
     keys = [lane.keys() for lane in lanes]
     times = np.concatenate([each[0] for each in keys])

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from headwater.errors import InvalidOption
-from headwater.pipeline.planning import Offset, offset_of
+from headwater.pipeline.planning import StreamOffset, offset_of
 from headwater.stores.log_reader import Fingerprint
 
 DESTINATION_FILE = "headwater-destination.json"
@@ -53,7 +53,7 @@ class Checkpoint:
             return []
         return text.splitlines()[LINES_BEFORE:]
 
-    def sources(self, batch: int) -> list[Offset]:
+    def sources(self, batch: int) -> list[StreamOffset]:
         """The ends of a micro-batch in those of its sources that are ours."""
         return [offset for line in self.lines(batch) if (offset := _ours(line)) is not None]
 
@@ -96,7 +96,7 @@ def _folder_of(location: str) -> Path | None:
     return Path(found[1]) if found else None
 
 
-def _ours(line: str) -> Offset | None:
+def _ours(line: str) -> StreamOffset | None:
     try:
         return offset_of(json.loads(line))
     except (ValueError, InvalidOption):

@@ -192,7 +192,7 @@ class Rows:
                 self._each("partition", [body.lane.partition for body in bodies], segment),
                 np.concatenate([np.arange(body.first_offset, body.first_offset + body.count) for body in bodies]),
                 self._each("lsn", [body.lsn for body in bodies], segment),
-                *self._said(records, written_at, bare),
+                *self._envelope_columns(records, written_at, bare),
                 *self._payload_columns(bodies, fits, parts, split),
             ]
         )
@@ -201,7 +201,7 @@ class Rows:
         """What holds for a whole segment, once for each of its records."""
         return pa.array(values, self._schema.field(name).type).take(pa.array(segment))
 
-    def _said(self, records: list[Any], written_at: pa.Array, bare: bool) -> list[Any]:
+    def _envelope_columns(self, records: list[Any], written_at: pa.Array, bare: bool) -> list[Any]:
         """What records say of themselves: transaction and trace ids, types, times and headers."""
         if bare:
             nothing = {name: pa.nulls(len(records), self._schema.field(name).type) for name in ENVELOPE}

@@ -16,7 +16,7 @@ from headwater.model.names import DATABASE_DEFAULT
 from headwater.pipeline.asking import ask
 from headwater.pipeline.checkpoint import Destination
 from headwater.pipeline.options import WriteOptions
-from headwater.pipeline.planning import Offset
+from headwater.pipeline.planning import StreamOffset
 from headwater.stores.log_reader import Fingerprint
 from headwater.stores.open import open_reader
 
@@ -108,7 +108,7 @@ def name_step(query: str, batch: int, before: Destination | None, moved: bool, o
     return before.step if before is not None and before.step else f"spark/{query}"
 
 
-def check_no_circle(sources: Iterable[Offset], found: Found, queues: Iterable[str]) -> None:
+def check_no_circle(sources: Iterable[StreamOffset], found: Found, queues: Iterable[str]) -> None:
     """Raises when a query reads a queue that it pushes to."""
     targets = {found.numbers[queue]: queue for queue in queues if queue in found.numbers}
     read = {number for source in sources if source.store == found.store for number in source.queues.values()}

@@ -14,14 +14,14 @@ from headwater.errors import HeadwaterError, InvalidInput
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.record import Record, check_texts, encode_bare, encode_records
 from headwater.pipeline.options import WriteOptions
-from headwater.services.records import check_said, check_target
+from headwater.services.records import check_envelope, check_target
 
 # What a record says of itself; most say nothing, and then a batch of them is encoded as a whole.
 ENVELOPE = ("transaction_id", "trace_id", "type", "headers", "timestamp")
 
 SHOWN_LENGTH = 80
 
-Lane = tuple[str, str]
+QueuePartition = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Encoder:
         self._taken = 0
         self._variant = not isinstance(schema["value"].dataType, StringType)
         self._bytes_max = load_config().record_bytes_max
-        self._lanes: dict[Lane, list[bytes]] = {}
+        self._lanes: dict[QueuePartition, list[bytes]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the rows of a batch; a row that cannot be a record is named."""
@@ -62,7 +62,7 @@ class Encoder:
             for name in names:
                 wrong = self._complaint(batch.slice(row, 1), name)
                 if wrong is not None:
-                    return self._told(batch.slice(row, 1), row, name, wrong)
+                    return self._with_place(batch.slice(row, 1), row, name, wrong)
         return None
 
     def _complaint(self, row: pa.RecordBatch, name: str) -> HeadwaterError | None:
@@ -77,7 +77,7 @@ class Encoder:
             return error
         return None
 
-    def _told(self, row: pa.RecordBatch, index: int, name: str, wrong: HeadwaterError) -> HeadwaterError:
+    def _with_place(self, row: pa.RecordBatch, index: int, name: str, wrong: HeadwaterError) -> HeadwaterError:
         _, (queue, *_) = _codes(row, "queue", self._options.queue, "")
         _, (partition, *_) = _codes(row, "partition", self._options.partition, PARTITION_DEFAULT)
         where = f"row {self._taken + index + 1} of task {self._task}, for {queue or 'no queue'}/{partition}"
@@ -113,7 +113,7 @@ class Encoder:
         check_texts(payloads, self._bytes_max)
         return payloads
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[Lane, Any]]:
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[QueuePartition, Any]]:
         """The rows of each partition, in their order."""
         queue, queues = _codes(batch, "queue", self._options.queue, "")
         partition, partitions = _codes(batch, "partition", self._options.partition, PARTITION_DEFAULT)
@@ -123,7 +123,7 @@ class Encoder:
             first = rows[0]
             yield (queues[queue[first]], partitions[partition[first]]), rows.tolist()
 
-    def _lane(self, lane: Lane) -> list[bytes]:
+    def _lane(self, lane: QueuePartition) -> list[bytes]:
         if lane not in self._lanes:
             if not lane[0]:
                 raise InvalidInput("a row has no queue: name one by the option queue, or in its column queue")
@@ -163,5 +163,5 @@ def _record(
     payload: bytes, transaction_id: str | None, trace_id: str | None, kind: str | None, headers: Any, timestamp: Any
 ) -> Record:
     said = (transaction_id or "", trace_id or "", kind or "", dict(headers) if headers else None)
-    check_said(*said, timestamp or 0)
+    check_envelope(*said, timestamp or 0)
     return Record(msgspec.Raw(payload), *said, timestamp=timestamp or 0)

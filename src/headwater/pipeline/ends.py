@@ -213,7 +213,7 @@ def make_batch(bodies: "Sequence[Body]") -> "pyarrow.RecordBatch":
         numpy.concatenate(offsets),
         each([body.lsn for body in bodies], number),
         written_at,
-        *_said(records, written_at),
+        *_envelope_columns(records, written_at),
         # JSON is UTF-8, and the log checked it when it was pushed: nothing is decoded.
         pyarrow.array([bytes(record.data) for record in records], pyarrow.binary()).view(text),
     ]
@@ -224,7 +224,7 @@ def make_batch(bodies: "Sequence[Body]") -> "pyarrow.RecordBatch":
     return pyarrow.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
 
 
-def _said(records: list[Any], written_at: Any) -> list[Any]:
+def _envelope_columns(records: list[Any], written_at: Any) -> list[Any]:
     """What records say of themselves, from `timestamp` to `producer_sub`."""
     import pyarrow
 

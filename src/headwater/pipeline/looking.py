@@ -13,11 +13,11 @@ import msgspec
 from headwater.errors import DataLost, HeadwaterError, InvalidOption, QueueMissing
 from headwater.model.names import Lsn
 from headwater.pipeline.options import EARLIEST, LATEST, OF_EARLIEST, OF_LATEST, Place, ReadOptions
-from headwater.pipeline.planning import Cut, Offset, Range, Share, Snapshot, cut_body, is_whole, share_out, split
+from headwater.pipeline.planning import Cut, Range, Share, Snapshot, StreamOffset, cut_body, is_whole, share_out, split
 from headwater.pipeline.ranges import Place as Location
 from headwater.pipeline.ranges import RangeReader
 from headwater.pipeline.standing import Here, begin_anew, find_change
-from headwater.stores.log_reader import Body, Stretch
+from headwater.stores.log_reader import Body, SegmentOutline
 from headwater.stores.questions import PartitionStatus
 
 log = logging.getLogger(__name__)
@@ -55,11 +55,11 @@ class Look(RangeReader):
         """The newest segment of the queues in a stretch of the log."""
         return self._ask(self._reader.newest(after, through, self._database, tuple(queues)))
 
-    def outline(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Iterator[Stretch]:
+    def outline(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Iterator[SegmentOutline]:
         """The segments of the queues in a stretch of the log."""
-        return chain.from_iterable(self.stretches(Range(after, through), queues))
+        return chain.from_iterable(self.outlines(Range(after, through), queues))
 
-    def waiting(self, begin: Offset, newest: Lsn, queue: str) -> Iterator[Stretch]:
+    def waiting(self, begin: StreamOffset, newest: Lsn, queue: str) -> Iterator[SegmentOutline]:
         """The segments of a queue behind an offset, as many as are worth counting."""
         return islice(self.outline(begin.lsn, newest, (queue,)), WAITING_SEGMENTS)
 
@@ -74,12 +74,12 @@ class Look(RangeReader):
 
     # ── where to begin and to end ──
 
-    def mark(self, offset: Offset, here: Here) -> Offset:
+    def mark(self, offset: StreamOffset, here: Here) -> StreamOffset:
         """An offset with all by which it is known again."""
         seen = self._ask(self._reader.fingerprint(offset.last))
         return msgspec.structs.replace(offset, store=here.store, queues=here.queues, seen=seen)
 
-    def begin(self, here: Here) -> Offset:
+    def begin(self, here: Here) -> StreamOffset:
         """Where the options say that a read begins; what was dropped before is no loss, unless an LSN was named."""
         place = self._options.starting
         if place.offsets is None:
@@ -91,7 +91,7 @@ class Look(RangeReader):
                 self._tell(DataLost(f"retention dropped records that were asked for: {where}"), "going on without them")
         oldest, _ = self._ask(self._reader.span())
         positions = {status.partition_id: first for status, first in named if first}
-        return self.mark(Offset(oldest, self.drops(), positions=positions), here)
+        return self.mark(StreamOffset(oldest, self.drops(), positions=positions), here)
 
     def snapshot(self) -> Snapshot:
         """The table that the options describe, as it is now."""
@@ -117,24 +117,24 @@ class Look(RangeReader):
             told = ", ".join(map(repr, missing))
             raise QueueMissing(f"there is no partition {told} in {', '.join(here.queues)}; there are {there}")
 
-    def _end(self, here: Here) -> Offset:
+    def _end(self, here: Here) -> StreamOffset:
         place = self._options.ending
         if place.offsets is not None:
             ends = {status.partition_id: status.end for queue in here.queues for status in self._partitions(queue)}
             named = {status.partition_id: end for status, end in self._named(here, place.offsets)}
-            return Offset(Lsn(0), self.drops(), positions={**ends, **named}, through=here.last)
+            return StreamOffset(Lsn(0), self.drops(), positions={**ends, **named}, through=here.last)
         if place == LATEST:
-            return Offset(here.last, self.drops())
-        return Offset(min(self._find(place).lsn, here.last), self.drops())
+            return StreamOffset(here.last, self.drops())
+        return StreamOffset(min(self._find(place).lsn, here.last), self.drops())
 
-    def _find(self, place: Place) -> Offset:
+    def _find(self, place: Place) -> StreamOffset:
         """The offset before the first segment from this place on."""
         oldest, last = self._ask(self._reader.span())
         if place.lsn is not None:
-            return Offset(Lsn(max(place.lsn - 1, 0)), 0)
+            return StreamOffset(Lsn(max(place.lsn - 1, 0)), 0)
         if place.time is not None:
-            return Offset(self._ask(self._reader.lsn_at(place.time)), self.drops())
-        return Offset(last if place.name == "latest" else oldest, self.drops())
+            return StreamOffset(self._ask(self._reader.lsn_at(place.time)), self.drops())
+        return StreamOffset(last if place.name == "latest" else oldest, self.drops())
 
     def _named(self, here: Here, offsets: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[PartitionStatus, int]]:
         """The partitions that are named, each with the offset that is meant."""
@@ -154,16 +154,16 @@ class Look(RangeReader):
             yield from found
             after = found[-1].partition_id
 
-    def plan(self, start: Offset, end: Offset) -> list[Share]:
+    def plan(self, start: StreamOffset, end: StreamOffset) -> list[Share]:
         """What lies between two offsets, of the queues that the second one counts in, for tasks."""
         if is_whole(start, end):
             return [Share((part,), None) for part in split(start.lsn, end.lsn, self._options.partitions_min)]
-        stretches = self.outline(start.lsn, end.last, end.queues)
-        return share_out(stretches, start, end, self._options.partitions_min)
+        outlines = self.outline(start.lsn, end.last, end.queues)
+        return share_out(outlines, start, end, self._options.partitions_min)
 
     # ── what is gone ──
 
-    def resume(self, offset: Offset, here: Here) -> Offset:
+    def resume(self, offset: StreamOffset, here: Here) -> StreamOffset:
         """Where to go on from an offset: there, or where the options allow a loss at a new beginning."""
         remembered = self._remembers(offset)
         change = find_change(offset, here, remembered)
@@ -173,10 +173,10 @@ class Look(RangeReader):
         self._tell(change, f"going on behind LSN {anew.lsn}")
         return anew
 
-    def _remembers(self, offset: Offset) -> bool | None:
+    def _remembers(self, offset: StreamOffset) -> bool | None:
         return None if offset.seen is None else self._ask(self._reader.remembers(offset.seen))
 
-    def is_there(self, known: Offset) -> bool:
+    def is_there(self, known: StreamOffset) -> bool:
         """Whether this is still the store, the log and the queues that were planned for; tells it when not."""
         numbers = self._ask(self._reader.queue_numbers(self._database))
         here = Here(self._options.store, self._ask(self._reader.identity()), numbers, self.last_lsn())
@@ -199,7 +199,7 @@ class Look(RangeReader):
         log.warning("%s; %s, as failOnDataLoss says", change, so)
 
 
-def check_begin(begin: Offset, here: Here) -> None:
+def check_begin(begin: StreamOffset, here: Here) -> None:
     """Raises when a read begins beyond the end of the log."""
     if begin.lsn > here.last:
         raise InvalidOption(

@@ -2,7 +2,7 @@
 
     queue ─ read_stream ─► your function ─► one JSON value a row ─ exactly once ─► queue
 
-`headwater pipeline run my_module:my_flow` gives it what the flows of the house have: a checkpoint to go on from, a bar,
+`headwater pipeline run my_module:my_flow` gives it what the built-in flows have: a checkpoint to go on from, a bar,
 a summary. The function decides nothing about files, stores or batches, and can be called in a test with any DataFrame.
 """
 

@@ -14,7 +14,7 @@ import msgspec
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption
 from headwater.model.names import Lsn, PartitionId
-from headwater.stores.log_reader import Body, Fingerprint, Stretch
+from headwater.stores.log_reader import Body, Fingerprint, SegmentOutline
 
 TASK_LSNS = 4_096
 TASKS_MAX = 200
@@ -25,7 +25,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _records = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
+class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a query has read: everything up to `lsn`, and of some partitions more.
 
     `drops` is how often retention had dropped anything by then: what went earlier was gone before the query could have
@@ -54,10 +54,10 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
         return kept
 
 
-def offset_of(kept: Any) -> Offset:
+def offset_of(kept: Any) -> StreamOffset:
     """An offset from Spark's checkpoint."""
     try:
-        return msgspec.convert(kept, Offset, str_keys=True)
+        return msgspec.convert(kept, StreamOffset, str_keys=True)
     except msgspec.ValidationError as error:
         raise InvalidOption(f"the checkpoint holds no offset of a Headwater source: {kept!r:.80} ({error})") from error
 
@@ -67,8 +67,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     Whoever reads it reads this and nothing else, however often and however late."""
 
-    start: Offset
-    end: Offset
+    start: StreamOffset
+    end: StreamOffset
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Range:
 class Cut(msgspec.Struct, frozen=True):
     """The two offsets between which records are read, where it is not whole segments that lie between them."""
 
-    start: Offset
-    end: Offset
+    start: StreamOffset
+    end: StreamOffset
 
 
 class Piece(NamedTuple):
@@ -118,14 +118,16 @@ def _task_count(length: int, tasks_min: int) -> int:
     return min(max(count, tasks_min), length)
 
 
-def is_whole(start: Offset, end: Offset) -> bool:
+def is_whole(start: StreamOffset, end: StreamOffset) -> bool:
     """Whether nothing but whole segments, all of a stretch of the log, lies between two offsets."""
     return not start.positions and not end.positions
 
 
-def share_out(stretches: Iterable[Stretch], start: Offset, end: Offset, tasks_min: int) -> list[Share]:
+def share_out(
+    outlines: Iterable[SegmentOutline], start: StreamOffset, end: StreamOffset, tasks_min: int
+) -> list[Share]:
     """The records between two offsets, for tasks: each a few ranges of LSNs, and what to cut from them."""
-    pieces = [piece for stretch in stretches if (piece := piece_of(stretch, start, end))]
+    pieces = [piece for segment in outlines if (piece := piece_of(segment, start, end))]
     if not pieces:
         return []
     count = _task_count(len(pieces), tasks_min)
@@ -134,7 +136,7 @@ def share_out(stretches: Iterable[Stretch], start: Offset, end: Offset, tasks_mi
     return [Share(gather([piece.lsn for piece in pieces[low:high]]), cut) for low, high in pairwise(marks)]
 
 
-def piece_of(segment: "Stretch | Body", start: Offset, end: Offset | None = None) -> Piece | None:
+def piece_of(segment: "SegmentOutline | Body", start: StreamOffset, end: StreamOffset | None = None) -> Piece | None:
     """The records of a segment that lie behind `start` and not behind `end`; None when there are none."""
     first, after_last = segment.first_offset, segment.first_offset + segment.count
     begin = after_last if segment.lsn <= start.lsn else max(first, start.positions.get(segment.partition_id, 0))
@@ -165,10 +167,10 @@ class Lag(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def lag_of(begin: Offset, stretches: Iterable[Stretch], now: int) -> Lag:
+def lag_of(begin: StreamOffset, outlines: Iterable[SegmentOutline], now: int) -> Lag:
     """How much lies behind an offset."""
-    waiting = [(stretch, piece) for stretch in stretches if (piece := piece_of(stretch, begin))]
-    since = min((stretch.written_at for stretch, _ in waiting), default=Timestamp(now))
+    waiting = [(segment, piece) for segment in outlines if (piece := piece_of(segment, begin))]
+    since = min((segment.written_at for segment, _ in waiting), default=Timestamp(now))
     return Lag(sum(piece.stop - piece.begin for _, piece in waiting), max(now - since, 0) / SECOND)
 
 
@@ -178,23 +180,25 @@ def gather(lsns: Sequence[int]) -> tuple[Range, ...]:
     return tuple(Range(Lsn(lsns[low] - 1), Lsn(lsns[high - 1])) for low, high in pairwise([0, *ends, len(lsns)]))
 
 
-def advance(stretches: Sequence[Stretch], begin: Offset, stops: Mapping[PartitionId, int], whole: bool) -> Offset:
+def advance(
+    outlines: Sequence[SegmentOutline], begin: StreamOffset, stops: Mapping[PartitionId, int], whole: bool
+) -> StreamOffset:
     """The offset after `begin` when these partitions were read up to `stops`.
 
-    `stretches` are the segments behind `begin` that were looked at; `whole` says that there are no more.
+    `outlines` are the segments behind `begin` that were looked at; `whole` says that there are no more.
     """
     reached = {**begin.positions, **{number: stop for number, stop in stops.items() if stop}}
     base, ahead, through = begin.lsn, dict[PartitionId, int](), Lsn(0)
     complete = True
-    for stretch in stretches:
-        stop = reached.get(stretch.partition_id, 0)
-        complete = complete and stop >= stretch.first_offset + stretch.count
+    for segment in outlines:
+        stop = reached.get(segment.partition_id, 0)
+        complete = complete and stop >= segment.first_offset + segment.count
         if complete:
-            base = stretch.lsn
-        elif stop > stretch.first_offset:
-            ahead[stretch.partition_id], through = stop, stretch.lsn
+            base = segment.lsn
+        elif stop > segment.first_offset:
+            ahead[segment.partition_id], through = stop, segment.lsn
     if not whole:
         # Of what was not looked at nothing was read now, but it may have been before.
         ahead = {**begin.positions, **ahead}
         through = max(through, begin.through)
-    return Offset(base, positions=ahead, through=through if ahead else Lsn(0))
+    return StreamOffset(base, positions=ahead, through=through if ahead else Lsn(0))

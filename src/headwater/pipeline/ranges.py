@@ -14,7 +14,7 @@ from headwater.config import load_config
 from headwater.pipeline.asking import ask
 from headwater.pipeline.planning import Range
 from headwater.pipeline.seeing import open_seen
-from headwater.stores.log_reader import Body, Stretch
+from headwater.stores.log_reader import Body, SegmentOutline
 from headwater.stores.open import open_reader
 
 BYTES_PER_LOOK = 4 * 1_048_576
@@ -53,7 +53,7 @@ class RangeReader:
         self._ask(self._reader.close())
         self._runner.close()
 
-    def stretches(self, span: Range, queues: Iterable[str]) -> Iterator[list[Stretch]]:
+    def outlines(self, span: Range, queues: Iterable[str]) -> Iterator[list[SegmentOutline]]:
         """The segments of the queues in a range without their records, a bounded number a look."""
         names, after = tuple(queues), span.after
         while found := self._ask(self._reader.outline(after, span.through, SEGMENTS_PER_LOOK, self._database, names)):
@@ -79,7 +79,7 @@ def read_bodies(place: Place, queues: Sequence[str], span: Range) -> Iterator[li
         yield from log.bodies(span, queues)
 
 
-def read_stretches(place: Place, queue: str, span: Range) -> Iterator[list[Stretch]]:
+def read_stretches(place: Place, queue: str, span: Range) -> Iterator[list[SegmentOutline]]:
     """The same without the records."""
     with RangeReader(place) as log:
-        yield from log.stretches(span, (queue,))
+        yield from log.outlines(span, (queue,))

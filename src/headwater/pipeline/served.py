@@ -129,12 +129,12 @@ class ServedLog:
         """The segments of these queues in a stretch of the log."""
         lanes: dict[int, Lane] = {}
         while found := self._ask(self._reader().outline(Lsn(after), Lsn(last), TOUCHES_PER_LOOK, database, queues)):
-            if any(stretch.partition_id not in lanes for stretch in found):
+            if any(segment.partition_id not in lanes for segment in found):
                 lanes = {number: lane for queue in queues for number, lane in self._lanes(database, queue)}
-            for stretch in found:
-                lane = lanes.get(stretch.partition_id)
+            for segment in found:
+                lane = lanes.get(segment.partition_id)
                 if lane is not None:
-                    yield Touch(stretch.lsn, stretch.partition_id, stretch.first_offset, stretch.count, lane)
+                    yield Touch(segment.lsn, segment.partition_id, segment.first_offset, segment.count, lane)
             after = found[-1].lsn
 
     def commit(self, operations: Sequence[Operation]) -> list[Any]:

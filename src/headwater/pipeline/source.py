@@ -42,7 +42,7 @@ from headwater.pipeline.options import (
     read_options,
     write_options,
 )
-from headwater.pipeline.planning import Offset, Share, Snapshot, lag_of, offset_of
+from headwater.pipeline.planning import Share, Snapshot, StreamOffset, lag_of, offset_of
 from headwater.pipeline.sink import BatchSink, StreamSink
 from headwater.pipeline.times import Times
 from headwater.pipeline.writing import run_once
@@ -61,7 +61,7 @@ class Task(InputPartition):
     """What one task reads: ranges of LSNs, of the store, the log and the queues that it was planned for."""
 
     share: Share
-    known: Offset
+    known: StreamOffset
 
 
 class HeadwaterDataSource(DataSource):
@@ -194,8 +194,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._open: Look | None = None
         self._target: Lsn | None = None
-        self._planned: Offset | None = None
-        self._moved: Offset | None = None
+        self._planned: StreamOffset | None = None
+        self._moved: StreamOffset | None = None
 
     def _ask(self, question: "Callable[[Look], Answer]") -> "Answer":
         """An answer from the store at the address, which may be another file than the one that is open."""
@@ -217,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins."""
         return self._ask(self._first).as_json()
 
-    def _first(self, look: Look) -> Offset:
+    def _first(self, look: Look) -> StreamOffset:
         here = look.here()
         begin = look.begin(here)
         check_begin(begin, here)
@@ -240,7 +240,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = found or kept
         return dict(start) if found is None else found.as_json()
 
-    def _next(self, look: Look, kept: Offset, limit: ReadLimit) -> Offset | None:
+    def _next(self, look: Look, kept: StreamOffset, limit: ReadLimit) -> StreamOffset | None:
         here = look.here()
         begin = look.resume(kept, here)
         last = here.last if self._target is None else min(self._target, here.last)
@@ -249,13 +249,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Others push too: what was looked through once is not looked through again.
             self._nothing_through = max(self._nothing_through, last)
             return None
-        end = Offset(newest)
+        end = StreamOffset(newest)
         if isinstance(limit, ReadMaxRows):
-            stretches = look.outline(begin.lsn, newest, here.queues)
-            end = self._admission.admit(stretches, begin, limit.max_rows, lambda span: look.wanted(span, here.queues))
+            outlines = look.outline(begin.lsn, newest, here.queues)
+            end = self._admission.admit(outlines, begin, limit.max_rows, lambda span: look.wanted(span, here.queues))
         return look.mark(msgspec.structs.replace(end, drops=look.drops()), here)
 
-    def _move_group(self, done: Offset) -> None:
+    def _move_group(self, done: StreamOffset) -> None:
         """Move the group, if there is one, to where the stream is.
 
         Spark asks for the next end when the micro-batch before is done for good, and once more when there is no next.
@@ -279,23 +279,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _report(self, look: Look) -> dict[str, Any]:
         here = look.here()
-        begin = self._planned or Offset(here.last)
+        begin = self._planned or StreamOffset(here.last)
         newest = look.newest(begin.lsn, here.last, here.queues) or begin.last
         now = SystemClock().now()
         waiting = {queue: list(look.waiting(begin, newest, queue)) for queue in here.queues}
-        lag = {queue: lag_of(begin, stretches, now) for queue, stretches in waiting.items()}
+        lag = {queue: lag_of(begin, outlines, now) for queue, outlines in waiting.items()}
         return {"lsn": newest, "lag": msgspec.to_builtins(lag)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> "Sequence[InputPartition]":
         """Ranges of LSNs for one micro-batch."""
         return self._ask(lambda look: self._plan(look, offset_of(start), offset_of(end)))
 
-    def _plan(self, look: Look, start: Offset, end: Offset) -> list[Task]:
+    def _plan(self, look: Look, start: StreamOffset, end: StreamOffset) -> list[Task]:
         here = look.here()
         # Where the whole micro-batch was planned for a store that is no more both begin anew, and it is empty.
         begin, finish = look.resume(start, here), look.resume(end, here)
         look.check_loss(begin.lsn, begin.drops, here.queues)
-        known = look.mark(Offset(finish.last, look.drops()), here)
+        known = look.mark(StreamOffset(finish.last, look.drops()), here)
         return [Task(share, known) for share in look.plan(begin, msgspec.structs.replace(finish, queues=here.queues))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

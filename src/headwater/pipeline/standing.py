@@ -10,7 +10,7 @@ import msgspec
 
 from headwater.errors import DataLost, HeadwaterError, StoreReplaced
 from headwater.model.names import Lsn
-from headwater.pipeline.planning import Offset
+from headwater.pipeline.planning import StreamOffset
 
 
 class Here(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Here(msgspec.Struct, frozen=True):
     last: Lsn
 
 
-def find_change(offset: Offset, here: Here, remembered: bool | None) -> HeadwaterError | None:
+def find_change(offset: StreamOffset, here: Here, remembered: bool | None) -> HeadwaterError | None:
     """What changed since an offset was made, so that it cannot be gone on from; None when it can.
 
     `remembered` is whether the log has the segment that the offset stood at, None when nobody can tell.
@@ -44,7 +44,7 @@ def _find_replaced(store: str, here: Here) -> StoreReplaced | None:
     )
 
 
-def _find_going_back(offset: Offset, here: Here, remembered: bool | None) -> StoreReplaced | None:
+def _find_going_back(offset: StreamOffset, here: Here, remembered: bool | None) -> StoreReplaced | None:
     """The log went back, or never was where the offset says."""
     if offset.last > here.last:
         return StoreReplaced(
@@ -68,7 +68,7 @@ def _find_remade(numbers: dict[str, int], here: Here) -> DataLost | None:
     return DataLost(f"{', '.join(gone)} was deleted {again}since it was read: what was not read of it is gone")
 
 
-def begin_anew(offset: Offset, change: HeadwaterError, remembered: bool | None, drops: int) -> Offset:
+def begin_anew(offset: StreamOffset, change: HeadwaterError, remembered: bool | None, drops: int) -> StreamOffset:
     """Where a query goes on that may lose data.
 
     In the same log at the same place: all that a queue made again has lies behind it. In another one at its beginning,
@@ -76,4 +76,4 @@ def begin_anew(offset: Offset, change: HeadwaterError, remembered: bool | None, 
     """
     if isinstance(change, DataLost) or remembered:
         return msgspec.structs.replace(offset, store="", queues={}, seen=None)
-    return Offset(Lsn(0), drops)
+    return StreamOffset(Lsn(0), drops)

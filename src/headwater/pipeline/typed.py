@@ -199,12 +199,13 @@ def attribute(number: int) -> str:
 def envelope_column(records: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """What records say of themselves, as a column."""
     columns = [
-        _said(list(map(attrgetter(name), records)), field.type) for name, field in zip(ENVELOPE, kind, strict=True)
+        _field_column(list(map(attrgetter(name), records)), field.type)
+        for name, field in zip(ENVELOPE, kind, strict=True)
     ]
     return pa.StructArray.from_arrays(columns, fields=list(kind))
 
 
-def _said(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _field_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_map(kind):
         values = [None if headers is None else list(headers.items()) for headers in values]
     return pa.array(values, kind)

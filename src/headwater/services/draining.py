@@ -26,7 +26,7 @@ from headwater.errors import (
     StoreForeign,
     TooLarge,
 )
-from headwater.log.committer import Answer, Committer
+from headwater.log.committer import CommittedResult, Committer
 from headwater.log.job_operations import Enqueue, Enqueued
 from headwater.log.operations import Push, Pushed
 from headwater.model.names import SYSTEM_PREFIX, check_name
@@ -167,7 +167,7 @@ def _check_record(record: Record, bytes_max: int) -> None:
     check_timestamp(record.timestamp)
 
 
-def is_duplicate(answer: Answer) -> bool:
+def is_duplicate(answer: CommittedResult) -> bool:
     """Whether the log had all of it before. A row that is moved once more gets the answer of the first time."""
     result = answer.result
     if isinstance(result, Pushed):
@@ -187,7 +187,7 @@ class Drain:
         self._holds: dict[Line, Hold] = {}
         # How often lines that are tried again in this walk over the table were refused before.
         self._tries: dict[Line, int] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self._walked = 0
         self._left: dict[tuple[str, str], Left] = {}
         # What the users' database did not take: it is said again before anything more is moved.
@@ -289,13 +289,13 @@ class Drain:
             match judge(outcome):
                 case Fate.TAKEN:
                     verdicts.taken.append(row.number)
-                    if isinstance(outcome, Answer) and is_duplicate(outcome):
+                    if isinstance(outcome, CommittedResult) and is_duplicate(outcome):
                         duplicates.add(row.number)
                 case Fate.REFUSED:
-                    verdicts.refused.append((row.number, _said(outcome)))
+                    verdicts.refused.append((row.number, _reason(outcome)))
                 case Fate.HELD:
-                    self._hold(row.line, _said(outcome))
-                    self._leave(row.line, _said(outcome))
+                    self._hold(row.line, _reason(outcome))
+                    self._leave(row.line, _reason(outcome))
                 case Fate.TROUBLE:
                     assert isinstance(outcome, BaseException)
                     trouble = trouble or outcome
@@ -325,8 +325,8 @@ class Drain:
         # Who drains once does not wait for room.
         pause = float("inf") if self._every_seconds is None else pause_seconds(tries - 1, self._every_seconds)
         self._holds[line] = Hold(tries, self._loop.time() + pause, reason)
-        if line[:2] not in self._told:
-            self._told.add(line[:2])
+        if line[:2] not in self._warned:
+            self._warned.add(line[:2])
             log.warning("what waits in the outbox for queue %r is refused for now: %s", line.queue, reason)
 
     def _leave(self, line: Line, reason: str) -> None:
@@ -346,12 +346,12 @@ class Drain:
     def _end_walk(self) -> None:
         """Everything was looked at: lines that were tried again and not refused are as all others."""
         self._tries.clear()
-        for place in self._told - {line[:2] for line in self._holds}:
-            self._told.discard(place)
+        for place in self._warned - {line[:2] for line in self._holds}:
+            self._warned.discard(place)
             log.info("queue %r takes what waits in the outbox again", place[1])
 
 
-def _said(outcome: object) -> str:
+def _reason(outcome: object) -> str:
     return f"{outcome.code}: {outcome}" if isinstance(outcome, HeadwaterError) else str(outcome)
 
 

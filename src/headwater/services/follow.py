@@ -349,7 +349,7 @@ class Following(Steps):
         self.is_unsure_of_past = False
         self.position = Lsn(0)
         self.forgiven = Lsn(0)
-        self._unwatch = followers.watch(selection, self._told)
+        self._unwatch = followers.watch(selection, self._wake)
         followers.under_way.add(self)
 
     @property
@@ -393,7 +393,7 @@ class Following(Steps):
             return False
         return not self.is_over
 
-    def _told(self, touches: Sequence[Touch]) -> None:
+    def _wake(self, touches: Sequence[Touch]) -> None:
         if not touches:
             self._is_unsure = True
         if self._is_caught_up and self._due is None:

@@ -22,7 +22,7 @@ import msgspec
 
 from headwater.clock import MILLISECOND, SECOND, Clock
 from headwater.errors import HeadwaterError, Overloaded
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
@@ -93,7 +93,7 @@ class Intentions:
 
     def __init__(
         self,
-        pop: Callable[[Sequence[Pop]], Sequence[asyncio.Future[Answer]]],
+        pop: Callable[[Sequence[Pop]], Sequence[asyncio.Future[CommittedResult]]],
         give_back: Callable[[Ack], None],
         store: Store,
         followers: Followers,
@@ -117,7 +117,7 @@ class Intentions:
         self._numbers = itertools.count(1)
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._under_way: set[asyncio.Future[Answer]] = set()
+        self._under_way: set[asyncio.Future[CommittedResult]] = set()
         self._draining = False
         self.count = 0
         self.wakes = 0
@@ -269,7 +269,7 @@ class Intentions:
         key: Key,
         line: _Line,
         chosen: list[tuple[int, _Intention]],
-        answers: Sequence[asyncio.Future[Answer]],
+        answers: Sequence[asyncio.Future[CommittedResult]],
     ) -> None:
         """Go on when all pops are answered. Most often they are together; some may have to wait for the disk longer."""
         open_ones = [answer for answer in answers if not answer.done()]
@@ -279,7 +279,7 @@ class Intentions:
         last = open_ones[-1]
         self._under_way.add(last)
 
-        def go_on(_: asyncio.Future[Answer]) -> None:
+        def go_on(_: asyncio.Future[CommittedResult]) -> None:
             self._under_way.discard(last)
             self._await(key, line, chosen, answers)
 
@@ -290,7 +290,7 @@ class Intentions:
         key: Key,
         line: _Line,
         chosen: list[tuple[int, _Intention]],
-        answers: Sequence[asyncio.Future[Answer]],
+        answers: Sequence[asyncio.Future[CommittedResult]],
     ) -> None:
         """Hand over what the pops have got, and go on while there may be more."""
         served = 0

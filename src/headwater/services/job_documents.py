@@ -23,7 +23,7 @@ from headwater.stores.job_questions import (
 )
 
 
-class JobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to be added: `{"id": "job1", "command": "sleep 2"}`. Times are ISO 8601, lengths of time seconds.
 
     `max_retries`, `delay_seconds`, `timeout_seconds`, `backoff_max_seconds` and `result_seconds` are older names of
@@ -49,7 +49,7 @@ class JobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     result_seconds: float | None = None
 
 
-_decoder = msgspec.json.Decoder(JobDocument)
+_decoder = msgspec.json.Decoder(NewJobDocument)
 
 
 def decode_job(text: bytes | str) -> NewJob:
@@ -63,19 +63,19 @@ def decode_job(text: bytes | str) -> NewJob:
         raise InvalidInput(f"a job is a JSON object like {example}; this is not JSON: {error}") from error
 
 
-def job_of(document: JobDocument) -> NewJob:
+def job_of(document: NewJobDocument) -> NewJob:
     """The job that a document asks for."""
     said = {name: value for name, value in structs.asdict(document).items() if value != getattr(_plain, name)}
     return with_options(None, said)
 
 
-_plain = JobDocument()
+_plain = NewJobDocument()
 
 
 # ── what is shown ──
 
 
-class ShownWork(TypedDict, total=False):
+class WorkDocument(TypedDict, total=False):
     """What a job does: a command, a list of words, or the arguments of a function. Of `env` the names alone."""
 
     command: str
@@ -85,7 +85,7 @@ class ShownWork(TypedDict, total=False):
     cwd: str
 
 
-class ShownJob(ShownWork):
+class JobDocument(WorkDocument):
     """A job as it stands; `cancelling` while its worker is asked to stop it. `max_retries` is `retries`, for those who
     know it by that name."""
 
@@ -112,7 +112,7 @@ class ShownJob(ShownWork):
     error: str | None
 
 
-class ShownAttempt(TypedDict):
+class AttemptDocument(TypedDict):
     """One attempt at a job."""
 
     attempt: int
@@ -128,21 +128,21 @@ class ShownAttempt(TypedDict):
     output: str
 
 
-class ShownDependency(TypedDict):
+class DependencyDocument(TypedDict):
     """A job that another one waits for, and how it stands."""
 
     id: str
     state: str
 
 
-class WholeJob(ShownJob):
+class FullJobDocument(JobDocument):
     """Everything that is known of a job."""
 
-    attempt_list: list[ShownAttempt]
-    depends_on: list[ShownDependency]
+    attempt_list: list[AttemptDocument]
+    depends_on: list[DependencyDocument]
 
 
-class ShownQueue(TypedDict):
+class JobQueueDocument(TypedDict):
     """A job queue with how many jobs are in which state."""
 
     queue: str
@@ -157,7 +157,7 @@ class ShownQueue(TypedDict):
     cancelled: int
 
 
-class ShownWorker(TypedDict):
+class WorkerDocument(TypedDict):
     """A worker, and how many jobs it holds."""
 
     id: str
@@ -173,7 +173,7 @@ class ShownWorker(TypedDict):
     lease_until: str | None
 
 
-class ShownSchedule(TypedDict):
+class ScheduleDocument(TypedDict):
     """A schedule; of its job only what differs from any other."""
 
     name: str
@@ -187,7 +187,7 @@ class ShownSchedule(TypedDict):
     last_id: str | None
 
 
-class ShownLimit(TypedDict):
+class LimitDocument(TypedDict):
     """The limits of a type in a queue, or of each limit key in it; 0 is no limit."""
 
     type: str
@@ -200,7 +200,7 @@ class ShownLimit(TypedDict):
     running: int
 
 
-class ShownMinute(TypedDict):
+class MinuteDocument(TypedDict):
     """What was done in one minute."""
 
     queue: str
@@ -212,7 +212,7 @@ class ShownMinute(TypedDict):
     run_seconds: float
 
 
-def job_document(job: JobStatus) -> ShownJob:
+def job_document(job: JobStatus) -> JobDocument:
     """A job for programs."""
     return {
         "id": job.id,
@@ -240,10 +240,10 @@ def job_document(job: JobStatus) -> ShownJob:
     }
 
 
-def _work(job: JobStatus) -> ShownWork:
+def _work(job: JobStatus) -> WorkDocument:
     if not runs_command(job.type):
         return {"arguments": job.work.arguments}
-    shown: ShownWork = {"argv": list(job.work.argv)} if job.work.argv else {"command": job.work.command}
+    shown: WorkDocument = {"argv": list(job.work.argv)} if job.work.argv else {"command": job.work.command}
     if job.work.env:
         shown["env"] = sorted(job.work.env)
     if job.work.cwd:
@@ -258,7 +258,7 @@ def describe_work(job: JobStatus) -> str:
     return " ".join((job.work.command or " ".join(job.work.argv)).split())
 
 
-def attempt_document(attempt: JobAttempt) -> ShownAttempt:
+def attempt_document(attempt: JobAttempt) -> AttemptDocument:
     """An attempt for programs."""
     return {
         "attempt": attempt.attempt,
@@ -275,7 +275,7 @@ def attempt_document(attempt: JobAttempt) -> ShownAttempt:
     }
 
 
-def queue_document(queue: JobQueueStatus) -> ShownQueue:
+def queue_document(queue: JobQueueStatus) -> JobQueueDocument:
     """A job queue for programs."""
     count = queue.counts.get
     return {
@@ -292,7 +292,7 @@ def queue_document(queue: JobQueueStatus) -> ShownQueue:
     }
 
 
-def worker_document(worker: WorkerStatus) -> ShownWorker:
+def worker_document(worker: WorkerStatus) -> WorkerDocument:
     """A worker for programs."""
     return {
         "id": worker.id,
@@ -309,7 +309,7 @@ def worker_document(worker: WorkerStatus) -> ShownWorker:
     }
 
 
-def schedule_document(schedule: ScheduleStatus) -> ShownSchedule:
+def schedule_document(schedule: ScheduleStatus) -> ScheduleDocument:
     """A schedule for programs."""
     plain = NewJob(queue=QUEUE_DEFAULT)
     job = {name: value for name, value in msgspec.structs.asdict(schedule.job).items() if value != getattr(plain, name)}
@@ -328,7 +328,7 @@ def schedule_document(schedule: ScheduleStatus) -> ShownSchedule:
     }
 
 
-def limit_document(limit: JobLimitStatus) -> ShownLimit:
+def limit_document(limit: JobLimitStatus) -> LimitDocument:
     """A limit for programs."""
     return {
         "type": limit.type,
@@ -342,7 +342,7 @@ def limit_document(limit: JobLimitStatus) -> ShownLimit:
     }
 
 
-def minute_document(minute: JobMinute) -> ShownMinute:
+def minute_document(minute: JobMinute) -> MinuteDocument:
     """A minute's work for programs."""
     return {
         "queue": minute.queue,

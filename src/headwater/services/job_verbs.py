@@ -6,7 +6,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.log.operations import Operation, Result
 from headwater.model.job import JobState
-from headwater.stores.contract import Asked
+from headwater.stores.contract import Answerer
 
 
 class Waiting(Protocol):
@@ -21,7 +21,7 @@ class JobVerbs(Protocol):
     """Takes operations on jobs, answers questions about them, and waits for them."""
 
     @property
-    def store(self) -> Asked:
+    def store(self) -> Answerer:
         """Answers questions."""
         ...
 

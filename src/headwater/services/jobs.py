@@ -15,7 +15,7 @@ from headwater.config import Config, Durability
 from headwater.errors import InvalidOption, JobMissing, JobUnsuccessful
 from headwater.log.committer import Committer
 from headwater.log.job_operations import (
-    Cancel,
+    CancelJobs,
     Changed,
     ChangeSchedule,
     DropJobs,
@@ -24,8 +24,8 @@ from headwater.log.job_operations import (
     PauseJobs,
     Placed,
     PutSchedule,
-    Rearm,
     RegisterTypes,
+    RetryJobs,
     SetJobConfig,
     SetJobLimit,
     StopWorkers,
@@ -243,15 +243,15 @@ class Jobs:
     async def cancel(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Cancel jobs that have not ended. Those that run are asked to stop: their worker ends them, and until it has
         they are `cancelling` and still processing. `skip_unfit` leaves out those that have ended meanwhile."""
-        return await self._change(Cancel(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
+        return await self._change(CancelJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def retry(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Give jobs that failed, died or were cancelled all their attempts again, from now on."""
-        return await self._change(Rearm(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
+        return await self._change(RetryJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def retry_dead(self, *, queue: str = "", type: str = "", error: str = "", limit: int = BITE) -> Sequence[str]:
         """Arm dead jobs again, `limit` at a time: of a queue, of a type, or with this in their error."""
-        operation = Rearm(
+        operation = RetryJobs(
             database=self.database,
             state=JobState.DEAD,
             queue=queue,

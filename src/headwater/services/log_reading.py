@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from headwater.errors import Closed, HeadwaterError, Overloaded
 from headwater.model.names import Lsn
 from headwater.services.log_requests import Newest, Outline
-from headwater.stores.log_reader import Body, LogReader, Stretch
+from headwater.stores.log_reader import Body, LogReader, SegmentOutline
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class Part:
 
     async def outline(self, after: Lsn, through: Lsn, limit: int) -> Outline:
         """The first segments in a stretch, without their records."""
-        found: list[Stretch] = []
+        found: list[SegmentOutline] = []
         end, last = await self._end(through)
         while after < end and self._queues:
             window = Lsn(min(after + WINDOW_LSNS, end))

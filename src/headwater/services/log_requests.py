@@ -15,9 +15,9 @@ from headwater.log.operations import Push, Reach
 from headwater.model.compression import BadCompression, compress_all, expand
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.services.requests import SEVERAL_MAX, Asked
+from headwater.services.requests import SEVERAL_MAX, RequestBody
 from headwater.services.wire_forms import Number, UploadName, form
-from headwater.stores.log_reader import Body, Fingerprint, Stretch
+from headwater.stores.log_reader import Body, Fingerprint, SegmentOutline
 from headwater.stores.questions import PartitionStatus
 
 CONTENT_TYPE = "application/vnd.headwater.segments"
@@ -132,7 +132,7 @@ class Remembered(Struct, frozen=True):
 class Outline(Struct, frozen=True):
     """Segments without their records; there are no others up to `reached`."""
 
-    stretches: list[Stretch]
+    stretches: list[SegmentOutline]
     reached: Lsn
 
 
@@ -163,7 +163,7 @@ class GroupMove(Struct, frozen=True, forbid_unknown_fields=True):
     lsn: Number
 
 
-class CommitRequest(Asked, frozen=True, kw_only=True):
+class CommitRequest(RequestBody, frozen=True, kw_only=True):
     """What takes effect together: a step, pushes (these, or those of an upload with so many parts), moved groups."""
 
     step: Step | None = None
@@ -180,7 +180,7 @@ class StepTaken(Struct, frozen=True):
     note: str
 
 
-class CommitAnswer(Struct, frozen=True):
+class CommitResponse(Struct, frozen=True):
     """How many records were pushed; nothing took effect when the step was `taken` before."""
 
     records: int

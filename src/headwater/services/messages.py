@@ -1,4 +1,4 @@
-"""What producers hand in and consumers get: values of the library's face."""
+"""What producers hand in and consumers get: values of the library's interface."""
 
 import itertools
 import operator
@@ -11,7 +11,7 @@ import msgspec
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import InvalidInput
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Batch, Extend, Push, Pushed
 from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -311,7 +311,7 @@ def extension_of(message: Message, seconds: float | None) -> Extend:
     )
 
 
-def receipt_of(push: Push, answer: Answer) -> Receipt:
+def receipt_of(push: Push, answer: CommittedResult) -> Receipt:
     """The receipt of a push of one message."""
     pushed: Pushed | None = answer.result
     if pushed is None or pushed.duplicates or pushed.parts or pushed.due_at is not None:
@@ -324,7 +324,7 @@ def receipt_of(push: Push, answer: Answer) -> Receipt:
 class Receipts(Sequence[Receipt]):
     """The receipts of one push, made when they are looked at."""
 
-    def __init__(self, push: Push, answer: Answer) -> None:
+    def __init__(self, push: Push, answer: CommittedResult) -> None:
         self._push = push
         self._pushed: Pushed | None = answer.result
         self._durability = answer.durability

@@ -8,7 +8,7 @@ from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.log.operations import Operation
 from headwater.services.job_verbs import JobVerbs, Waiting
-from headwater.stores.contract import Asked
+from headwater.stores.contract import Answerer
 
 Result = TypeVar("Result")
 
@@ -19,7 +19,7 @@ class OtherLoop:
     def __init__(self, inner: JobVerbs, loop: asyncio.AbstractEventLoop) -> None:
         self._inner = inner
         self._loop = loop
-        self.store = cast(Asked, _Hopping(inner.store, self))
+        self.store = cast(Answerer, _Hopping(inner.store, self))
         self.waits = cast(Waiting, _Hopping(inner.waits, self))
 
     @property

@@ -13,7 +13,7 @@ from headwater.model.record import Record, encode_payload
 from headwater.model.spreading import check_priority
 from headwater.services.checks import check_delay, check_optional_name, check_time
 from headwater.services.messages import Outgoing
-from headwater.services.records import check_said
+from headwater.services.records import check_envelope
 
 
 def make_record(message: Any, bytes_max: int) -> Record:
@@ -22,7 +22,7 @@ def make_record(message: Any, bytes_max: int) -> Record:
         return Record(encode_payload(message, bytes_max))
     timestamp = check_time(message.timestamp or 0)
     data = encode_payload(message.payload, bytes_max)
-    check_said(message.transaction_id, message.trace_id, message.type, message.headers, timestamp)
+    check_envelope(message.transaction_id, message.trace_id, message.type, message.headers, timestamp)
     return Record(data, message.transaction_id, message.trace_id, message.type, message.headers, timestamp=timestamp)
 
 

@@ -259,7 +259,7 @@ class Queue(QueueUpkeep):
         if not check_flag("stop_on_signals", stop_on_signals):
             await run.work()
             return
-        with signals.listening(), signals.told(run.stop):
+        with signals.listening(), signals.calling(run.stop):
             await run.work()
 
 

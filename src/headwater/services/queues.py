@@ -13,7 +13,7 @@ import msgspec
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
-from headwater.log.committer import Answer, Committer
+from headwater.log.committer import CommittedResult, Committer
 from headwater.log.group_operations import ReleaseLeases
 from headwater.log.operations import (
     Ack,
@@ -38,8 +38,7 @@ from headwater.services.life import Life
 from headwater.services.timings import Timings
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Store, Traits
-from headwater.stores.questions import Answer as Asked
-from headwater.stores.questions import FindLane, Question
+from headwater.stores.questions import Answer, FindLane, Question
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class Queues(Verbs):
 
     # ── pushing ──
 
-    def push(self, push: Push, durability: Durability | None) -> asyncio.Future[Answer]:
+    def push(self, push: Push, durability: Durability | None) -> asyncio.Future[CommittedResult]:
         """Append to one partition."""
         self.check_push(push)
         answer = self._committer.submit(push, durability or self.config.durability)
@@ -86,7 +85,7 @@ class Queues(Verbs):
             answer.add_done_callback(lambda _: self._tell_waiters([push]))
         return answer
 
-    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer]:
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedResult]:
         """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)
@@ -94,7 +93,9 @@ class Queues(Verbs):
         self._tell_waiters(pushes)
         return answers
 
-    async def push_each(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer | HeadwaterError]:
+    async def push_each(
+        self, pushes: Sequence[Push], durability: Durability | None
+    ) -> list[CommittedResult | HeadwaterError]:
         """Append to several partitions in one commit; a partition that refuses is answered with its error."""
         for push in pushes:
             self.check_push(push)
@@ -146,7 +147,7 @@ class Queues(Verbs):
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
-        settling: list[asyncio.Future[Answer]] = []
+        settling: list[asyncio.Future[CommittedResult]] = []
         if reports:
             *settling, popping = self._committer.submit_all((*reports, operation), self._standing)
         else:
@@ -181,13 +182,13 @@ class Queues(Verbs):
         """The same, with what each report came to."""
         return await self._each_settled(reports, self._committer.submit_all(reports, self._standing))
 
-    async def _settled(self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[Answer]]) -> None:
+    async def _settled(self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[CommittedResult]]) -> None:
         for outcome in await self._each_settled(reports, settling):
             if isinstance(outcome, HeadwaterError):
                 raise outcome
 
     async def _each_settled(
-        self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[Answer]]
+        self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[CommittedResult]]
     ) -> list[Acked | HeadwaterError]:
         found: list[Acked | HeadwaterError] = []
         for report, answer in zip(reports, settling, strict=True):
@@ -212,14 +213,14 @@ class Queues(Verbs):
 
     # ── waiting pops ──
 
-    def _pop_together(self, pops: Sequence[Pop]) -> list[asyncio.Future[Answer]]:
+    def _pop_together(self, pops: Sequence[Pop]) -> list[asyncio.Future[CommittedResult]]:
         return self._committer.submit_all(pops, self._standing)
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""
         self._committer.submit(operation, self._standing).add_done_callback(self._look_at)
 
-    def _look_at(self, answer: asyncio.Future[Answer]) -> None:
+    def _look_at(self, answer: asyncio.Future[CommittedResult]) -> None:
         """A lease that was lost before a report that nobody waits for is no news; what the report set free is."""
         if answer.cancelled() or answer.exception() is not None:
             return
@@ -256,7 +257,7 @@ class Queues(Verbs):
 
     # ── the rest ──
 
-    async def ask(self, question: Question[Asked]) -> Asked:
+    async def ask(self, question: Question[Answer]) -> Answer:
         """What is answered to a question about what is kept."""
         return await self.store.ask(question)
 
@@ -275,7 +276,7 @@ class Queues(Verbs):
             self._tell_waiters([step for step in operation.operations if isinstance(step, Push)])
         return result
 
-    async def _all(self, operations: Sequence[Operation], durability: Durability) -> list[Answer]:
+    async def _all(self, operations: Sequence[Operation], durability: Durability) -> list[CommittedResult]:
         submitted = self._committer.submit_all(operations, durability)
         if len(submitted) == 1:
             return [await submitted[0]]
@@ -283,19 +284,19 @@ class Queues(Verbs):
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-        return [answer for answer in answers if isinstance(answer, Answer)]
+        return [answer for answer in answers if isinstance(answer, CommittedResult)]
 
 
-async def _outcomes(submitted: Sequence[asyncio.Future[Answer]]) -> list[Answer | HeadwaterError]:
+async def _outcomes(submitted: Sequence[asyncio.Future[CommittedResult]]) -> list[CommittedResult | HeadwaterError]:
     """What each operation came to: its answer, or the error that it failed with."""
     if len(submitted) == 1:
         try:
             return [await submitted[0]]
         except HeadwaterError as error:
             return [error]
-    found: list[Answer | HeadwaterError] = []
+    found: list[CommittedResult | HeadwaterError] = []
     for outcome in await asyncio.gather(*submitted, return_exceptions=True):
-        if not isinstance(outcome, Answer | HeadwaterError):
+        if not isinstance(outcome, CommittedResult | HeadwaterError):
             raise outcome
         found.append(outcome)
     return found

@@ -32,7 +32,7 @@ def check_target(queue: str, partition: str) -> None:
         raise InvalidName(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
 
 
-def check_said(
+def check_envelope(
     transaction_id: object,
     trace_id: object,
     type: object,
@@ -54,7 +54,8 @@ def check_said(
 def admit_record(record: Record, bytes_max: int, subject: str) -> Record:
     """A record that came as JSON, as that of who sent it: only the server knows who that is."""
     check_ready_json(record.data, bytes_max)
-    check_said(record.transaction_id, record.trace_id, record.type, record.headers, record.timestamp, names=ON_THE_WIRE)
+    about = (record.transaction_id, record.trace_id, record.type, record.headers, record.timestamp)
+    check_envelope(*about, names=ON_THE_WIRE)
     if record.producer_sub not in ("", subject):
         raise InvalidOption("producerSub is for the server to say; leave it out")
     return record if record.producer_sub == subject else msgspec.structs.replace(record, producer_sub=subject)

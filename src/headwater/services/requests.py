@@ -38,20 +38,20 @@ else:
 SEVERAL_MAX = 1_000
 
 
-class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all requests have: a `key`. The second request with the same one gets the answer of the first."""
 
     key: Text = ""
 
 
-class PushRequest(Asked, frozen=True, kw_only=True):
+class PushRequest(RequestBody, frozen=True, kw_only=True):
     """Records for any partitions, in one commit. A push that names no partition goes to the lanes of its queue."""
 
     pushes: Annotated[list[LanePush], Meta(min_length=1, max_length=SEVERAL_MAX)]
     durability: Durability | None = None
 
 
-class PushAnswer(Struct, frozen=True):
+class PushResponse(Struct, frozen=True):
     """Where the records of one partition are, and how safe; taken into memory only, they have no place yet."""
 
     durability: Durability
@@ -68,7 +68,7 @@ class PopRequest(PopForm, frozen=True, kw_only=True, forbid_unknown_fields=True)
     reports: Annotated[Sequence[Report], Meta(max_length=SEVERAL_MAX)] = ()
 
 
-class PopAnswer(Struct, frozen=True):
+class PopResponse(Struct, frozen=True):
     """What a pop got; `now` is the server's time, so that a client can tell how long a lease holds."""
 
     batches: list[Batch]
@@ -87,7 +87,7 @@ class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
     leases: Annotated[list[Extension], Meta(min_length=1, max_length=SEVERAL_MAX)]
 
 
-class TransactionRequest(Asked, frozen=True, kw_only=True):
+class TransactionRequest(RequestBody, frozen=True, kw_only=True):
     """Pushes, reports and jobs that take effect together or not at all, if all `leases` are alive."""
 
     operations: Annotated[list[PushStep | ReportStep | JobsStep], Meta(max_length=SEVERAL_MAX)] = []
@@ -103,7 +103,7 @@ class SegmentsQuery(Struct, frozen=True):
     wait_seconds: Annotated[float, Meta(ge=0)] = 0
 
 
-class SegmentsAnswer(Struct, frozen=True, omit_defaults=True):
+class SegmentsResponse(Struct, frozen=True, omit_defaults=True):
     """A stretch of the log. Everything of the queue up to `through` has been told.
 
     `resync` is there when records after `after` were dropped before they were told: it is the LSN behind which the log

@@ -29,7 +29,7 @@ STOP_SECONDS_MAX = 86_400
 PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 30.0
 
-# Called with a `Message`, or with that of the sync face.
+# Called with a `Message`, or with that of the sync interface.
 Handler = Callable[[Any], object]
 
 Result = TypeVar("Result")

@@ -1,8 +1,8 @@
 """Signals that ask a program to end, for those who would rather finish what they are at.
 
-Python runs signal handlers in the main thread and lets nobody else set them. So the main thread `listens`, and whoever
-wants to hear of it, in whatever thread its loop runs, is `told`. A handler that the program has set itself is left
-alone: it knows better what should happen.
+Python runs signal handlers in the main thread and lets nobody else set them. So the main thread is `listening`, and
+whoever wants to hear of it, in whatever thread its loop runs, has it `calling` a function. A handler that the program
+has set itself is left alone: it knows better what should happen.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-_told: set[Callable[[], None]] = set()
+_listeners: set[Callable[[], None]] = set()
 
 
 @contextlib.contextmanager
-def told(stop: Callable[[], None]) -> Iterator[None]:
+def calling(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop`, on the running event loop, for each signal that asks the program to end."""
     loop = asyncio.get_running_loop()
 
@@ -25,11 +25,11 @@ def told(stop: Callable[[], None]) -> Iterator[None]:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(stop)
 
-    _told.add(tell)
+    _listeners.add(tell)
     try:
         yield
     finally:
-        _told.discard(tell)
+        _listeners.discard(tell)
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ def listening() -> Iterator[None]:
 
 
 def _tell_all(number: int, frame: FrameType | None) -> None:
-    for tell in list(_told):
+    for tell in list(_listeners):
         tell()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 Result = TypeVar("Result")
 
 
-class Outcome(Generic[Result]):
+class ThreadResult(Generic[Result]):
     """What a call came to. It is carried as a value because a future cannot carry every exception: it takes no
     `StopIteration`, so that whoever waits would wait for ever, and `GeneratorExit` would close the coroutine that
     waits.
@@ -27,7 +27,7 @@ class Outcome(Generic[Result]):
 
 def begin_in_thread(
     threads: Executor, function: Callable[..., Result], *arguments: Any
-) -> "asyncio.Future[Outcome[Result]]":
+) -> "asyncio.Future[ThreadResult[Result]]":
     """What a function comes to in one of these threads."""
     return asyncio.get_running_loop().run_in_executor(threads, _outcome_of, function, *arguments)
 
@@ -37,8 +37,8 @@ async def in_thread(threads: Executor, function: Callable[..., Result], *argumen
     return (await begin_in_thread(threads, function, *arguments)).get()
 
 
-def _outcome_of(function: Callable[..., Result], *arguments: Any) -> Outcome[Result]:
+def _outcome_of(function: Callable[..., Result], *arguments: Any) -> ThreadResult[Result]:
     try:
-        return Outcome(function(*arguments))
+        return ThreadResult(function(*arguments))
     except BaseException as error:
-        return Outcome(error=error)
+        return ThreadResult(error=error)

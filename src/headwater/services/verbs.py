@@ -1,6 +1,6 @@
-"""What the faces (`Queue`, `Database`, `Together`, `Consumption`) ask of whoever serves them.
+"""What the interfaces (`Queue`, `Database`, `Together`, `Consumption`) ask of whoever serves them.
 
-Two serve them: `Queues`, on an open store, and `client.remote.RemoteQueues`, on a server over HTTP. The faces are
+Two serve them: `Queues`, on an open store, and `client.remote.RemoteQueues`, on a server over HTTP. The interfaces are
 written once for both; so are the checks that need nothing but the bounds.
 """
 
@@ -14,7 +14,7 @@ from msgspec import Raw
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push, Result
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, check_name
@@ -30,7 +30,7 @@ from headwater.services.life import Life
 from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
 from headwater.services.outgoing import make_record
 from headwater.services.records import check_target
-from headwater.stores.contract import Asked
+from headwater.stores.contract import Answerer
 
 _data = operator.attrgetter("data")
 
@@ -58,7 +58,7 @@ class Verbs(ABC):
 
     config: Config
     clock: Clock
-    store: Asked
+    store: Answerer
     life: Life
     holdings: Holdings
     _checked: Pop | None = None
@@ -66,11 +66,11 @@ class Verbs(ABC):
     # ── what each has its own way of doing ──
 
     @abstractmethod
-    def push(self, push: Push, durability: Durability | None) -> Awaitable[Answer]:
+    def push(self, push: Push, durability: Durability | None) -> Awaitable[CommittedResult]:
         """Append to one partition."""
 
     @abstractmethod
-    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[Answer]:
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedResult]:
         """Append to several partitions in one commit."""
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Operations, questions and answers as our own wire has them: forms that are made from the types themselves, so that
 what an operation gains, the wire has gained too.
 
-    client   operation ── said ──► JSON ──► form ── meant ──► operation   server
+    client   operation ── to_wire ──► JSON ──► form ── from_wire ──► operation   server
 
 A form has the fields of its type under the same names, but for those that a caller may not choose: the database comes
 from who asks, and how a queue is made or who else waits is for the server to know. Its bounds are those of `_kinds`
@@ -175,19 +175,19 @@ def _is_asked(kind: type[Struct]) -> bool:
 
 def _field(kind: type[Struct], field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
     place = (kind, field.name)
-    said = _own_kinds.get(place, _kinds.get(field.name, field.type) if _is_asked(kind) else field.type)
+    read_as = _own_kinds.get(place, _kinds.get(field.name, field.type) if _is_asked(kind) else field.type)
     default = _own_defaults.get(place, field.default)
     if isinstance(default, Raw):
         # A schema cannot show such a default.
         return field.name, Raw | UnsetType, UNSET
     if field.default_factory is not NODEFAULT:
-        return field.name, wire_kind(said), msgspec.field(default_factory=field.default_factory)
+        return field.name, wire_kind(read_as), msgspec.field(default_factory=field.default_factory)
     if default is NODEFAULT:
-        return field.name, wire_kind(said)
+        return field.name, wire_kind(read_as)
     if isinstance(default, Struct) or place in _unsayable:
         # Not shown in the schema: nobody could send it.
-        return field.name, wire_kind(said), msgspec.field(default_factory=lambda: default)
-    return field.name, wire_kind(said), msgspec.field(default=default)
+        return field.name, wire_kind(read_as), msgspec.field(default_factory=lambda: default)
+    return field.name, wire_kind(read_as), msgspec.field(default=default)
 
 
 def wire_kind(kind: Any) -> Any:
@@ -228,13 +228,13 @@ def _reads_otherwise(kind: Any, within: frozenset[type[Struct]] = frozenset()) -
 # ── from values to what is sent, and back ──
 
 
-def said(value: Struct) -> dict[str, Any]:
+def to_wire(value: Struct) -> dict[str, Any]:
     """An operation or a question as it is sent: what differs from what would be taken anyway."""
     found = {}
     for name, default, make_default in _sent(type(value)):
         given = getattr(value, name, UNSET)
         if given is not UNSET and given != (default if make_default is NODEFAULT else make_default()):
-            found[name] = said(given) if isinstance(given, Part) else given
+            found[name] = to_wire(given) if isinstance(given, Part) else given
     return found
 
 
@@ -243,12 +243,12 @@ def _sent(kind: type[Struct]) -> tuple[tuple[str, Any, Any], ...]:
     return tuple((field.name, field.default, field.default_factory) for field in msgspec.structs.fields(form(kind)))
 
 
-def meant(value: Any, **says: Any) -> Any:
+def from_wire(value: Any, **says: Any) -> Any:
     """What was read, as the values that it stands for; `says` is what the server says of it."""
     if isinstance(value, list):
-        return [meant(one) for one in value]
+        return [from_wire(one) for one in value]
     if isinstance(value, dict):
-        return {name: meant(one) for name, one in value.items()}
+        return {name: from_wire(one) for name, one in value.items()}
     kind = type(value)
     made = _plans[kind] if kind in _plans else _plans.setdefault(kind, _form_of(kind))
     if made is None:
@@ -287,13 +287,13 @@ def _form_of(kind: type[Any]) -> _Form | None:
 def answer_of(value: Any) -> Any:
     """What a server answered, as the values that it stands for. Most stand for themselves; a list is of one kind."""
     first = value[0] if isinstance(value, list) and value else value
-    return meant(value) if type(first) in _originals else value
+    return from_wire(value) if type(first) in _originals else value
 
 
 def _made(value: Any) -> Any:
     if isinstance(value, Raw):
         return None if value == NULL else value
-    return meant(value)
+    return from_wire(value)
 
 
 _plain = NewJob()

@@ -58,7 +58,7 @@ class Findings(msgspec.Struct, frozen=True):
         return next((fact.value for fact in self.facts if fact.name == name), None)
 
 
-class Asked(Protocol):
+class Answerer(Protocol):
     """Answers questions: a store, or a server."""
 
     async def ask(self, question: Question[Answer]) -> Answer:

@@ -15,7 +15,7 @@ from headwater.stores.contract import Traits
 from headwater.stores.questions import PartitionStatus
 
 
-class Stretch(msgspec.Struct, frozen=True, gc=False):
+class SegmentOutline(msgspec.Struct, frozen=True, gc=False):
     """A segment without its records and names: enough to plan who reads what."""
 
     lsn: Lsn
@@ -112,7 +112,7 @@ class LogReader(Protocol):
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
-    ) -> list[Stretch]:
+    ) -> list[SegmentOutline]:
         """The first `limit` segments of these queues in a stretch of the log, in LSN order, without their records."""
         ...
 

@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from headwater.model.job import JobNumber, Outcome
+from headwater.model.job import JobNumber, JobOutcome
 from headwater.services.job_functions import Interrupted, JobFunction, enter_job
 from headwater.worker.calls import ANYBODY, NOBODY
 from headwater.worker.frames import Begun, Done, FrameReader, Run, decode_to_runner
@@ -109,7 +109,7 @@ class AsyncCalls:
     def _start(self, run: Run) -> None:
         function = self._ends.known.get(run.about.type)
         if function is None:
-            self._ends.teller.send(Done(run.number, Outcome.RELEASED, 0.0))
+            self._ends.teller.send(Done(run.number, JobOutcome.RELEASED, 0.0))
             return
         if not self._ends.starts.mark(run.slot, run.number, run.about.token):
             self._close()
@@ -149,16 +149,16 @@ class AsyncCalls:
         seconds: float,
     ) -> Done:
         if isinstance(error, asyncio.CancelledError) and run.number in self._stopped:
-            return Done(run.number, Outcome.CANCELLED, seconds, error="cancelled")
+            return Done(run.number, JobOutcome.CANCELLED, seconds, error="cancelled")
         if isinstance(error, asyncio.CancelledError) and run.number in self._disturbed:
             # It is not at fault and may have another start, unless it has one at most.
             again = run.about.attempts_max > 1
-            return Done(run.number, Outcome.RELEASED if again else Outcome.FAILED, seconds, error=DISTURBED)
+            return Done(run.number, JobOutcome.RELEASED if again else JobOutcome.FAILED, seconds, error=DISTURBED)
         if isinstance(error, Interrupted) and run.number in self._held:
-            return Done(run.number, Outcome.FAILED, seconds, error=HELD)
+            return Done(run.number, JobOutcome.FAILED, seconds, error=HELD)
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             reason = f"timed out after {run.timeout_seconds:g} s"
-            return Done(run.number, Outcome.FAILED, seconds, error=reason)
+            return Done(run.number, JobOutcome.FAILED, seconds, error=reason)
         return failed(run.number, function, error, seconds)
 
     def _finished(self, run: Run, function: JobFunction[..., Any], task: asyncio.Task[None]) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Collection
 
 import msgspec
 
-from headwater.log.job_operations import ClaimedJob, Report
-from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, JobNumber, Outcome
+from headwater.log.job_operations import ClaimedJob, JobReport
+from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, JobNumber, JobOutcome
 from headwater.services.job_functions import RunAbout
 from headwater.worker.capture import Capture
 from headwater.worker.frames import Done, Run
 from headwater.worker.loading import FunctionSources
 
 # What a call that was stopped comes to, if not to what it chose itself.
-STOPPED_OUTCOMES = (Outcome.FAILED, Outcome.BURIED, Outcome.CANCELLED, Outcome.RELEASED)
+STOPPED_OUTCOMES = (JobOutcome.FAILED, JobOutcome.BURIED, JobOutcome.CANCELLED, JobOutcome.RELEASED)
 
 
 class FunctionSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,17 +63,17 @@ def output_of(call: Call) -> str:
     return call.output.text() if call.output is not None else ""
 
 
-def blame(call: Call, how: str, begun_at: float | None) -> Report:
+def blame(call: Call, how: str, begun_at: float | None) -> JobReport:
     """A call that was ended, or whose process was: why, and since when it ran if it did."""
     reason = f"the process that ran it {how}"
     if call.stopped == "timeout":
         reason = f"timed out after {call.job.work.timeout_seconds:g} s"
     elif call.stopped:
         reason = call.stopped
-    return Report(
+    return JobReport(
         number=call.job.number,
         token=call.job.token,
-        outcome=Outcome.CANCELLED if call.stopped == "cancelled" else Outcome.FAILED,
+        outcome=JobOutcome.CANCELLED if call.stopped == "cancelled" else JobOutcome.FAILED,
         error=reason,
         output=output_of(call),
         progress=call.progress,
@@ -81,11 +81,11 @@ def blame(call: Call, how: str, begun_at: float | None) -> Report:
     )
 
 
-def end_of(call: Call, done: Done) -> Report:
+def end_of(call: Call, done: Done) -> JobReport:
     """A call that has ended by itself; for one that was stopped that is why, unless it chose something else."""
     if call.stopped and done.outcome in STOPPED_OUTCOMES:
         return blame(call, call.stopped, time.monotonic() - done.duration_seconds)
-    return Report(
+    return JobReport(
         number=call.job.number,
         token=call.job.token,
         outcome=done.outcome,
@@ -110,6 +110,6 @@ def is_charged(call: Call, culprits: Collection[JobNumber], suspects: Collection
     return number in culprits if culprits else alone or number in suspects
 
 
-def release(job: ClaimedJob) -> Report:
+def release(job: ClaimedJob) -> JobReport:
     """Others may have the job, and no attempt is counted: nothing of it has run, or its end was another's fault."""
-    return Report(number=job.number, token=job.token, outcome=Outcome.RELEASED)
+    return JobReport(number=job.number, token=job.token, outcome=JobOutcome.RELEASED)

@@ -5,8 +5,8 @@ import errno
 import logging
 from collections.abc import Callable
 
-from headwater.log.job_operations import ClaimedJob, Note, Report
-from headwater.model.job import JobNumber, Outcome, WorkerSettings
+from headwater.log.job_operations import ClaimedJob, JobReport, Note
+from headwater.model.job import JobNumber, JobOutcome, WorkerSettings
 from headwater.stores.job_starts import JobStarts, marks_of
 from headwater.worker.call_reports import release
 from headwater.worker.processes import kill_strays
@@ -35,11 +35,11 @@ class Commands:
         self._sweeps = sweeps
         self._shells: dict[JobNumber, Shell] = {}
         self._watcher: Watcher | None = None
-        self._told: dict[JobNumber, int] = {}
+        self._sent_bytes: dict[JobNumber, int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._all_ended: asyncio.Future[None] | None = None
         self.spare: Callable[[], set[int]] = set
-        self.on_report: Callable[[Report], None] = lambda report: None
+        self.on_report: Callable[[JobReport], None] = lambda report: None
         self.on_output: Callable[[Note], None] = lambda note: None
         self.on_lack: Callable[[OSError], None] = lambda error: None
 
@@ -90,7 +90,7 @@ class Commands:
         self._fail(job, unstartable(job, error))
 
     def _fail(self, job: ClaimedJob, reason: str) -> None:
-        self.on_report(Report(number=job.number, token=job.token, outcome=Outcome.FAILED, error=reason))
+        self.on_report(JobReport(number=job.number, token=job.token, outcome=JobOutcome.FAILED, error=reason))
 
     def stop(self, number: JobNumber, reason: str) -> bool:
         """Ask a command to end, and insist after a while; False when it does not run here."""
@@ -117,7 +117,7 @@ class Commands:
 
     def _ended(self, job: ClaimedJob, ended: Ended) -> None:
         del self._shells[job.number]
-        self._told.pop(job.number, None)
+        self._sent_bytes.pop(job.number, None)
         self._kill_strays(mark_of(job))
         self.on_report(report_of(job, ended))
         if self._all_ended is not None and not self._shells:
@@ -150,8 +150,8 @@ class Commands:
         """A command that runs for long shows its output while it does."""
         self._telling = None
         for number, shell in self._shells.items():
-            if shell.printed_bytes != self._told.get(number, 0):
-                self._told[number] = shell.printed_bytes
+            if shell.printed_bytes != self._sent_bytes.get(number, 0):
+                self._sent_bytes[number] = shell.printed_bytes
                 self.on_output(Note(number=number, token=shell.job.token, output=shell.output))
         if self._shells:
             self._tell_later()

@@ -8,7 +8,7 @@ import struct
 
 import msgspec
 
-from headwater.model.job import JobNumber, Outcome
+from headwater.model.job import JobNumber, JobOutcome
 from headwater.model.job_policy import JobPolicy
 from headwater.services.job_functions import RunAbout
 
@@ -56,7 +56,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """What a call came to."""
 
     number: JobNumber
-    outcome: Outcome
+    outcome: JobOutcome
     duration_seconds: float
     result: str | None = None
     error: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from headwater.log.job_operations import ClaimedJob, Note, Report
+from headwater.log.job_operations import ClaimedJob, JobReport, Note
 from headwater.model.job import JobNumber
 from headwater.model.job_policy import JobPolicy
 from headwater.services.jobs import DeclaredSchedule
@@ -42,7 +42,7 @@ class Functions:
         self.policies: dict[str, JobPolicy] = {}
         self.schedules: list[DeclaredSchedule] = []
         self.unloadable = ""
-        self.on_report: Callable[[Report], None] = lambda report: None
+        self.on_report: Callable[[JobReport], None] = lambda report: None
         self.on_note: Callable[[Note], None] = lambda note: None
         self.on_lack: Callable[[OSError], None] = lambda error: None
         self.on_ready: Callable[[], None] = lambda: None

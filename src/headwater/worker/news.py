@@ -7,21 +7,21 @@ class News:
     """Somebody waits for news; whoever has some tells."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._has_news = False
         self._waiter: asyncio.Future[None] | None = None
 
     def forget(self) -> None:
         """What was told so far is known."""
-        self._told = False
+        self._has_news = False
 
     def tell(self) -> None:
         """There are news."""
-        self._told = True
+        self._has_news = True
         self._wake()
 
     async def hear(self, seconds: float | None) -> bool:
         """Until there are news; False when the time came first."""
-        if self._told:
+        if self._has_news:
             return True
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
@@ -32,7 +32,7 @@ class News:
             self._waiter = None
             if timer is not None:
                 timer.cancel()
-        return self._told
+        return self._has_news
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

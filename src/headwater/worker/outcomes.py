@@ -3,7 +3,7 @@
 import traceback
 from typing import Any
 
-from headwater.model.job import JobNumber, Outcome
+from headwater.model.job import JobNumber, JobOutcome
 from headwater.services.error_texts import storable, text_of
 from headwater.services.job_functions import Cancel, JobFunction, Retry, Snooze, check_after
 from headwater.services.job_options import encode_json
@@ -17,16 +17,16 @@ RESULT_BYTES_MAX = 1_048_576
 def completed(number: JobNumber, result: Any, seconds: float) -> Done:
     """A call that returned; a result that is no JSON value is a failure that no retry mends."""
     if result is None:
-        return Done(number, Outcome.COMPLETED, seconds)
+        return Done(number, JobOutcome.COMPLETED, seconds)
     try:
         kept = encode_json(result)
     except Exception as error:
-        reason = f"what it returned cannot be kept as JSON: {said(error)}"
-        return Done(number, Outcome.BURIED, seconds, error=reason)
+        reason = f"what it returned cannot be kept as JSON: {error_text(error)}"
+        return Done(number, JobOutcome.BURIED, seconds, error=reason)
     if len(kept) > RESULT_BYTES_MAX:
         reason = f"what it returned has {len(kept):,} bytes as JSON; {RESULT_BYTES_MAX:,} are kept"
-        return Done(number, Outcome.BURIED, seconds, error=reason)
-    return Done(number, Outcome.COMPLETED, seconds, kept.decode())
+        return Done(number, JobOutcome.BURIED, seconds, error=reason)
+    return Done(number, JobOutcome.COMPLETED, seconds, kept.decode())
 
 
 def failed(number: JobNumber, function: JobFunction[..., Any], error: BaseException, seconds: float) -> Done:
@@ -35,28 +35,28 @@ def failed(number: JobNumber, function: JobFunction[..., Any], error: BaseExcept
         if isinstance(error, (Retry, Snooze)):
             return _asked(number, error, seconds)
         if isinstance(error, Cancel):
-            return Done(number, Outcome.CANCELLED, seconds, error=said(error) or "the job cancelled itself")
+            return Done(number, JobOutcome.CANCELLED, seconds, error=error_text(error) or "the job cancelled itself")
         # What ends programs, as sys.exit() does, is a failure of the job like any other.
         retried = isinstance(error, function.retry_for) or not isinstance(error, Exception)
         for_good = isinstance(error, function.give_up_for) or not retried
     except Exception as mistake:
         # A subclass with a mind of its own, or a policy that names no exceptions.
-        return Done(number, Outcome.FAILED, seconds, error=describe(mistake))
-    return Done(number, Outcome.BURIED if for_good else Outcome.FAILED, seconds, error=describe(error))
+        return Done(number, JobOutcome.FAILED, seconds, error=describe(mistake))
+    return Done(number, JobOutcome.BURIED if for_good else JobOutcome.FAILED, seconds, error=describe(error))
 
 
 def _asked(number: JobNumber, error: Retry | Snooze, seconds: float) -> Done:
     """It asked to come again; a delay that is none is a mistake of the job."""
-    outcome = Outcome.SNOOZED if isinstance(error, Snooze) else Outcome.FAILED
+    outcome = JobOutcome.SNOOZED if isinstance(error, Snooze) else JobOutcome.FAILED
     after = getattr(error, "after", None)
     if after is not None:
         after = check_after(after)
-    elif outcome is Outcome.SNOOZED:
+    elif outcome is JobOutcome.SNOOZED:
         after = 0.0
-    return Done(number, outcome, seconds, error=said(error), after_seconds=after)
+    return Done(number, outcome, seconds, error=error_text(error), after_seconds=after)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of an exception, if it has one."""
     return _as_text(text_of(error))
 
@@ -65,7 +65,7 @@ def describe(error: BaseException) -> str:
     """What went wrong in its first line, the rest of what it says below, and where it came from: whoever shows one line
     of it shows the first."""
     try:
-        words = said(error)
+        words = error_text(error)
         text = f"{_name_of(type(error))}: {words}" if words else _name_of(type(error))
         trace = "".join(traceback.format_exception(error)).strip()
         return f"{storable(text[:MESSAGE_LENGTH_MAX])}\n\n{_as_text(trace)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from headwater.model.job import JobNumber, Outcome
+from headwater.model.job import JobNumber, JobOutcome
 from headwater.services.job_functions import Interrupted, JobContext, JobFunction, enter_job
 from headwater.worker.frames import Done, Progress, Run
 from headwater.worker.outcomes import completed, describe, failed
@@ -63,7 +63,7 @@ class PlainCalls:
         function = self._ends.known.get(run.about.type)
         if function is None:
             # The worker has asked for known types only; what a job says chooses, and never finds.
-            self._ends.teller.send(Done(run.number, Outcome.RELEASED, 0.0))
+            self._ends.teller.send(Done(run.number, JobOutcome.RELEASED, 0.0))
             return True
         if not self._ends.starts.mark(run.slot, run.number, run.about.token):
             return False
@@ -74,7 +74,7 @@ class PlainCalls:
             done = contextvars.copy_context().run(self._call, run, function, printer, begun)
         except BaseException as error:
             # An interruption that came while the end of the call was being told.
-            done = Done(run.number, Outcome.FAILED, time.monotonic() - begun, error=describe(error))
+            done = Done(run.number, JobOutcome.FAILED, time.monotonic() - begun, error=describe(error))
         if os.getpid() != self._process:
             os._exit(0)  # A copy that the function has made of this process: its parent goes on.
         printer.end()

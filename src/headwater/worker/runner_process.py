@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from headwater.log.job_operations import ClaimedJob, Note, Report
+from headwater.log.job_operations import ClaimedJob, JobReport, Note
 from headwater.model.job import JobNumber
 from headwater.stores.job_starts import JobStarts
 from headwater.worker.call_reports import Call, FunctionSettings, blame, end_of, is_charged, release, run_of
@@ -72,7 +72,7 @@ class RunnerProcess:
         self.on_again: Callable[[ClaimedJob], None] = self.run
         self.on_dead: Callable[[], None] = lambda: None
         self.on_gone: Callable[[], None] = lambda: None
-        self.on_report: Callable[[Report], None] = lambda report: None
+        self.on_report: Callable[[JobReport], None] = lambda report: None
         self.on_note: Callable[[Note], None] = lambda note: None
         self.on_lack: Callable[[OSError], None] = lambda error: None
 

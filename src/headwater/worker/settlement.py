@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headwater.errors import Closed, HeadwaterError, Overloaded, StoreReplaced
-from headwater.log.committer import Answer, Committer
-from headwater.log.job_operations import Report, Settle, Settled
+from headwater.log.committer import CommittedResult, Committer
+from headwater.log.job_operations import JobReport, Settle, Settled
 from headwater.stores.job_starts import JobStarts
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Settlement:
         """Whether something is on its way. It may set jobs free that waited for it."""
         return bool(self._tasks)
 
-    def hand_in(self, reports: list[Report]) -> None:
+    def hand_in(self, reports: list[JobReport]) -> None:
         """Hand reports in now, so that they go with the next claim, and look after them in a task."""
         operation = Settle(database=self._database, worker=self._worker, reports=reports)
         self.look_after(self._settle(operation, self._submit(operation)))
@@ -51,13 +51,13 @@ class Settlement:
         self._tasks.discard(task)
         self.on_change()
 
-    def _submit(self, operation: Settle) -> asyncio.Future[Answer] | None:
+    def _submit(self, operation: Settle) -> asyncio.Future[CommittedResult] | None:
         try:
             return self._committer.submit(operation)
         except Overloaded:
             return None
 
-    async def _settle(self, operation: Settle, answer: asyncio.Future[Answer] | None) -> None:
+    async def _settle(self, operation: Settle, answer: asyncio.Future[CommittedResult] | None) -> None:
         """Until the store has taken the reports: what was done must not be done again for want of a second try."""
         while True:
             try:

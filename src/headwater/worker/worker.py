@@ -16,9 +16,9 @@ from headwater.clock import SECOND, Clock, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, StoreReplaced
 from headwater.log.committer import Committer
-from headwater.log.job_operations import Beat, Claimed, ClaimedJob, Depart, Heartbeat, Note, Report
+from headwater.log.job_operations import Beat, Claimed, ClaimedJob, Depart, Heartbeat, JobReport, Note
 from headwater.log.operations import Touch
-from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, Outcome, WorkerSettings, runs_command
+from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, JobOutcome, WorkerSettings, runs_command
 from headwater.model.selection import Selection
 from headwater.services.jobs import Jobs, JobService
 from headwater.stores.job_questions import FindJobsReady
@@ -64,7 +64,7 @@ class Worker:
         self._settings = settings
         self._buffer: deque[ClaimedJob] = deque()
         self._jobs: dict[JobNumber, ClaimedJob] = {}
-        self._reports: list[Report] = []
+        self._reports: list[JobReport] = []
         self._reported_at = 0.0
         self._notes = Notes()
         self._look = True
@@ -409,13 +409,13 @@ class Worker:
         held = [job for job in self._buffer if job.number == number]
         for job in held:
             self._buffer.remove(job)
-            self._report(Report(number=number, token=job.token, outcome=Outcome.CANCELLED, error="cancelled"))
+            self._report(JobReport(number=number, token=job.token, outcome=JobOutcome.CANCELLED, error="cancelled"))
         if not self.commands.stop(number, "cancelled"):
             self.functions.stop(number, "cancelled")
 
     # ── news of what runs ──
 
-    def _command_ended(self, report: Report) -> None:
+    def _command_ended(self, report: JobReport) -> None:
         """The next one begins at once, without a turn of the loop; unless this is the end of one that never began."""
         self._report(report)
         if not self._stopping and report.duration_seconds is not None:
@@ -447,9 +447,9 @@ class Worker:
         self._give_back(self._buffer)
         self._buffer.clear()
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: JobReport) -> None:
         job = self._jobs.pop(report.number, None)
-        if job is not None and report.outcome in (Outcome.FAILED, Outcome.BURIED):
+        if job is not None and report.outcome in (JobOutcome.FAILED, JobOutcome.BURIED):
             log_failure(job, report)
         if report.duration_seconds is not None:
             self._seconds += 0.3 * (report.duration_seconds - self._seconds)

@@ -21,7 +21,7 @@ import pytest
 from headwater.app import Headwater, make_router
 from headwater.doors.access.guard import guarded
 from headwater.doors.access.settings import load_access
-from headwater.doors.house import ROUTES
+from headwater.doors.all_routes import ROUTES
 from headwater.doors.routes import Route
 from headwater.doors.wire import Handler, Request, Response
 from headwater.log.job_operations import NewJob

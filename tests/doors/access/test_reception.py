@@ -46,7 +46,7 @@ class CountingVerifier(TokenVerifier):
         return verified
 
 
-class House:
+class Scene:
     """A door with tokens, over a real store."""
 
     def __init__(self, hw: Headwater, clock: FakeClock) -> None:
@@ -68,18 +68,18 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     clock = FakeClock()
     async with opened(tmp_path, clock) as hw:
-        yield House(hw, clock)
+        yield Scene(hw, clock)
 
 
 WRONG = "hw_" + "0" * 12 + "_" + "0" * 64
 
 
-async def test_a_good_token_brings_its_principal_to_the_routes(house: House) -> None:
-    _, text = await house.create()
-    response = await house.door(visit(**bearer(text)))
+async def test_a_good_token_brings_its_principal_to_the_routes(scene: Scene) -> None:
+    _, text = await scene.create()
+    response = await scene.door(visit(**bearer(text)))
     assert document(response) == {
         "database": "tenant",
         "subject": "ci",
@@ -89,13 +89,13 @@ async def test_a_good_token_brings_its_principal_to_the_routes(house: House) -> 
 
 
 @pytest.mark.parametrize("kind", ["Bearer", "bearer", "BEARER"])
-async def test_the_word_bearer_may_be_written_in_any_case(house: House, kind: str) -> None:
-    _, text = await house.create()
-    assert (await house.door(visit(authorization=f"{kind} {text}"))).status == 200
+async def test_the_word_bearer_may_be_written_in_any_case(scene: Scene, kind: str) -> None:
+    _, text = await scene.create()
+    assert (await scene.door(visit(authorization=f"{kind} {text}"))).status == 200
 
 
-async def test_without_a_credential_the_way_to_show_one_is_told(house: House) -> None:
-    response = await house.door(visit())
+async def test_without_a_credential_the_way_to_show_one_is_told(scene: Scene) -> None:
+    response = await scene.door(visit())
     assert (response.status, response.content_type) == (401, "application/problem+json")
     assert header(response, "www-authenticate") == 'Bearer realm="headwater"'
     told = document(response)
@@ -124,163 +124,163 @@ async def test_without_a_credential_the_way_to_show_one_is_told(house: House) ->
         "Bearer " + WRONG,
     ],
 )
-async def test_whatever_else_is_shown_is_refused_alike(house: House, value: str) -> None:
-    _, good = await house.create()
-    response = await house.door(visit(authorization=value.format(good=good, long="a" * 8_193)))
+async def test_whatever_else_is_shown_is_refused_alike(scene: Scene, value: str) -> None:
+    _, good = await scene.create()
+    response = await scene.door(visit(authorization=value.format(good=good, long="a" * 8_193)))
     assert response.status == 401
     assert header(response, "www-authenticate") == 'Bearer realm="headwater", error="invalid_token"'
     assert good not in response.body.decode()
 
 
-async def test_refusals_do_not_say_what_was_wrong(house: House) -> None:
-    token, text = await house.create()
+async def test_refusals_do_not_say_what_was_wrong(scene: Scene) -> None:
+    token, text = await scene.create()
     last = "1" if text[-1] == "0" else "0"
-    unknown, altered = [await house.door(visit(**bearer(shown))) for shown in (WRONG, text[:-1] + last)]
-    await house.hw.access_tokens("tenant").revoke(token.id)
-    revoked = await house.door(visit(**bearer(text)))
+    unknown, altered = [await scene.door(visit(**bearer(shown))) for shown in (WRONG, text[:-1] + last)]
+    await scene.hw.access_tokens("tenant").revoke(token.id)
+    revoked = await scene.door(visit(**bearer(text)))
     assert unknown.body == altered.body == revoked.body
 
 
-async def test_what_watches_over_a_server_needs_no_credential_and_gets_no_rights(house: House) -> None:
+async def test_what_watches_over_a_server_needs_no_credential_and_gets_no_rights(scene: Scene) -> None:
     for path in ("/health", "/ready"):
-        response = await house.door(visit(path))
+        response = await scene.door(visit(path))
         assert document(response)["scopes"] == []
         assert document(response)["queues"] == []
     for path in ("/metrics", "/health/", "/healthy", "//health", "/HEALTH"):
-        assert (await house.door(visit(path))).status == 401
+        assert (await scene.door(visit(path))).status == 401
 
 
 # ── knowing and forgetting ──
 
 
-async def test_a_token_is_looked_up_once_while_nothing_changes(house: House) -> None:
-    _, text = await house.create()
+async def test_a_token_is_looked_up_once_while_nothing_changes(scene: Scene) -> None:
+    _, text = await scene.create()
     for _ in range(5):
-        assert await house.status(text) == 200
-    assert house.verifier.count == 1
-    await house.hw.queue("orders").push(1)
-    assert await house.status(text) == 200
-    assert house.verifier.count == 1
+        assert await scene.status(text) == 200
+    assert scene.verifier.count == 1
+    await scene.hw.queue("orders").push(1)
+    assert await scene.status(text) == 200
+    assert scene.verifier.count == 1
 
 
-async def test_knowing_a_token_ends_after_a_while(house: House) -> None:
-    _, text = await house.create()
-    await house.status(text)
-    house.hand.at += KNOWN_SECONDS
-    assert await house.status(text) == 200
-    assert house.verifier.count == 2
+async def test_knowing_a_token_ends_after_a_while(scene: Scene) -> None:
+    _, text = await scene.create()
+    await scene.status(text)
+    scene.hand.at += KNOWN_SECONDS
+    assert await scene.status(text) == 200
+    assert scene.verifier.count == 2
 
 
-async def test_a_revoked_token_is_refused_at_once(house: House) -> None:
-    token, text = await house.create()
-    assert await house.status(text) == 200
-    await house.hw.access_tokens("tenant").revoke(token.id)
-    assert await house.status(text) == 401
+async def test_a_revoked_token_is_refused_at_once(scene: Scene) -> None:
+    token, text = await scene.create()
+    assert await scene.status(text) == 200
+    await scene.hw.access_tokens("tenant").revoke(token.id)
+    assert await scene.status(text) == 401
 
 
 async def test_a_token_that_another_process_revokes_is_refused_as_soon_as_the_tail_knows(
-    house: House, tmp_path: Path
+    scene: Scene, tmp_path: Path
 ) -> None:
     # Its looks at the file would hear of it half a second later; that is not what is shown here.
-    await house.hw.sentinel.close()
-    token, text = await house.create()
-    assert await house.status(text) == 200
-    async with opened(tmp_path, house.clock) as other:
+    await scene.hw.sentinel.close()
+    token, text = await scene.create()
+    assert await scene.status(text) == 200
+    async with opened(tmp_path, scene.clock) as other:
         await other.access_tokens("tenant").revoke(token.id)
 
         async def is_refused() -> bool:
-            return await house.status(text) == 401
+            return await scene.status(text) == 401
 
         await expect_soon_async(is_refused)
 
 
-async def test_a_revocation_while_the_token_is_being_looked_up_is_not_missed(house: House) -> None:
-    token, text = await house.create()
-    house.verifier.may_answer.clear()
-    entering = asyncio.ensure_future(house.status(text))
-    await house.verifier.found.wait()
-    await house.hw.access_tokens("tenant").revoke(token.id)
-    house.verifier.may_answer.set()
+async def test_a_revocation_while_the_token_is_being_looked_up_is_not_missed(scene: Scene) -> None:
+    token, text = await scene.create()
+    scene.verifier.may_answer.clear()
+    entering = asyncio.ensure_future(scene.status(text))
+    await scene.verifier.found.wait()
+    await scene.hw.access_tokens("tenant").revoke(token.id)
+    scene.verifier.may_answer.set()
     assert await entering == 200, "it was good when it was looked up"
-    assert await house.status(text) == 401
+    assert await scene.status(text) == 401
 
 
-async def test_a_known_token_ends_with_its_time(house: House) -> None:
-    _, text = await house.create(lifetime_seconds=10)
-    assert await house.status(text) == 200
-    house.clock.advance(9.9)
-    assert await house.status(text) == 200
-    house.clock.advance(0.1)
-    assert await house.status(text) == 401
+async def test_a_known_token_ends_with_its_time(scene: Scene) -> None:
+    _, text = await scene.create(lifetime_seconds=10)
+    assert await scene.status(text) == 200
+    scene.clock.advance(9.9)
+    assert await scene.status(text) == 200
+    scene.clock.advance(0.1)
+    assert await scene.status(text) == 401
 
 
-async def test_only_so_many_are_known_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_are_known_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reception, "KNOWN_MAX", 3)
-    texts = [(await house.create())[1] for _ in range(5)]
+    texts = [(await scene.create())[1] for _ in range(5)]
     for text in texts:
-        assert await house.status(text) == 200
-    assert len(house.door) == 3
-    assert await house.status(texts[0]) == 200
-    assert house.verifier.count == 6
+        assert await scene.status(text) == 200
+    assert len(scene.door) == 3
+    assert await scene.status(texts[0]) == 200
+    assert scene.verifier.count == 6
 
 
-async def test_what_is_not_good_is_not_remembered(house: House) -> None:
-    await house.status(WRONG)
-    assert len(house.door) == 0
+async def test_what_is_not_good_is_not_remembered(scene: Scene) -> None:
+    await scene.status(WRONG)
+    assert len(scene.door) == 0
 
 
 # ── guessing ──
 
 
-async def test_whoever_guesses_is_told_to_wait(house: House) -> None:
+async def test_whoever_guesses_is_told_to_wait(scene: Scene) -> None:
     for _ in range(3):
-        assert await house.status(WRONG) == 401
-    response = await house.door(visit(**bearer(WRONG)))
+        assert await scene.status(WRONG) == 401
+    response = await scene.door(visit(**bearer(WRONG)))
     assert response.status == 429
     assert header(response, "retry-after") == "1"
     assert document(response)["code"] == "rate_exceeded"
-    house.hand.at += 1
-    assert await house.status(WRONG) == 401
-    assert await house.status(WRONG) == 429
+    scene.hand.at += 1
+    assert await scene.status(WRONG) == 401
+    assert await scene.status(WRONG) == 429
 
 
-async def test_many_guesses_at_once_are_no_more_than_one_after_the_other(house: House) -> None:
-    statuses = await asyncio.gather(*(house.status(WRONG) for _ in range(50)))
+async def test_many_guesses_at_once_are_no_more_than_one_after_the_other(scene: Scene) -> None:
+    statuses = await asyncio.gather(*(scene.status(WRONG) for _ in range(50)))
     assert sorted(statuses) == [401] * 3 + [429] * 47
 
 
-async def test_a_credential_that_is_good_passes_whoever_guesses_beside_it(house: House) -> None:
-    _, text = await house.create()
-    assert await house.status(text) == 200
+async def test_a_credential_that_is_good_passes_whoever_guesses_beside_it(scene: Scene) -> None:
+    _, text = await scene.create()
+    assert await scene.status(text) == 200
     for _ in range(10):
-        await house.status(WRONG)
-    assert await house.status(text) == 200, "known before, from the same address"
-    house.hand.at += KNOWN_SECONDS
+        await scene.status(WRONG)
+    assert await scene.status(text) == 200, "known before, from the same address"
+    scene.hand.at += KNOWN_SECONDS
     for _ in range(10):
-        await house.status(WRONG)
-    assert await house.status(text) == 200, "known before, and verified again"
-    _, fresh = await house.create()
-    assert await house.status(fresh) == 200, "never seen before, from an address that has no guesses left"
-    assert await house.status(WRONG) == 429
+        await scene.status(WRONG)
+    assert await scene.status(text) == 200, "known before, and verified again"
+    _, fresh = await scene.create()
+    assert await scene.status(fresh) == 200, "never seen before, from an address that has no guesses left"
+    assert await scene.status(WRONG) == 429
 
 
-async def test_good_tokens_are_no_guesses(house: House) -> None:
+async def test_good_tokens_are_no_guesses(scene: Scene) -> None:
     for _ in range(10):
-        _, text = await house.create()
-        assert await house.status(text) == 200
+        _, text = await scene.create()
+        assert await scene.status(text) == 200
 
 
-async def test_addresses_of_one_network_guess_together(house: House) -> None:
-    statuses = [await house.status(WRONG, client=f"2001:db8:0:1::{number}") for number in range(5)]
+async def test_addresses_of_one_network_guess_together(scene: Scene) -> None:
+    statuses = [await scene.status(WRONG, client=f"2001:db8:0:1::{number}") for number in range(5)]
     assert statuses == [401, 401, 401, 429, 429]
-    assert await house.status(WRONG, client="2001:db8:0:2::1") == 401
+    assert await scene.status(WRONG, client="2001:db8:0:2::1") == 401
 
 
-async def test_the_log_says_why_and_not_what(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_says_why_and_not_what(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    token, text = await house.create()
-    await house.hw.access_tokens("tenant").revoke(token.id)
-    await house.status(text)
+    token, text = await scene.create()
+    await scene.hw.access_tokens("tenant").revoke(token.id)
+    await scene.status(text)
     assert "request request-1 from 192.0.2.1 refused: the token is revoked" in caplog.text
     assert text not in caplog.text
 
@@ -288,28 +288,28 @@ async def test_the_log_says_why_and_not_what(house: House, caplog: pytest.LogCap
 # ── what happens meanwhile ──
 
 
-async def test_a_store_that_does_not_answer_is_no_guess_and_no_open_door(house: House) -> None:
-    _, text = await house.create()
-    house.verifier.failure = StoreBusy("opening /secret/place")
+async def test_a_store_that_does_not_answer_is_no_guess_and_no_open_door(scene: Scene) -> None:
+    _, text = await scene.create()
+    scene.verifier.failure = StoreBusy("opening /secret/place")
     for _ in range(10):
-        response = await house.door(visit(**bearer(text)))
+        response = await scene.door(visit(**bearer(text)))
         assert (response.status, document(response)["code"]) == (503, "store_busy")
         assert "secret" not in response.body.decode()
-    house.verifier.failure = None
-    assert await house.status(text) == 200
+    scene.verifier.failure = None
+    assert await scene.status(text) == 200
 
 
-async def test_what_a_waiting_pop_got_is_not_given_to_who_was_revoked_meanwhile(house: House) -> None:
-    token, text = await house.hw.access_tokens("tenant").create("worker", ["consume"])
-    orders = house.hw.database("tenant").queue("orders")
-    async with open_door(house.hw) as routes:
-        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+async def test_what_a_waiting_pop_got_is_not_given_to_who_was_revoked_meanwhile(scene: Scene) -> None:
+    token, text = await scene.hw.access_tokens("tenant").create("worker", ["consume"])
+    orders = scene.hw.database("tenant").queue("orders")
+    async with open_door(scene.hw) as routes:
+        door = Reception(routes, [scene.verifier], scene.clock, scene.guesses, scene.hand)
         asked = msgspec.structs.replace(
             visit("/api/v1/pop/queue/orders", **bearer(text)), query="wait=true&timeout=60000"
         )
         waiting = asyncio.ensure_future(door(asked))
-        await expect_soon_async(house.has_waiter)
-        await house.hw.access_tokens("tenant").revoke(token.id)
+        await expect_soon_async(scene.has_waiter)
+        await scene.hw.access_tokens("tenant").revoke(token.id)
         await orders.push("secret")
         response = await waiting
     assert response.status == 401
@@ -322,14 +322,14 @@ async def test_what_a_waiting_pop_got_is_not_given_to_who_was_revoked_meanwhile(
     await expect_soon_async(is_back)
 
 
-async def test_what_was_done_is_answered_even_if_the_token_was_revoked_meanwhile(house: House) -> None:
-    token, text = await house.create()
+async def test_what_was_done_is_answered_even_if_the_token_was_revoked_meanwhile(scene: Scene) -> None:
+    token, text = await scene.create()
 
     async def do(request: Request) -> Response:
-        await house.hw.access_tokens("tenant").revoke(token.id)
+        await scene.hw.access_tokens("tenant").revoke(token.id)
         return await say_who(request)
 
-    door = Reception(do, [house.verifier], house.clock, house.guesses, house.hand)
+    door = Reception(do, [scene.verifier], scene.clock, scene.guesses, scene.hand)
     assert (await door(visit(**bearer(text)))).status == 200
     assert (await door(visit(**bearer(text)))).status == 401
 
@@ -345,14 +345,14 @@ WAITS = {
 
 
 @pytest.mark.parametrize("kind", WAITS)
-async def test_whoever_is_revoked_while_waiting_is_told_so_and_nothing_else(house: House, kind: str) -> None:
+async def test_whoever_is_revoked_while_waiting_is_told_so_and_nothing_else(scene: Scene, kind: str) -> None:
     method, path, query, body = WAITS[kind]
-    token, text = await house.hw.access_tokens("tenant").create("worker", ["admin", "operator"])
-    tenant = house.hw.database("tenant")
+    token, text = await scene.hw.access_tokens("tenant").create("worker", ["admin", "operator"])
+    tenant = scene.hw.database("tenant")
     await tenant.jobs.add(id="job-1", type="secret:job")
     parked = asyncio.Event()
-    async with open_door(house.hw) as routes:
-        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+    async with open_door(scene.hw) as routes:
+        door = Reception(routes, [scene.verifier], scene.clock, scene.guesses, scene.hand)
         asked = msgspec.structs.replace(
             visit(path, content_type="application/json", **bearer(text)),
             method=method,
@@ -362,8 +362,8 @@ async def test_whoever_is_revoked_while_waiting_is_told_so_and_nothing_else(hous
         )
         waiting = asyncio.ensure_future(door(asked))
         await asyncio.wait_for(parked.wait(), PATIENCE_SECONDS)
-        await house.hw.access_tokens("tenant").revoke(token.id)
-        house.hw.queues_service.intentions.drain()
+        await scene.hw.access_tokens("tenant").revoke(token.id)
+        scene.hw.queues_service.intentions.drain()
         await tenant.queue("orders").push("secret")
         await tenant.jobs.cancel("job-1")
         response = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
@@ -371,32 +371,32 @@ async def test_whoever_is_revoked_while_waiting_is_told_so_and_nothing_else(hous
     assert b"secret" not in response.body
 
 
-async def test_a_pop_that_acks_what_it_brings_is_answered_because_nobody_else_gets_it(house: House) -> None:
-    token, text = await house.hw.access_tokens("tenant").create("worker", ["consume"])
-    async with open_door(house.hw) as routes:
-        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+async def test_a_pop_that_acks_what_it_brings_is_answered_because_nobody_else_gets_it(scene: Scene) -> None:
+    token, text = await scene.hw.access_tokens("tenant").create("worker", ["consume"])
+    async with open_door(scene.hw) as routes:
+        door = Reception(routes, [scene.verifier], scene.clock, scene.guesses, scene.hand)
         query = "wait=true&timeout=60000&autoAck=true"
         waiting = asyncio.ensure_future(
             door(msgspec.structs.replace(visit("/api/v1/pop/queue/orders", **bearer(text)), query=query))
         )
-        await expect_soon_async(house.has_waiter)
-        await house.hw.access_tokens("tenant").revoke(token.id)
-        await house.hw.database("tenant").queue("orders").push("once")
+        await expect_soon_async(scene.has_waiter)
+        await scene.hw.access_tokens("tenant").revoke(token.id)
+        await scene.hw.database("tenant").queue("orders").push("once")
         response = await waiting
     assert response.status == 200
     assert b"once" in response.body
 
 
-async def test_a_stream_of_events_ends_for_whoever_is_revoked(house: House) -> None:
-    token, text = await house.hw.access_tokens("tenant").create("watcher", ["admin"])
-    tenant = house.hw.database("tenant")
-    async with open_door(house.hw) as routes:
-        door = Reception(routes, [house.verifier], house.clock, house.guesses, house.hand)
+async def test_a_stream_of_events_ends_for_whoever_is_revoked(scene: Scene) -> None:
+    token, text = await scene.hw.access_tokens("tenant").create("watcher", ["admin"])
+    tenant = scene.hw.database("tenant")
+    async with open_door(scene.hw) as routes:
+        door = Reception(routes, [scene.verifier], scene.clock, scene.guesses, scene.hand)
         response = await door(visit("/api/v1/job-events", **bearer(text)))
         assert response.chunks is not None
         assert await anext(response.chunks) == b": jobs\n\n"
         await tenant.jobs.add(id="seen", type="a:b")
         assert b"seen" in await anext(response.chunks)
-        await house.hw.access_tokens("tenant").revoke(token.id)
+        await scene.hw.access_tokens("tenant").revoke(token.id)
         await tenant.jobs.add(id="unseen", type="a:b")
         assert [chunk async for chunk in response.chunks] == []

@@ -1,4 +1,4 @@
-"""A flow of one's own runs between two queues as the flows of the house do; the example in the tree is one."""
+"""A flow of one's own runs between two queues as the built-in flows do; the example in the tree is one."""
 
 import random
 from collections import Counter, defaultdict

@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import cast
 
 from headwater.doors.edge.budget import Hold
-from headwater.doors.edge.house import House
+from headwater.doors.edge.contract import ConnectionServer
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
 from headwater.doors.edge.websocket import WebSocket
 from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
@@ -45,7 +45,6 @@ class Connection(asyncio.Protocol):
         "_deadline",
         "_hold",
         "_holds",
-        "_house",
         "_input_ended",
         "_limits",
         "_linger_until",
@@ -55,6 +54,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_reader",
         "_sendable",
+        "_server",
         "_strikes_at",
         "_task",
         "_timed",
@@ -62,9 +62,9 @@ class Connection(asyncio.Protocol):
         "_transport",
     )
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._limits = house.limits
+    def __init__(self, server: ConnectionServer) -> None:
+        self._server = server
+        self._limits = server.limits
         self._loop = asyncio.get_running_loop()
         self._arrivals: list[Arrival | Refusal | Response] = []
         # What the request that is being read holds, what those hold that wait for their answer, in their order, and
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._reader = RequestReader(self._limits, _address(self._transport), self._park)
-        if self._house.enter(self):
+        if self._server.enter(self):
             self._watch_time()
             return
         crowded = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many connections; come back later")
@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
             if hold is not None:
                 hold.release()
         self._holds.clear()
-        self._house.leave(self)
+        self._server.leave(self)
 
     # ── requests ──
 
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         """The room that a request takes; where there is none, it is refused."""
         hold, self._hold = self._hold, None
         if isinstance(arrival, Arrival) and arrival.request.body:
-            hold = hold or Hold(self._house.budget, _owner(arrival.request))
+            hold = hold or Hold(self._server.budget, _owner(arrival.request))
             if not hold.grow(len(arrival.request.body)):
                 self._arrivals[-1] = no_room()
                 self._reader.finished = True
@@ -176,13 +176,13 @@ class Connection(asyncio.Protocol):
         number = self._reader.number
         if self._admission is not None:
             return
-        if self._house.admit is not None and self._admitted != number:
-            self._admission = self._loop.create_task(self._admit(self._house.admit, self._reader.head()))
+        if self._server.admit is not None and self._admitted != number:
+            self._admission = self._loop.create_task(self._admit(self._server.admit, self._reader.head()))
             self._read_on()
             return
         self._admitted = number
         if self._hold is None:
-            self._hold = Hold(self._house.budget, _owner(self._reader.head()))
+            self._hold = Hold(self._server.budget, _owner(self._reader.head()))
         if not self._hold.grow(self._reader.body_bytes):
             self._reader.finished = True
             self._take([no_room()])
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         try:
             response = await admit(head)
         except Exception:
-            response = self._house.failed(head)
+            response = self._server.failed(head)
         self._admission = None
         self._admitted = self._reader.number
         if not self._reader.awaits_body or self._transport.is_closing():
@@ -219,9 +219,9 @@ class Connection(asyncio.Protocol):
                 continue
             try:
                 # Called here and not in a coroutine of its own: while a request is parked, each one takes its room.
-                response = await self._house.handler(arrival.request)
+                response = await self._server.handler(arrival.request)
             except Exception:
-                response = self._house.failed(arrival.request)
+                response = self._server.failed(arrival.request)
             self._parked = False
             if response.session is not None and asks_for_websocket(arrival.request):
                 refusal = self._upgrade(arrival.request, response.session)
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
         self._parked = False
         if not goes_on:
             self._linger()
-        elif self._input_ended or (self._house.stopping and self._reader.phase is not Phase.BODY):
+        elif self._input_ended or (self._server.stopping and self._reader.phase is not Phase.BODY):
             self._close()
         else:
             self._watch_time()
@@ -274,10 +274,10 @@ class Connection(asyncio.Protocol):
 
     async def _send(self, arrival: Arrival, response: Response) -> bool:
         """Send an answer; whether the connection goes on. One that cannot be sent whole is told to whoever made it."""
-        keep_alive = arrival.keep_alive and not self._house.stopping
+        keep_alive = arrival.keep_alive and not self._server.stopping
         with_body = arrival.request.method != "HEAD"
         if response.session is not None and with_body:
-            response = as_event_stream(response, self._house.sessions, self._limits.outbox_bytes_max)
+            response = as_event_stream(response, self._server.sessions, self._limits.outbox_bytes_max)
         if self._transport.is_closing():
             _not_delivered(response)
             return False
@@ -322,8 +322,8 @@ class Connection(asyncio.Protocol):
         except Refused as error:
             return problem_response(error.status, error.code, str(error), request_id=request.id, headers=error.headers)
         self._set_timer(None)
-        socket = WebSocket(self._house, self._transport)
-        self._house.hand_over(self, socket)
+        socket = WebSocket(self._server, self._transport)
+        self._server.hand_over(self, socket)
         socket.begin(key, make, self._reader.behind or b"")
         return None
 
@@ -449,7 +449,7 @@ class Connection(asyncio.Protocol):
     def _linger(self) -> None:
         if self._transport.is_closing():
             return
-        if self._input_ended or self._house.stopping or not self._transport.can_write_eof():
+        if self._input_ended or self._server.stopping or not self._transport.can_write_eof():
             self._close()
             return
         self._lingering = True

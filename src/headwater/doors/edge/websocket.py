@@ -12,7 +12,7 @@ open. `Heartbeats` looks at all of them in turn.
 import asyncio
 import logging
 
-from headwater.doors.edge.house import SocketHouse
+from headwater.doors.edge.contract import SocketServer
 from headwater.doors.edge.writing import encode_upgrade
 from headwater.doors.sessions import CloseCode, Frame, MakeSession, Session
 from headwater.doors.websocket import (
@@ -36,12 +36,12 @@ _PING = encode(Opcode.PING, b"")
 class WebSocket(asyncio.Protocol):
     """One client's WebSocket. It is the `Peer` of its session."""
 
-    __slots__ = ("_code", "_heard", "_house", "_pinged", "_reader", "_session", "_timer", "_transport")
+    __slots__ = ("_code", "_heard", "_pinged", "_reader", "_server", "_session", "_timer", "_transport")
 
-    def __init__(self, house: SocketHouse, transport: asyncio.Transport) -> None:
-        self._house = house
+    def __init__(self, server: SocketServer, transport: asyncio.Transport) -> None:
+        self._server = server
         self._transport = transport
-        self._reader = FrameReader(house.limits.message_bytes_max)
+        self._reader = FrameReader(server.limits.message_bytes_max)
         self._session: Session | None = None
         # What we, or the client, closed with; None while it is open.
         self._code: int | None = None
@@ -60,7 +60,7 @@ class WebSocket(asyncio.Protocol):
         except Exception:
             log.exception("a session could not begin")
             self.close(CloseCode.INTERNAL_ERROR, "this server failed")
-        self._house.sessions.enter(self)
+        self._server.sessions.enter(self)
         if unread:
             self.data_received(unread)
 
@@ -72,7 +72,7 @@ class WebSocket(asyncio.Protocol):
             return False
         message = encode_message(frame)
         waiting = self._transport.get_write_buffer_size()
-        if waiting and waiting + len(message) > self._house.limits.outbox_bytes_max:
+        if waiting and waiting + len(message) > self._server.limits.outbox_bytes_max:
             self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
             return False
         self._transport.write(message)
@@ -113,12 +113,12 @@ class WebSocket(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._code = CloseCode.LOST if self._code is None else self._code
-        self._house.gone(self)
+        self._server.gone(self)
         self._tell_session()
 
     def _tell_session(self) -> None:
         """It is over for the session as soon as one side has said goodbye, however long the other takes to go."""
-        self._house.sessions.leave(self)
+        self._server.sessions.leave(self)
         session, self._session = self._session, None
         if session is None or self._code is None:
             return
@@ -154,7 +154,7 @@ class WebSocket(asyncio.Protocol):
 
     def _pong(self, data: bytes) -> None:
         """Answer, unless the client does not take what it asks for."""
-        if self._transport.get_write_buffer_size() <= self._house.limits.outbox_bytes_max:
+        if self._transport.get_write_buffer_size() <= self._server.limits.outbox_bytes_max:
             self._transport.write(encode(Opcode.PONG, data))
         else:
             self.close(CloseCode.TRY_AGAIN_LATER, "too slow")
@@ -169,7 +169,7 @@ class WebSocket(asyncio.Protocol):
         # Somebody may have paused it; the client's goodbye must be heard.
         self._transport.resume_reading()
         self._transport.write(encode_close(code, reason))
-        self._timer = loop.call_later(self._house.limits.close_seconds, self._transport.abort)
+        self._timer = loop.call_later(self._server.limits.close_seconds, self._transport.abort)
 
     # ── the server's ──
 

@@ -21,8 +21,8 @@ from headwater.model.job_policy import JobPolicy
 from headwater.model.names import NAME_LENGTH_MAX, check_name
 from headwater.model.principal import Scope, require_all
 from headwater.services.job_documents import (
-    ShownDependency,
-    WholeJob,
+    DependencyDocument,
+    FullJobDocument,
     attempt_document,
     job_document,
     job_of,
@@ -149,11 +149,11 @@ async def ended(site: Site, request: Request, id: str, seconds: float) -> JobSta
     return await visible(site, request, job.id)
 
 
-async def whole(site: Site, request: Request, job: JobStatus) -> WholeJob:
+async def whole(site: Site, request: Request, job: JobStatus) -> FullJobDocument:
     """Everything that is known of a job."""
     jobs = jobs_of(site, request)
     attempts = [attempt_document(attempt) for attempt in await jobs.attempts(job.id)]
-    needs: list[ShownDependency] = [
+    needs: list[DependencyDocument] = [
         {"id": name, "state": state.value} for name, state in await jobs.dependencies(job.id)
     ]
     return {**job_document(job), "attempt_list": attempts, "depends_on": needs}

@@ -21,7 +21,7 @@ from headwater.doors.native.rules import Rule
 from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.log.job_operations import (
-    Cancel,
+    CancelJobs,
     Changed,
     ChangeSchedule,
     ChooseJobs,
@@ -29,8 +29,8 @@ from headwater.log.job_operations import (
     Enqueue,
     PauseJobs,
     PutSchedule,
-    Rearm,
     RegisterTypes,
+    RetryJobs,
     SetJobConfig,
     SetJobLimit,
     StopWorkers,
@@ -100,8 +100,8 @@ _choice = Rule(scope=Scope.ADMIN, check=_check_choice, show=_their_ids)
 
 OPERATIONS: dict[type[Operation], Rule] = {
     Enqueue: Rule(scope=Scope.SUBMIT_JOBS, check=check_jobs, status=201),
-    Cancel: _choice,
-    Rearm: _choice,
+    CancelJobs: _choice,
+    RetryJobs: _choice,
     DropJobs: _choice,
     PauseJobs: Rule(scope=Scope.ADMIN, queue="queue"),
     SetJobLimit: Rule(scope=Scope.ADMIN, queue="queue"),

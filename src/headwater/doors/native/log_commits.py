@@ -30,15 +30,15 @@ from headwater.model.spreading import check_priority
 from headwater.services.checks import check_delay
 from headwater.services.log_requests import (
     Appended,
-    CommitAnswer,
     CommitRequest,
+    CommitResponse,
     GroupMove,
     StageRequest,
     StepTaken,
 )
 from headwater.services.outgoing import Target
 from headwater.services.records import admit_record, check_target
-from headwater.services.wire_forms import meant
+from headwater.services.wire_forms import from_wire
 from headwater.stores.questions import ListStaged
 
 PART_BYTES_MAX = 64 * 1_048_576
@@ -89,7 +89,7 @@ async def _commit(site: Site, request: Request, body: CommitRequest, pushes: Seq
         check_scope(request, Scope.PUBLISH)
     if body.step is not None:
         name = scoped_name(request.principal, body.step.name)
-        operations.append(meant(body.step, database=database, name=name))
+        operations.append(from_wire(body.step, database=database, name=name))
     if pushes:
         await check_pushes_taken(site, request)
         operations += _together(database, pushes)
@@ -100,8 +100,8 @@ async def _commit(site: Site, request: Request, body: CommitRequest, pushes: Seq
     try:
         await site.queues.run(both, Durability.SYNCED)
     except AlreadyReached as reached:
-        return json_response(CommitAnswer(0, StepTaken(reached.number, reached.note)))
-    return json_response(CommitAnswer(sum(len(push.records) for push in pushes)))
+        return json_response(CommitResponse(0, StepTaken(reached.number, reached.note)))
+    return json_response(CommitResponse(sum(len(push.records) for push in pushes)))
 
 
 def _move(request: Request, move: GroupMove) -> Seek:

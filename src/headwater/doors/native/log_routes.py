@@ -114,6 +114,6 @@ ROUTES = (
         scope=Scope.PUBLISH,
         or_scope=Scope.CONSUME,
         takes=log_requests.CommitRequest,
-        gives=log_requests.CommitAnswer,
+        gives=log_requests.CommitResponse,
     ),
 )

@@ -20,16 +20,16 @@ from headwater.services.queue import with_keys
 from headwater.services.records import admit_record
 from headwater.services.requests import (
     ExtendRequest,
-    PopAnswer,
     PopRequest,
-    PushAnswer,
+    PopResponse,
     PushRequest,
+    PushResponse,
     ReportRequest,
     TransactionRequest,
 )
-from headwater.services.wire_forms import meant
+from headwater.services.wire_forms import from_wire
 
-Asked = TypeVar("Asked", bound=Operation)
+AnyOperation = TypeVar("AnyOperation", bound=Operation)
 
 
 async def _check_push(site: Site, request: Request, push: Push) -> Push:
@@ -61,15 +61,15 @@ OPERATIONS: dict[type[Operation], Rule] = {
 }
 
 
-def _meant(request: Request, body: Asked, key: str = "") -> Asked:
+def _read(request: Request, body: AnyOperation, key: str = "") -> AnyOperation:
     """What was sent, as the operation of who sent it."""
-    operation: Asked = meant(body, database=request.principal.database, key=key_of(request, key))
+    operation: AnyOperation = from_wire(body, database=request.principal.database, key=key_of(request, key))
     return operation
 
 
-async def _allowed(site: Site, request: Request, body: Asked, key: str = "") -> Asked:
-    operation = _meant(request, body, key)
-    checked: Asked = await allowed(site, request, OPERATIONS[type(operation)], operation)
+async def _allowed(site: Site, request: Request, body: AnyOperation, key: str = "") -> AnyOperation:
+    operation = _read(request, body, key)
+    checked: AnyOperation = await allowed(site, request, OPERATIONS[type(operation)], operation)
     return checked
 
 
@@ -85,7 +85,7 @@ async def push(site: Site, request: Request, body: PushRequest) -> Response:
     for answer in answers:
         if isinstance(answer, HeadwaterError):
             raise answer
-        said.append(PushAnswer(answer.durability, answer.result))
+        said.append(PushResponse(answer.durability, answer.result))
     return json_response(said, status=201)
 
 
@@ -106,11 +106,11 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         # What was done is done, also while nothing new is handed out.
         await site.queues.settle(reports)
         await are_pops_held_off(site, request, seconds)
-        return json_response(PopAnswer([], site.clock.now()))
+        return json_response(PopResponse([], site.clock.now()))
     popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park)
     if popped.batches:
         site.popped(operation.database, popped)
-    response = json_response(PopAnswer(popped.batches, site.clock.now()))
+    response = json_response(PopResponse(popped.batches, site.clock.now()))
     if not popped.batches:
         return response
     if operation.auto_ack:
@@ -156,7 +156,7 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
 
 async def _step(site: Site, request: Request, step: Operation) -> Operation:
     """One step: it needs the scope that it needs alone."""
-    operation = _meant(request, step)
+    operation = _read(request, step)
     rule = OPERATIONS[type(operation)]
     if isinstance(operation, Push):
         await check_pushes_taken(site, request)

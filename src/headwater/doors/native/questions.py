@@ -4,7 +4,7 @@ from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.model.names import Lsn, check_name
 from headwater.model.principal import Principal, Scope
-from headwater.services.requests import Bounds, SegmentsAnswer, SegmentsQuery
+from headwater.services.requests import Bounds, SegmentsQuery, SegmentsResponse
 from headwater.stores.questions import FindLastLsn, FindLastLsnOf
 
 
@@ -44,4 +44,4 @@ async def segments(site: Site, request: Request, query: SegmentsQuery) -> Respon
     if not request.principal.may(Scope.OPERATOR):
         # How far the log reaches beyond what is theirs is none of their business.
         through = step.segments[-1].lsn if step.segments else Lsn(max(query.after, step.resync or 0))
-    return json_response(SegmentsAnswer(through, step.segments, step.resync))
+    return json_response(SegmentsResponse(through, step.segments, step.resync))

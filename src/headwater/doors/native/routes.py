@@ -26,7 +26,7 @@ _OWN = (
         summary="Append records to partitions",
         scope=Scope.PUBLISH,
         takes=requests.PushRequest,
-        gives=list[requests.PushAnswer],
+        gives=list[requests.PushResponse],
         status=201,
     ),
     Route(
@@ -36,7 +36,7 @@ _OWN = (
         summary="Lease the next records, with reports on the last; wait when there are none",
         scope=Scope.CONSUME,
         takes=requests.PopRequest,
-        gives=requests.PopAnswer,
+        gives=requests.PopResponse,
     ),
     Route(
         method="POST",
@@ -72,7 +72,7 @@ _OWN = (
         summary="Read the log of a queue without a group; wait when there is no more",
         scope=Scope.SUBSCRIBE,
         asks=requests.SegmentsQuery,
-        gives=requests.SegmentsAnswer,
+        gives=requests.SegmentsResponse,
     ),
     Route(
         method="GET",

@@ -18,7 +18,7 @@ from headwater.errors import QueueMissing
 from headwater.log.operations import Operation
 from headwater.model.names import PartitionId, check_name
 from headwater.model.principal import Scope, require_all
-from headwater.services.wire_forms import answer_kind, form, meant, operation_path, question_path, result_kind
+from headwater.services.wire_forms import answer_kind, form, from_wire, operation_path, question_path, result_kind
 from headwater.stores.questions import Question
 
 # Called with the site, the request and the operation or question; gives it as it may be asked.
@@ -115,7 +115,7 @@ def summary_of(kind: type[msgspec.Struct]) -> str:
 def _run(rule: Rule) -> Any:
     async def run(site: Site, request: Request, body: Any) -> Response:
         says = {"database": request.principal.database, "key": key_of(request, body.key)}
-        operation = await allowed(site, request, rule, meant(body, **says))
+        operation = await allowed(site, request, rule, from_wire(body, **says))
         result = await site.queues.run(operation, rule.durability)
         if rule.show is not None:
             result = await rule.show(site, request, operation, result)
@@ -127,7 +127,7 @@ def _run(rule: Rule) -> Any:
 def _ask(rule: Rule) -> Any:
     async def ask(site: Site, request: Request, body: Any) -> Response:
         says = {"database": request.principal.database}
-        question = await allowed(site, request, rule, meant(body, **says))
+        question = await allowed(site, request, rule, from_wire(body, **says))
         if rule.reply is not None:
             return await rule.reply(site, request, question)
         answer = await site.queues.ask(question)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headwater.doors.queen.push import LANES
-from headwater.doors.queen.shapes import ConfigureAnswer, ConfigureBody, DeleteAnswer
+from headwater.doors.queen.shapes import ConfigureBody, ConfigureResponse, DeleteResponse
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -66,7 +66,7 @@ async def configure(site: Site, request: Request, body: ConfigureBody) -> Respon
     )
     configured: Configured = await site.queues.run(operation)
     return json_response(
-        ConfigureAnswer(
+        ConfigureResponse(
             configured=True,
             queue=queue,
             namespace=configured.namespace,
@@ -140,4 +140,4 @@ async def delete_queue(site: Site, request: Request, queue: str) -> Response:
     check_name("queue", queue)
     check_use(request, queue)
     deleted = await site.queues.run(DeleteQueue(database=request.principal.database, queue=queue))
-    return json_response(DeleteAnswer(deleted=bool(deleted.count), queue=queue, existed=bool(deleted.count)))
+    return json_response(DeleteResponse(deleted=bool(deleted.count), queue=queue, existed=bool(deleted.count)))

@@ -12,7 +12,7 @@ from headwater.clock import Timestamp
 from headwater.doors.holds import are_pops_held_off
 from headwater.doors.queen.identities import lease_name, message_id, parse_time, record_name, show_time
 from headwater.doors.queen.push import LANES
-from headwater.doors.queen.shapes import PopAnswer, PoppedMessage, PopQuery
+from headwater.doors.queen.shapes import PoppedMessage, PopQuery, PopResponse
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import NOTHING, Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -113,14 +113,14 @@ def _returnable(site: Site, response: Response, popped: Popped, database: str) -
     return Response(body=response.body, undelivered=lambda: site.queues.give_back(popped, database))
 
 
-def answer_of(batches: Sequence[Batch]) -> PopAnswer:
+def answer_of(batches: Sequence[Batch]) -> PopResponse:
     """What a pop got, as the clients read it."""
     first = batches[0]
     lease = lease_name(batches) if first.token else None
     messages: list[PoppedMessage] = []
     for batch in batches:
         messages.extend(messages_of(batch, lease))
-    return PopAnswer(
+    return PopResponse(
         success=True,
         queue=first.queue,
         partition=first.partition,

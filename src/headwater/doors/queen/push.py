@@ -13,19 +13,19 @@ from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import EncryptionKeyMissing, HeadwaterError, InvalidOption, KeyReused, StoreError, TooLarge
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Push, Pushed
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.record import SHALLOW_BYTES_MAX, Record, check_ready_json
 from headwater.services.checks import check_durability
 from headwater.services.queue import with_keys
-from headwater.services.records import ON_THE_WIRE, check_said
+from headwater.services.records import ON_THE_WIRE, check_envelope
 
 CREATED = 201
 # Queues that this wire makes have the one partition that its clients know, whoever else pushes to them.
 LANES = 1
 
-Lane = tuple[str, str]
+QueuePartition = tuple[str, str]
 
 
 async def push(site: Site, request: Request, body: PushBody) -> Response:
@@ -59,12 +59,12 @@ async def push(site: Site, request: Request, body: PushBody) -> Response:
     return json_response(results_of(body.items, pushes, list(lanes.values()), answers), status=CREATED)
 
 
-def is_of_the_store(answer: Answer | HeadwaterError) -> TypeGuard[StoreError]:
+def is_of_the_store(answer: CommittedResult | HeadwaterError) -> TypeGuard[StoreError]:
     """Whether it is the store that cannot, whatever is pushed: full, busy, broken or gone."""
     return isinstance(answer, StoreError) and not isinstance(answer, EncryptionKeyMissing)
 
 
-def lanes_of(site: Site, request: Request, items: Sequence[PushItem]) -> dict[Lane, Sequence[int]]:
+def lanes_of(site: Site, request: Request, items: Sequence[PushItem]) -> dict[QueuePartition, Sequence[int]]:
     """Which messages go to which queue and partition."""
     if len(items) > site.config.batch_max:
         raise TooLarge(f"a push takes 1 to {site.config.batch_max:,} messages; got {len(items):,}")
@@ -72,7 +72,7 @@ def lanes_of(site: Site, request: Request, items: Sequence[PushItem]) -> dict[La
         lane = (items[0].queue, items[0].partition or PARTITION_DEFAULT)
         check_use(request, lane[0])
         return {lane: range(len(items))}
-    lanes: dict[Lane, list[int]] = {}
+    lanes: dict[QueuePartition, list[int]] = {}
     for index, item in enumerate(items):
         lanes.setdefault((item.queue, item.partition or PARTITION_DEFAULT), []).append(index)
     for queue, _ in lanes:
@@ -108,7 +108,7 @@ def records_of(site: Site, request: Request, items: Sequence[PushItem]) -> list[
 
 def _check_about(item: PushItem) -> None:
     identity = item.transaction_id or ""
-    check_said(identity, item.trace_id or "", item.type, item.headers, item.timestamp, names=ON_THE_WIRE)
+    check_envelope(identity, item.trace_id or "", item.type, item.headers, item.timestamp, names=ON_THE_WIRE)
     if identity[:1] == OFFSET_MARK:
         raise InvalidOption(f"a transaction id may not begin with {OFFSET_MARK}: that is how offsets are named")
 
@@ -130,7 +130,7 @@ def results_of(
     items: Sequence[PushItem],
     pushes: Sequence[Push],
     members: Sequence[Sequence[int]],
-    answers: Sequence[Answer | HeadwaterError],
+    answers: Sequence[CommittedResult | HeadwaterError],
 ) -> list[PushResult]:
     """What became of each message, in the order in which they came."""
     results: list[PushResult] = []

@@ -20,8 +20,8 @@ from headwater.doors.queen.shapes import (
     AckBatchBody,
     Acknowledgment,
     AckResult,
-    ExtendAnswer,
     ExtendBody,
+    ExtendResponse,
     TransactionAck,
 )
 from headwater.doors.site import Site, lane_of
@@ -47,7 +47,7 @@ _outcomes: Mapping[str | bool, Outcome] = {
     "released": Outcome.RELEASED,
 }
 
-Report = Acknowledgment | TransactionAck
+MessageReport = Acknowledgment | TransactionAck
 Lease = tuple[PartitionId, str, int | None]
 
 
@@ -93,7 +93,7 @@ async def settle(site: Site, request: Request, reports: Sequence[Acknowledgment]
     return [results[index] for index in range(len(reports))]
 
 
-def _refusal(report: Report) -> HeadwaterError | None:
+def _refusal(report: MessageReport) -> HeadwaterError | None:
     """What is wrong with a report whatever its lease is."""
     if report.status not in _outcomes:
         return InvalidOption(f"status must be completed, failed, dlq or retry; got {report.status!r:.80}")
@@ -103,7 +103,7 @@ def _refusal(report: Report) -> HeadwaterError | None:
 
 
 async def _hand_in(
-    site: Site, request: Request, leases: Sequence[Lease], reports: Sequence[Sequence[Report]]
+    site: Site, request: Request, leases: Sequence[Lease], reports: Sequence[Sequence[MessageReport]]
 ) -> list[tuple[Lane | None, Acked | HeadwaterError]]:
     lanes = [await lane_of(site, request, lease[0]) for lease in leases]
     known = [place for place, lane in enumerate(lanes) if lane is not None]
@@ -156,15 +156,15 @@ def _renumbered(result: AckResult, index: int) -> AckResult:
     return msgspec.structs.replace(result, index=index)
 
 
-def _refused(index: int, report: Report, error: HeadwaterError) -> AckResult:
+def _refused(index: int, report: MessageReport, error: HeadwaterError) -> AckResult:
     return AckResult(index=index, transaction_id=_name(report), success=False, error=str(error), code=error.code)
 
 
-def _name(report: Report) -> str:
+def _name(report: MessageReport) -> str:
     return report.transaction_id or (f"@{report.offset}" if report.offset is not None else "")
 
 
-def lease_of(report: Report, group: str | None) -> Lease:
+def lease_of(report: MessageReport, group: str | None) -> Lease:
     """The lease that a report is about."""
     partition_id = parse_partition(report.partition_id)
     named = report.consumer_group or group
@@ -184,7 +184,7 @@ def status_outcome(status: str | bool) -> Outcome:
     return outcome
 
 
-def outcome_of(report: Report) -> Outcome:
+def outcome_of(report: MessageReport) -> Outcome:
     """What a report says; raises when it cannot be understood."""
     refusal = _refusal(report)
     if refusal is not None:
@@ -192,7 +192,7 @@ def outcome_of(report: Report) -> Outcome:
     return _outcomes[report.status]
 
 
-def operation_of(database: str, lease: Lease, reports: Sequence[Report]) -> Ack:
+def operation_of(database: str, lease: Lease, reports: Sequence[MessageReport]) -> Ack:
     """The reports on one lease as one operation."""
     outcomes: dict[int | str, Outcome] = {}
     errors: dict[int | str, str] = {}
@@ -228,5 +228,5 @@ async def extend(site: Site, request: Request, body: ExtendBody, lease: str) -> 
     extended: Transacted = await site.queues.run(Transaction(database=database, operations=tuple(extensions)))
     until = show_time(min(result.lease_until for result in extended.results))
     return json_response(
-        ExtendAnswer(success=True, leaseId=lease, newExpiresAt=until, lease_expires_at=until, expiresAt=until)
+        ExtendResponse(success=True, leaseId=lease, newExpiresAt=until, lease_expires_at=until, expiresAt=until)
     )

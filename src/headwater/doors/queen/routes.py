@@ -36,7 +36,7 @@ def delete(path: str, handler: RouteHandler, summary: str, scope: Scope, **more:
     return Route(method="DELETE", path=path, handler=handler, summary=summary, scope=scope, lenient=True, **more)
 
 
-_popping: dict[str, Any] = {"asks": shape.PopQuery, "gives": shape.PopAnswer, "changes": True, "may_be_empty": True}
+_popping: dict[str, Any] = {"asks": shape.PopQuery, "gives": shape.PopResponse, "changes": True, "may_be_empty": True}
 
 QUEUES = (
     post(
@@ -92,7 +92,7 @@ QUEUES = (
         "Keep a lease for longer",
         Scope.CONSUME,
         takes=shape.ExtendBody,
-        gives=shape.ExtendAnswer,
+        gives=shape.ExtendResponse,
     ),
     post(
         "/api/v1/transaction",
@@ -100,7 +100,7 @@ QUEUES = (
         "Pushes and reports that take effect together or not at all",
         Scope.CONSUME,
         takes=shape.TransactionBody,
-        gives=shape.TransactionAnswer,
+        gives=shape.TransactionResponse,
     ),
     post(
         "/api/v1/configure",
@@ -108,14 +108,14 @@ QUEUES = (
         "Make a queue or change its options",
         Scope.ADMIN,
         takes=shape.ConfigureBody,
-        gives=shape.ConfigureAnswer,
+        gives=shape.ConfigureResponse,
     ),
     delete(
         "/api/v1/resources/queues/{queue}",
         configuration.delete_queue,
         "Remove a queue with everything in it",
         Scope.ADMIN,
-        gives=shape.DeleteAnswer,
+        gives=shape.DeleteResponse,
     ),
     delete(
         "/api/v1/queues/{queue}/clear",
@@ -425,7 +425,7 @@ STREAMS = (
         "Make a streaming query known",
         Scope.CONSUME,
         takes=streams.QueryBody,
-        gives=streams.QueryAnswer,
+        gives=streams.QueryResponse,
     ),
     post(
         "/streams/v1/cycle",
@@ -433,7 +433,7 @@ STREAMS = (
         "Commit state, pushes and the report on the source together",
         Scope.CONSUME,
         takes=streams.CycleBody,
-        gives=streams.CycleAnswer,
+        gives=streams.CycleResponse,
     ),
     post(
         "/streams/v1/state/get",
@@ -441,7 +441,7 @@ STREAMS = (
         "What a streaming query remembers of a partition",
         Scope.CONSUME,
         takes=streams.StateBody,
-        gives=streams.StateAnswer,
+        gives=streams.StateResponse,
     ),
 )
 

@@ -125,7 +125,7 @@ class PoppedMessage(Struct, frozen=True, rename="camel", gc=False):
     lost_before: int | UnsetType = UNSET
 
 
-class PopAnswer(Struct, frozen=True, rename="camel"):
+class PopResponse(Struct, frozen=True, rename="camel"):
     """What a pop got; the names at the top are those of the first partition."""
 
     success: bool
@@ -183,7 +183,7 @@ class ExtendBody(Struct, frozen=True):
     seconds: float | None = None
 
 
-class ExtendAnswer(Struct, frozen=True):
+class ExtendResponse(Struct, frozen=True):
     """Until when the lease holds now."""
 
     success: bool
@@ -222,7 +222,7 @@ class TransactionBody(Struct, frozen=True, rename="camel"):
     idempotency_key: Text = ""
 
 
-class TransactionAnswer(Struct, frozen=True, rename="camel"):
+class TransactionResponse(Struct, frozen=True, rename="camel"):
     """Everything took effect. `results` are in the order of the operations."""
 
     transaction_id: str
@@ -242,7 +242,7 @@ class ConfigureBody(Struct, frozen=True):
     options: dict[str, Any] = {}
 
 
-class ConfigureAnswer(Struct, frozen=True):
+class ConfigureResponse(Struct, frozen=True):
     """The queue as it stands now."""
 
     configured: bool
@@ -252,7 +252,7 @@ class ConfigureAnswer(Struct, frozen=True):
     options: Options
 
 
-class DeleteAnswer(Struct, frozen=True):
+class DeleteResponse(Struct, frozen=True):
     """The queue is gone; `existed` says whether there was one."""
 
     deleted: bool

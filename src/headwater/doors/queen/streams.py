@@ -38,7 +38,7 @@ class QueryBody(Struct, frozen=True):
     reset: bool = False
 
 
-class QueryAnswer(Struct, frozen=True):
+class QueryResponse(Struct, frozen=True):
     """The query is known."""
 
     success: bool
@@ -79,7 +79,7 @@ class CycleBody(Struct, frozen=True):
     release_lease: bool = True
 
 
-class CycleAnswer(Struct, frozen=True):
+class CycleResponse(Struct, frozen=True):
     """Everything took effect."""
 
     success: bool
@@ -108,7 +108,7 @@ class StateRow(Struct, frozen=True):
     updated_at: str
 
 
-class StateAnswer(Struct, frozen=True):
+class StateResponse(Struct, frozen=True):
     """The values that there are; those that are not are left out."""
 
     success: bool
@@ -129,7 +129,7 @@ async def register(site: Site, request: Request, body: QueryBody) -> Response:
     )
     known: StreamRegistered = await site.queues.run(operation)
     return json_response(
-        QueryAnswer(
+        QueryResponse(
             success=True,
             query_id=str(known.query_id),
             name=body.name,
@@ -166,7 +166,7 @@ async def cycle(site: Site, request: Request, body: CycleBody) -> Response:
     return json_response(_answer(body, operations, results))
 
 
-def _answer(body: CycleBody, operations: Sequence[Operation], results: Sequence[Any]) -> CycleAnswer:
+def _answer(body: CycleBody, operations: Sequence[Operation], results: Sequence[Any]) -> CycleResponse:
     pushed: list[dict[str, Any]] = []
     acked: dict[str, Any] | None = None
     for operation, result in zip(operations, results, strict=True):
@@ -175,7 +175,7 @@ def _answer(body: CycleBody, operations: Sequence[Operation], results: Sequence[
             pushed.extend({**place, "offset": offset, "lsn": result.lsn} for offset in result.offsets())
         elif isinstance(result, Acked):
             acked = {"success": True, "lease_released": result.lease_ended, "dlq": bool(result.buried)}
-    return CycleAnswer(
+    return CycleResponse(
         success=True,
         query_id=body.query_id,
         partition_id=body.partition_id,
@@ -245,7 +245,7 @@ async def get_state(site: Site, request: Request, body: StateBody) -> Response:
     question = StateQuestion(number, partition_id, body.keys, body.key_prefix, body.ripe_at_or_before)
     values = await site.queues.ask(question)
     rows = [StateRow(value.key, value.value, show_time(value.updated_at)) for value in values]
-    return json_response(StateAnswer(success=True, rows=rows))
+    return json_response(StateResponse(success=True, rows=rows))
 
 
 async def _query(site: Site, request: Request, text: str) -> tuple[int, StreamQuery]:

@@ -10,11 +10,11 @@ from headwater.doors.holds import check_pushes_taken
 from headwater.doors.queen.identities import parse_leases
 from headwater.doors.queen.push import LANES, lanes_of, records_of, results_of
 from headwater.doors.queen.reports import Lease, lease_of, operation_of, outcome_of
-from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionAnswer, TransactionBody, TransactionPush
+from headwater.doors.queen.shapes import PushItem, TransactionAck, TransactionBody, TransactionPush, TransactionResponse
 from headwater.doors.site import Site, check_scope, key_of, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
-from headwater.log.committer import Answer
+from headwater.log.committer import CommittedResult
 from headwater.log.operations import Acked, Operation, Push, Transacted, Transaction
 from headwater.model.names import PartitionId
 from headwater.model.principal import Scope
@@ -48,7 +48,7 @@ async def transaction(site: Site, request: Request, body: TransactionBody) -> Re
         _result(index, step, operations, transacted.results, site.queues.config.durability)
         for index, step in enumerate(steps)
     ]
-    return json_response(TransactionAnswer(transaction_id=key or request.id, success=True, results=results))
+    return json_response(TransactionResponse(transaction_id=key or request.id, success=True, results=results))
 
 
 async def _check_theirs(site: Site, request: Request, partition_id: PartitionId) -> None:
@@ -120,6 +120,6 @@ def _result(
     if isinstance(outcome, Acked):
         return {"index": index, "type": "ack", "success": True, "leaseReleased": outcome.lease_ended}
     pushes = [operation for place in step.places if isinstance(operation := operations[place], Push)]
-    answers = [Answer(results[place], durability) for place in step.places]
+    answers = [CommittedResult(results[place], durability) for place in step.places]
     pushed = results_of(step.items, pushes, step.members, answers)
     return {"index": index, "type": "push", "success": True, "items": pushed}

@@ -60,7 +60,7 @@ from headwater.stores.questions import (
 if TYPE_CHECKING:
     import pyarrow
 
-    from headwater.stores.log_reader import Stretch
+    from headwater.stores.log_reader import SegmentOutline
 
 MINUTE = RESOLUTIONS["minute"]
 LATE_SECONDS = 3_600
@@ -137,13 +137,13 @@ def count_pushed(messages: DataFrame, watermark: int) -> DataFrame:
     )
 
 
-def count_completed(moves: DataFrame, stretches: DataFrame, seen_at: int) -> DataFrame:
+def count_completed(moves: DataFrame, outlines: DataFrame, seen_at: int) -> DataFrame:
     """What groups have passed, by queue, group and bin of latency: each segment counts with its part of the move."""
     passed = f.least("last", "after") - f.greatest("first", "before")
     latency = f.greatest(f.lit(seen_at) - f.col("written_at"), f.lit(0))
     bins = f.floor(BINS_PER_DOUBLING * f.log2(latency / MILLISECOND + 1)).cast("int")
     return (
-        stretches.join(f.broadcast(moves), ["queue", "partition_id"])
+        outlines.join(f.broadcast(moves), ["queue", "partition_id"])
         .where(passed > 0)
         .select("queue", "reader", passed.alias("passed"), latency.alias("latency"), bins.alias("bin"))
         .groupBy("queue", "reader", "bin")
@@ -155,9 +155,9 @@ def count_completed(moves: DataFrame, stretches: DataFrame, seen_at: int) -> Dat
     )
 
 
-def find_passed(moves: DataFrame, stretches: DataFrame) -> DataFrame:
+def find_passed(moves: DataFrame, outlines: DataFrame) -> DataFrame:
     """For each queue, the oldest segment that one of its groups has still something of."""
-    waiting = stretches.join(f.broadcast(moves), ["queue", "partition_id"]).where(f.col("last") > f.col("after"))
+    waiting = outlines.join(f.broadcast(moves), ["queue", "partition_id"]).where(f.col("last") > f.col("after"))
     return waiting.groupBy("queue").agg(f.min("lsn").alias("lsn"))
 
 
@@ -300,13 +300,13 @@ def _completed(
     marks = {queue: 0 if queue in fresh else state.passed.get(queue, 0) for queue in moved}
     steps = plan(log, job.database, marks, {})
     through = steps[-1].through if steps else 0
-    stretches = outline(spark, Place(anywhere(job.store), job.database), marks, steps).persist()
+    outlines = outline(spark, Place(anywhere(job.store), job.database), marks, steps).persist()
     try:
         table = spark.createDataFrame([tuple(move) for move in moves], MOVES)
-        found = count_completed(table, stretches, seen_at).collect()
-        waiting = {row["queue"]: row["lsn"] - 1 for row in find_passed(table, stretches).collect()}
+        found = count_completed(table, outlines, seen_at).collect()
+        waiting = {row["queue"]: row["lsn"] - 1 for row in find_passed(table, outlines).collect()}
     finally:
-        stretches.unpersist()
+        outlines.unpersist()
     bucket = seen_at - seen_at % MINUTE
     rows = [
         Rollup(
@@ -344,7 +344,7 @@ def outline(spark: SparkSession, place: Place, marks: Mapping[str, int], steps: 
     return numbers.mapInArrow(run, STRETCHES)
 
 
-def _outline(queue: str, found: "Sequence[Stretch]") -> "pyarrow.RecordBatch":
+def _outline(queue: str, found: "Sequence[SegmentOutline]") -> "pyarrow.RecordBatch":
     import pyarrow
 
     columns = {

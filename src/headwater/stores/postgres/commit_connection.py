@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from headwater.stores.postgres.connection import NO_ROWS, PostgresConnection, Rows
 from headwater.stores.postgres.foreseen import Foreseen, Listed
-from headwater.stores.postgres.pipe import Answer, ConnectionLost, Pipe, Request, ServerError
+from headwater.stores.postgres.pipe import ConnectionLost, Pipe, PipelineResult, Request, ServerError
 from headwater.stores.statements import Statements
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -125,7 +125,7 @@ class CommitConnection:
         self._rows_written += answer.changed
         return Rows(answer.rows)
 
-    def _send(self, requests: Sequence[Request]) -> list[Answer]:
+    def _send(self, requests: Sequence[Request]) -> list[PipelineResult]:
         """Run these behind what waits, in one round trip."""
         held, self._held = self._held, []
         self.trips += 1

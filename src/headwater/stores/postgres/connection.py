@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headwater.stores.postgres.address import Address
-from headwater.stores.postgres.pipe import Answer, Pipe, Request
+from headwater.stores.postgres.pipe import Pipe, PipelineResult, Request
 from headwater.stores.statements import load_statements
 
 # Plans are made once, for any value, by index: planning anew costs more than running, and a plan that was made while
@@ -90,6 +90,6 @@ class PostgresConnection:
             self.execute(statement, values)
         return NO_ROWS
 
-    def together(self, *requests: Request) -> list[Answer]:
+    def together(self, *requests: Request) -> list[PipelineResult]:
         """Run several statements in one round trip."""
         return self.pipe.run(requests)

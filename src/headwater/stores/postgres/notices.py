@@ -53,8 +53,8 @@ class Notices:
             return
         self._is_telling = True
         self._tell_again = False
-        told = asyncio.get_running_loop().run_in_executor(self._thread, self._notify)
-        told.add_done_callback(self._told)
+        sent = asyncio.get_running_loop().run_in_executor(self._thread, self._notify)
+        sent.add_done_callback(self._wait_for_gap)
 
     def _notify(self) -> None:
         try:
@@ -63,7 +63,7 @@ class Notices:
             # They look at the version from time to time; a notice only saves them the wait.
             log.debug("others could not be told of a commit: %s", error)
 
-    def _told(self, done: "asyncio.Future[None]") -> None:
+    def _wait_for_gap(self, done: "asyncio.Future[None]") -> None:
         asyncio.get_running_loop().call_later(GAP_SECONDS, self._may_tell)
 
     def _may_tell(self) -> None:

@@ -41,7 +41,7 @@ class ConnectionLost(ServerError):
         super().__init__("08006", message)
 
 
-class Answer:
+class PipelineResult:
     """What one statement came to."""
 
     __slots__ = ("changed", "rows")
@@ -60,7 +60,7 @@ class _Batch:
         # The name of a statement that is prepared, or None where one is run.
         self.sent: deque[bytes | None] = deque()
         self.preparing: list[bytes] = []
-        self.answers: list[Answer] = []
+        self.answers: list[PipelineResult] = []
         self.error: ServerError | None = None
 
 
@@ -116,10 +116,10 @@ class Pipe:
         if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY):
             raise self._error_of(result)
 
-    def run(self, requests: Sequence[Request]) -> list[Answer]:
+    def run(self, requests: Sequence[Request]) -> list[PipelineResult]:
         """Send all of these and wait: what each came to. The first error of them is raised."""
         self.send(requests)
-        answers: list[Answer] = []
+        answers: list[PipelineResult] = []
         while self._batches:
             answers = self.receive()
         return answers
@@ -138,7 +138,7 @@ class Pipe:
         except psycopg.OperationalError as error:
             raise self._lose(str(error)) from error
 
-    def receive(self) -> list[Answer]:
+    def receive(self) -> list[PipelineResult]:
         """Wait for the answers to the oldest batch that was sent."""
         if not self._batches:
             raise ConnectionLost("the connection to the server was lost before it answered")
@@ -204,7 +204,7 @@ class Pipe:
         if status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
             prepared = batch.sent.popleft()
             if prepared is None:
-                batch.answers.append(Answer(self._rows(result), result.command_tuples or 0))
+                batch.answers.append(PipelineResult(self._rows(result), result.command_tuples or 0))
             else:
                 batch.preparing.remove(prepared)
         elif status != pq.ExecStatus.PIPELINE_ABORTED:

@@ -8,7 +8,7 @@ from headwater.config import Config
 from headwater.errors import StoreMissing, StoreOlder
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
-from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
+from headwater.stores.log_reader import Body, Drops, Fingerprint, SegmentOutline
 from headwater.stores.postgres.address import parse_address
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.migrate import migrations, read_version, refuse_newer
@@ -109,7 +109,7 @@ class PostgresLogReader:
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
-    ) -> list[Stretch]:
+    ) -> list[SegmentOutline]:
         """Segments of these queues in LSN order, without their records."""
         return await self._thread.run(self._looks.outline, after, through, limit, database, queues)
 

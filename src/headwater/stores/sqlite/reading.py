@@ -16,7 +16,7 @@ from headwater.errors import StoreOlder
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.contract import Traits
-from headwater.stores.log_reader import Body, Drops, Fingerprint, Stretch
+from headwater.stores.log_reader import Body, Drops, Fingerprint, SegmentOutline
 from headwater.stores.questions import PartitionStatus
 from headwater.stores.sqlite.backup import is_backup
 from headwater.stores.sqlite.connection import connect_to_read, note_open, translated
@@ -127,7 +127,7 @@ class SqliteLogReader:
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
-    ) -> list[Stretch]:
+    ) -> list[SegmentOutline]:
         """Segments of these queues in LSN order, without their records."""
         with self._looking():
             return self._looks.outline(after, through, limit, database, queues)

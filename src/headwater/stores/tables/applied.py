@@ -8,6 +8,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.errors import HeadwaterError, KeyReused, StoreDamaged
+from headwater.log.job_operations import CancelJobs, RetryJobs
 from headwater.log.operations import Operation, Pop, Popped, Push, Transacted, Transaction, result_type
 from headwater.model.idempotency import fingerprint, given_key, plain_key, whole_key
 from headwater.stores.tables.connection import Connection
@@ -17,6 +18,8 @@ from headwater.stores.tables.subject import Read
 KIND_LENGTH_MAX = 200
 # The answer of another operation of the same commit, which is not known yet.
 SAME_KEY = object()
+# Keys are kept by the name that an operation had first: a key of before it was renamed still stands for it.
+_first_names: dict[type[Operation], str] = {CancelJobs: "Cancel", RetryJobs: "Rearm"}
 
 
 class Applied:
@@ -110,7 +113,8 @@ def _kind(operation: Operation) -> str:
     if isinstance(operation, Transaction):
         return _short(f"Transaction({', '.join(map(_kind, operation.operations))})")
     acts_on = getattr(operation, "queue", "") or getattr(operation, "partition_id", "")
-    return f"{type(operation).__name__}({acts_on})"
+    kind = type(operation)
+    return f"{_first_names.get(kind, kind.__name__)}({acts_on})"
 
 
 def _fingerprint(operation: Operation) -> str:

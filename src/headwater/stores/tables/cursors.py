@@ -178,12 +178,12 @@ class Cursors(Subject):
         self, partition_id: PartitionId, first: int, end: int
     ) -> Iterator[tuple[int, Record, Timestamp]]:
         """Offset, record and time of what is kept from `first` up to `end`."""
-        for stretch in self._segments.stretches(partition_id, Offset(first)):
-            if stretch.first_offset >= end:
+        for header in self._segments.headers(partition_id, Offset(first)):
+            if header.first_offset >= end:
                 return
-            for offset, record in enumerate(self._segments.records_of(stretch), stretch.first_offset):
+            for offset, record in enumerate(self._segments.records_of(header), header.first_offset):
                 if first <= offset < end:
-                    yield offset, record, stretch.written_at
+                    yield offset, record, header.written_at
 
     def reap(self, operation: Reap, now: Timestamp) -> Reaped:
         """End those of the leases that ran out and were not taken over or settled meanwhile."""

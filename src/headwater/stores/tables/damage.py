@@ -18,7 +18,7 @@ from headwater.stores.codec import PLAIN
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors
-from headwater.stores.tables.segments import Segments, Stretch
+from headwater.stores.tables.segments import SegmentHeader, Segments
 from headwater.stores.tables.subject import Handlers, Subject
 
 DAMAGED_TYPE = "headwater/damaged"
@@ -45,21 +45,21 @@ class Damage(Subject):
         partition = None if row is None else self._catalog.partition_by_id(PartitionId(row[0]))
         if row is None or partition is None:
             raise QueueMissing(f"there is no segment {operation.lsn}")
-        stretch = Stretch(operation.lsn, *row[1:])
-        self._refuse_sound(stretch)
-        body = encode_records([Record(msgspec.Raw(b"null"), type=DAMAGED_TYPE)] * stretch.count)
+        header = SegmentHeader(operation.lsn, *row[1:])
+        self._refuse_sound(header)
+        body = encode_records([Record(msgspec.Raw(b"null"), type=DAMAGED_TYPE)] * header.count)
         self._connection.execute(self._sql.replace_records, (PLAIN, crc32(body), body, operation.lsn))
-        self._connection.execute(self._sql.count_given_up, (stretch.count, partition.id, stretch.first_offset))
+        self._connection.execute(self._sql.count_given_up, (header.count, partition.id, header.first_offset))
         self._connection.execute(self._sql.wake_put_off, (now, partition.id))
         self._segments.note_loss(partition.id, operation.lsn)
         self._segments.forget_ends()
-        return GivenUp(operation.lsn, partition.lane, Offset(stretch.first_offset), stretch.count)
+        return GivenUp(operation.lsn, partition.lane, Offset(header.first_offset), header.count)
 
-    def _refuse_sound(self, stretch: Stretch) -> None:
+    def _refuse_sound(self, header: SegmentHeader) -> None:
         try:
-            self._segments.records_of(stretch)
+            self._segments.records_of(header)
         except StoreDamaged:
             return
         except EncryptionKeyMissing as error:
-            raise InvalidOption(f"segment {stretch.lsn} may be sound: {error}") from error
-        raise InvalidOption(f"segment {stretch.lsn} can be read: nothing is given up")
+            raise InvalidOption(f"segment {header.lsn} may be sound: {error}") from error
+        raise InvalidOption(f"segment {header.lsn} can be read: nothing is given up")

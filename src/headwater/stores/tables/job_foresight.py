@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from headwater.clock import Timestamp
 from headwater.log.job_operations import Claim, Enqueue, NewJob, Settle
 from headwater.log.operations import Operation
-from headwater.model.job import QUEUE_DEFAULT, Outcome
+from headwater.model.job import QUEUE_DEFAULT, JobOutcome
 from headwater.stores.tables.job_books import JobBooks
 from headwater.stores.tables.job_lanes import LANES_PER_CLAIM, NO_LANE, JobLanes, known_of
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
@@ -95,7 +95,7 @@ class JobForesight:
     def _settle(self, operation: Settle) -> list[Read]:
         """Jobs that wait for those that are done: for the plain ones they are asked for together."""
         numbers = [report.number for report in operation.reports]
-        done = [report for report in operation.reports if report.outcome is Outcome.COMPLETED]
+        done = [report for report in operation.reports if report.outcome is JobOutcome.COMPLETED]
         plain = [report.number for report in done if is_plain(report)]
         kept = [report.number for report in done if not is_plain(report)]
         found = [Read("jobs_held_of", (as_json(numbers), operation.worker))]

@@ -10,8 +10,8 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import StoreDamaged
-from headwater.log.job_operations import NewJob, Report
-from headwater.model.job import Backoff, Defaults, Held, JobState, Outcome, Work
+from headwater.log.job_operations import JobReport, NewJob
+from headwater.model.job import Backoff, Defaults, Held, JobOutcome, JobState, Work
 from headwater.stores.statements import Statements
 from headwater.stores.tables.job_queues import JobQueue
 
@@ -126,10 +126,10 @@ def decode_work(text: str) -> Work:
         raise StoreDamaged(f"what a job does cannot be read: {error}") from error
 
 
-def ran_micros(row: JobRow, report: Report | None, now: Timestamp) -> int:
+def ran_micros(row: JobRow, report: JobReport | None, now: Timestamp) -> int:
     """How long a job ran, in microseconds, as told by whoever ran it: from its claim on it may have waited in its
     worker's hands. That counts where nobody knows better, and not for a job that was given back unbegun."""
-    if report is None or report.outcome is Outcome.RELEASED:
+    if report is None or report.outcome is JobOutcome.RELEASED:
         return 0
     if report.duration_seconds is not None:
         return int(report.duration_seconds * SECOND)

@@ -29,15 +29,15 @@ class JobSettings:
 
     def configure(self, operation: SetJobConfig, now: Timestamp) -> Changed:
         """Remember or forget one setting."""
-        return self._told(operation.database, self._queues.configure(operation))
+        return self._logged(operation.database, self._queues.configure(operation))
 
     def pause(self, operation: PauseJobs, now: Timestamp) -> Changed:
         """Hand out the jobs of a queue, or do not."""
-        return self._told(operation.database, self._queues.pause(operation))
+        return self._logged(operation.database, self._queues.pause(operation))
 
     def register(self, operation: RegisterTypes, now: Timestamp) -> Changed:
         """Remember how functions are to be run."""
-        return self._told(operation.database, self._types.register(operation, now))
+        return self._logged(operation.database, self._types.register(operation, now))
 
     def limit(self, operation: SetJobLimit, now: Timestamp) -> Limited:
         """Give a type of job limits."""
@@ -45,7 +45,7 @@ class JobSettings:
         self._books.control(operation.database, "configured", operation.type)
         return limited
 
-    def _told(self, database: str, changed: Changed) -> Changed:
+    def _logged(self, database: str, changed: Changed) -> Changed:
         if changed.ids:
             self._books.control(database, "configured", changed.ids[0])
         return changed

@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.log.job_operations import Changed, NewJob, RegisterTypes
-from headwater.model.job_policy import JobPolicy, filled, said
+from headwater.model.job_policy import JobPolicy, filled, options_given
 from headwater.stores.tables.connection import Connection
 
 
@@ -52,6 +52,6 @@ class JobTypes:
         known = self._known.get(database)
         if known is None:
             rows = self._connection.execute(self._sql.job_types, (database,)).fetchall()
-            policies = {name: said(msgspec.json.decode(text, type=JobPolicy)) for name, text in rows}
+            policies = {name: options_given(msgspec.json.decode(text, type=JobPolicy)) for name, text in rows}
             known = self._known[database] = {name: standing for name, standing in policies.items() if standing}
         return known

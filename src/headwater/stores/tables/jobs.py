@@ -11,7 +11,7 @@ from headwater.clock import SECOND, SteadyClock, Timestamp
 from headwater.errors import JobMissing, JobUnfit
 from headwater.log.job_operations import (
     Beat,
-    Cancel,
+    CancelJobs,
     Changed,
     ChangeSchedule,
     ChooseJobs,
@@ -22,11 +22,11 @@ from headwater.log.job_operations import (
     Enqueue,
     FireSchedules,
     Heartbeat,
+    JobReport,
     Prune,
     PutSchedule,
-    Rearm,
-    Report,
     Rescue,
+    RetryJobs,
     Settle,
     Settled,
     StopWorkers,
@@ -40,8 +40,8 @@ from headwater.model.job import (
     RETRYABLE,
     UNFINISHED,
     JobNumber,
+    JobOutcome,
     JobState,
-    Outcome,
     Verdict,
     first_state,
 )
@@ -53,7 +53,14 @@ from headwater.stores.tables.job_foresight import JobForesight
 from headwater.stores.tables.job_intake import JobIntake
 from headwater.stores.tables.job_lanes import JobLanes, QueueLook, known_of
 from headwater.stores.tables.job_queues import JobQueues
-from headwater.stores.tables.job_reports import attempt_of, is_plain, is_told, judge_report, said, update_of
+from headwater.stores.tables.job_reports import (
+    attempt_of,
+    cancellation,
+    is_plain,
+    judge_report,
+    leaves_attempt,
+    update_of,
+)
 from headwater.stores.tables.job_rows import JobRow, as_json, lists_of, numbers_of, ran_micros
 from headwater.stores.tables.job_schedules import JobSchedules
 from headwater.stores.tables.job_settings import JobSettings
@@ -66,7 +73,7 @@ PROMOTED_AT_ONCE = 1_000
 ERROR_LENGTH_MAX = 16_384
 MINUTES_KEPT = 30 * 24 * 60
 
-Move = tuple[JobRow, Verdict, Report | None]
+Move = tuple[JobRow, Verdict, JobReport | None]
 
 
 _QueueOutlook = tuple[int, int | None, int | None]
@@ -121,8 +128,8 @@ class Jobs(Subject):
             Rescue: self.rescue,
             Prune: self.prune,
             SweepLanes: self._lanes.sweep,
-            Cancel: self.cancel,
-            Rearm: self.rearm,
+            CancelJobs: self.cancel,
+            RetryJobs: self.retry,
             DropJobs: self.drop,
             **self._settings.handlers(),
             PutSchedule: self._schedules.put,
@@ -232,7 +239,7 @@ class Jobs(Subject):
         held = {(row.number, row.token): row for row in rows}
         states: list[JobState | None] = []
         moves: list[Move] = []
-        plain: list[tuple[JobRow, Report]] = []
+        plain: list[tuple[JobRow, JobReport]] = []
         for report in operation.reports:
             row = held.pop((report.number, report.token), None)
             if row is None:
@@ -248,7 +255,7 @@ class Jobs(Subject):
         self._move(moves, now)
         return Settled(states)
 
-    def _complete(self, database: str, done: Sequence[tuple[JobRow, Report]], now: Timestamp) -> None:
+    def _complete(self, database: str, done: Sequence[tuple[JobRow, JobReport]], now: Timestamp) -> None:
         """Jobs that are done and left nothing to keep: the way that most go, so it is one of few steps."""
         if not done:
             return
@@ -304,12 +311,12 @@ class Jobs(Subject):
         started = self._workers.started(worker, held=bool(rows))
         moves = []
         for row in rows:
-            outcome, error = Outcome.FAILED, reason
+            outcome, error = JobOutcome.FAILED, reason
             if row.number in cancelled:
-                outcome, error = Outcome.CANCELLED, "cancelled"
+                outcome, error = JobOutcome.CANCELLED, "cancelled"
             elif started is not None and (row.number, row.token) not in started:
-                outcome, error = Outcome.RELEASED, ""
-            report = Report(number=JobNumber(row.number), token=row.token, outcome=outcome, error=error)
+                outcome, error = JobOutcome.RELEASED, ""
+            report = JobReport(number=JobNumber(row.number), token=row.token, outcome=outcome, error=error)
             moves.append((row, judge_report(row, report, now), report))
         self._move(moves, now)
         return [row.id for row in rows]
@@ -325,7 +332,7 @@ class Jobs(Subject):
 
     # ── people ask ──
 
-    def cancel(self, operation: Cancel, now: Timestamp) -> Changed:
+    def cancel(self, operation: CancelJobs, now: Timestamp) -> Changed:
         """Cancel jobs; those that run are ended by their worker."""
         rows = self._chosen(operation, UNFINISHED, "cancelled")
         self._cancel_rows(rows, "", now)
@@ -338,9 +345,11 @@ class Jobs(Subject):
             for row in running:
                 self.books.control(self.queues.by_id(row.queue_id).database, "cancel", row.id)
         resting = [row for row in rows if row.state != JobState.PROCESSING]
-        self._move([(row, Verdict(JobState.CANCELLED, row.attempts), said(row, reason)) for row in resting], now)
+        self._move(
+            [(row, Verdict(JobState.CANCELLED, row.attempts), cancellation(row, reason)) for row in resting], now
+        )
 
-    def rearm(self, operation: Rearm, now: Timestamp) -> Changed:
+    def retry(self, operation: RetryJobs, now: Timestamp) -> Changed:
         """Give jobs all their attempts again."""
         rows = self._chosen(operation, RETRYABLE, "retried")
         moves: list[Move] = []
@@ -421,7 +430,9 @@ class Jobs(Subject):
         if not moves:
             return
         self._connection.executemany(self._sql.move_job, [update_of(*move, now) for move in moves])
-        attempts = [attempt_of(row, verdict, report, now) for row, verdict, report in moves if is_told(row, report)]
+        attempts = [
+            attempt_of(row, verdict, report, now) for row, verdict, report in moves if leaves_attempt(row, report)
+        ]
         if attempts:
             self._connection.executemany(self._sql.put_attempt, attempts)
         self._lanes.left((row.lane for row, _, _ in moves if row.state == JobState.PROCESSING), now)
@@ -432,7 +443,7 @@ class Jobs(Subject):
         ended = {row.number: verdict.state for row, verdict, _ in moves if verdict.state in FINISHED}
         self._settle_dependents(ended, now)
 
-    def _book(self, row: JobRow, verdict: Verdict, report: Report | None, now: Timestamp) -> None:
+    def _book(self, row: JobRow, verdict: Verdict, report: JobReport | None, now: Timestamp) -> None:
         queue = self.queues.by_id(row.queue_id)
         error = report.error[:200] if report is not None else ""
         state = verdict.state.value

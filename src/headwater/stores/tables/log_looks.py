@@ -10,7 +10,7 @@ from headwater.errors import QueueMissing, StoreDamaged
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.codec import Codec
-from headwater.stores.log_reader import Body, Drops, Stretch
+from headwater.stores.log_reader import Body, Drops, SegmentOutline
 from headwater.stores.questions import PartitionStatus
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.segments import open_body, read_last_lsn
@@ -54,10 +54,12 @@ class LogLooks:
         row = self._connection.execute(self._sql.newest_of_queues, about).fetchone()
         return None if row is None else Lsn(row[0])
 
-    def outline(self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]) -> list[Stretch]:
+    def outline(
+        self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
+    ) -> list[SegmentOutline]:
         """Segments of these queues in LSN order, without their records."""
         bounds = (after, through, database, _names(queues), limit)
-        return [Stretch(*row) for row in self._connection.execute(self._sql.outline, bounds)]
+        return [SegmentOutline(*row) for row in self._connection.execute(self._sql.outline, bounds)]
 
     def bodies(self, after: Lsn, through: Lsn, bytes_max: int, database: str, queues: Sequence[str]) -> list[Body]:
         """Segments of these queues in LSN order, until their records come to `bytes_max`."""

@@ -24,7 +24,7 @@ from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.delayed import Delayed
-from headwater.stores.tables.segments import Segments, Stretch, read_lsn_at
+from headwater.stores.tables.segments import SegmentHeader, Segments, read_lsn_at
 from headwater.stores.tables.subject import Handlers, Phase, Read, Subject, Together
 
 DISCOVER_LIMIT = 256
@@ -347,48 +347,48 @@ class Pops(Subject):
         delay = int(options.delay_seconds * SECOND)
         limit, stop = rules.deliverable(cursor, wanted)
         found = Found(cursor, [], [], [], [])
-        for stretch in self._segments.stretches(partition.id, Offset(cursor.position)):
-            if not found.offsets and self._skip(found, stretch, now):
+        for header in self._segments.headers(partition.id, Offset(cursor.position)):
+            if not found.offsets and self._skip(found, header, now):
                 cursor = found.cursor
                 limit, stop = rules.deliverable(cursor, wanted)
-            if stretch.expires_at is not None and stretch.expires_at <= now:
+            if header.expires_at is not None and header.expires_at <= now:
                 if found.offsets:
                     break
                 continue
-            if delay and rules.is_due_later(stretch.written_at + delay, delay, now):
-                found.due_at = stretch.written_at + delay
+            if delay and rules.is_due_later(header.written_at + delay, delay, now):
+                found.due_at = header.written_at + delay
                 break
-            records = self._records(partition, stretch, found)
+            records = self._records(partition, header, found)
             if records is None:
                 break
-            _collect(found, stretch, records, cursor, limit, stop)
-            if len(found.offsets) >= limit or (stop is not None and stretch.first_offset + stretch.count >= stop):
+            _collect(found, header, records, cursor, limit, stop)
+            if len(found.offsets) >= limit or (stop is not None and header.first_offset + header.count >= stop):
                 break
         if options.window_seconds and found.offsets:
             self._hold_for_window(partition, found, now)
         return found
 
-    def _records(self, partition: Partition, stretch: Stretch, found: Found) -> list[Record] | None:
+    def _records(self, partition: Partition, header: SegmentHeader, found: Found) -> list[Record] | None:
         """The records of a segment; None when they are damaged and others before them can be delivered first."""
         try:
-            return self._segments.records_of(stretch)
+            return self._segments.records_of(header)
         except StoreDamaged as error:
             if found.offsets:
                 return None
-            last = stretch.first_offset + stretch.count - 1
+            last = header.first_offset + header.count - 1
             raise StoreDamaged(
-                f"records {stretch.first_offset:,} to {last:,} of {partition.queue.name}, partition {partition.name}, "
+                f"records {header.first_offset:,} to {last:,} of {partition.queue.name}, partition {partition.name}, "
                 f"cannot be read, and those behind them wait: {error}; "
                 "`headwater store give-up-damaged` passes them over"
             ) from error
 
-    def _skip(self, found: Found, stretch: Stretch, now: int) -> bool:
+    def _skip(self, found: Found, header: SegmentHeader, now: int) -> bool:
         """Move over records that are not there, and over a segment whose time is over; whether there was any."""
-        begin, end = found.cursor.position, stretch.first_offset
+        begin, end = found.cursor.position, header.first_offset
         if begin < end:
             found.lost += end - begin
-        if stretch.expires_at is not None and stretch.expires_at <= now:
-            end = Offset(stretch.first_offset + stretch.count)
+        if header.expires_at is not None and header.expires_at <= now:
+            end = Offset(header.first_offset + header.count)
         if begin >= end:
             return False
         found.cursor = rules.skip(found.cursor, end)
@@ -478,12 +478,12 @@ def _satisfied(operation: Pop, batches: list[Batch], bound: int) -> bool:
 
 
 def _collect(
-    found: Found, stretch: Stretch, records: list[Record], cursor: Cursor, limit: int, stop: int | None
+    found: Found, header: SegmentHeader, records: list[Record], cursor: Cursor, limit: int, stop: int | None
 ) -> None:
     """Take the records of one segment that the lease may cover: a slice of it, less what was settled before."""
-    begin, room = stretch.first_offset, limit - len(found.offsets)
+    begin, room = header.first_offset, limit - len(found.offsets)
     first = max(cursor.position - begin, 0)
-    last = stretch.count if stop is None else min(stretch.count, stop - begin)
+    last = header.count if stop is None else min(header.count, stop - begin)
     if cursor.settled:
         settled = set(cursor.settled)
         places = [index for index in range(first, last) if begin + index not in settled][:room]
@@ -495,5 +495,5 @@ def _collect(
         count = len(chosen)
         found.offsets.extend(cast("Iterable[Offset]", range(begin + first, begin + first + count)))
         found.records.extend(chosen)
-    found.written_at.extend([stretch.written_at] * count)
-    found.lsns.extend([stretch.lsn] * count)
+    found.written_at.extend([header.written_at] * count)
+    found.lsns.extend([header.lsn] * count)

@@ -117,13 +117,13 @@ class RepeatedPops:
         """The records of a lease that are still there."""
         for first, count in lease.runs:
             end = first + count
-            for stretch in self._segments.stretches(lease.partition_id, Offset(first)):
-                begin = stretch.first_offset
+            for header in self._segments.headers(lease.partition_id, Offset(first)):
+                begin = header.first_offset
                 if begin >= end:
                     break
-                records = self._segments.records_of(stretch)
-                for offset in range(max(first, begin), min(end, begin + stretch.count)):
-                    yield _Place(Offset(offset), stretch.written_at, stretch.lsn, records[offset - begin])
+                records = self._segments.records_of(header)
+                for offset in range(max(first, begin), min(end, begin + header.count)):
+                    yield _Place(Offset(offset), header.written_at, header.lsn, records[offset - begin])
 
 
 class _Place(NamedTuple):

@@ -15,9 +15,9 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import EncryptionKeyMissing, StoreDamaged
 from headwater.log.operations import Operation, Touch
 from headwater.model.added import Added
+from headwater.model.deduplication import RecentIds
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
-from headwater.model.window import RecentIds
 from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Partition
 from headwater.stores.tables.connection import Connection
@@ -37,7 +37,7 @@ SegmentRow = tuple[Lsn, PartitionId, Offset, int]
 StagedRow = tuple[Lsn, PartitionId, Offset, int, Timestamp, int | None, int, int, int, bytes]
 
 
-class Stretch(msgspec.Struct, frozen=True, gc=False):
+class SegmentHeader(msgspec.Struct, frozen=True, gc=False):
     """A segment without its records."""
 
     lsn: Lsn
@@ -62,7 +62,7 @@ class Segments(Subject):
         self._recent_from: int | None = None
         self._ids_max = ids_max
         # Of some partitions, the segment that was read last: whoever takes records one by one comes back to it.
-        self._current: dict[PartitionId, Stretch] = {}
+        self._current: dict[PartitionId, SegmentHeader] = {}
         self._opened: OrderedDict[int, tuple[int, list[Record]]] = OrderedDict()
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
@@ -304,13 +304,13 @@ class Segments(Subject):
         """Where these ids are in the partition, looking back to `since`, and a little further: clocks have jumped."""
         places: dict[str, Offset] = {}
         too_old = 0
-        for stretch in self._newest(partition_id):
-            too_old = too_old + 1 if stretch.written_at < since else 0
+        for header in self._newest(partition_id):
+            too_old = too_old + 1 if header.written_at < since else 0
             if too_old > OLD_IN_A_ROW_MAX or len(places) == len(wanted):
                 break
-            for index, record in enumerate(self.records(stretch.lsn)):
+            for index, record in enumerate(self.records(header.lsn)):
                 if record.transaction_id in wanted and not too_old:
-                    places.setdefault(record.transaction_id, Offset(stretch.first_offset + index))
+                    places.setdefault(record.transaction_id, Offset(header.first_offset + index))
         return places
 
     def _load_recent(self, since: int) -> None:
@@ -332,7 +332,7 @@ class Segments(Subject):
 
     # ── reading ──
 
-    def stretches(self, partition_id: PartitionId, offset: Offset) -> Iterator[Stretch]:
+    def headers(self, partition_id: PartitionId, offset: Offset) -> Iterator[SegmentHeader]:
         """The segments of a partition from the one that holds `offset` on; the first may begin after it."""
         current = self._current.get(partition_id)
         if current is not None and current.first_offset <= offset < current.first_offset + current.count:
@@ -343,12 +343,12 @@ class Segments(Subject):
         if len(self._current) > CURRENT_MAX:
             self._current.clear()
         for row in self._connection.execute(self._sql.segments_from, (partition_id, offset)):
-            current = self._current[partition_id] = Stretch(*row)
+            current = self._current[partition_id] = SegmentHeader(*row)
             yield current
 
-    def _newest(self, partition_id: PartitionId) -> Iterator[Stretch]:
+    def _newest(self, partition_id: PartitionId) -> Iterator[SegmentHeader]:
         for row in self._connection.execute(self._sql.newest_segments, (partition_id,)):
-            yield Stretch(*row)
+            yield SegmentHeader(*row)
 
     def last_written_at(self, partition_id: PartitionId) -> Timestamp:
         """When the newest record of a partition was written."""
@@ -366,11 +366,11 @@ class Segments(Subject):
             position = Offset(row[1])
         return position
 
-    def records_of(self, stretch: Stretch) -> list[Record]:
+    def records_of(self, header: SegmentHeader) -> list[Record]:
         """The records of a segment, as many as its row says."""
-        records = self.records(stretch.lsn)
-        if len(records) != stretch.count:
-            raise StoreDamaged(f"segment {stretch.lsn} has {len(records)} records; its row says {stretch.count}")
+        records = self.records(header.lsn)
+        if len(records) != header.count:
+            raise StoreDamaged(f"segment {header.lsn} has {len(records)} records; its row says {header.count}")
         return records
 
     def records(self, lsn: Lsn) -> list[Record]:

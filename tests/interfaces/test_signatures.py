@@ -1,4 +1,4 @@
-"""Every face shows the same arguments, by name: nothing hides in `**options`, and nothing is only in one of them."""
+"""Every interface shows the same arguments, by name: nothing hides in `**options`, nothing is only in one of them."""
 
 import asyncio
 import inspect
@@ -34,17 +34,19 @@ def verbs(kind: type) -> Iterator[str]:
             yield name
 
 
-FACES = [
+INTERFACES = [
     (headwater.Queue, headwater.sync.Queue),
     (headwater.Database, headwater.sync.Database),
     (headwater.Headwater, headwater.sync.Headwater),
     (headwater.Message, headwater.sync.Message),
 ]
-# What only one loop has a use for: the sync face is open when it is made, and asks for its own things by other names.
+# What only one loop has a use for: the sync interface is open when it is made, and has other names for its own things.
 ASYNC_ONLY = {"start", "access_tokens"}
 
 
-@pytest.mark.parametrize(("spoken", "plain"), FACES, ids=lambda face: f"{face.__module__}.{face.__name__}")
+@pytest.mark.parametrize(
+    ("spoken", "plain"), INTERFACES, ids=lambda interface: f"{interface.__module__}.{interface.__name__}"
+)
 def test_the_sync_face_has_the_verbs_and_the_arguments_of_the_async_one(spoken: type, plain: type) -> None:
     missing = set(verbs(spoken)) - set(verbs(plain)) - ASYNC_ONLY
     assert not missing
@@ -119,10 +121,16 @@ PUBLIC = [
     headwater.sync.open,
     headwater.sync.connect,
     *(
-        getattr(face, name)
-        for face in (headwater.Queue, headwater.Database, headwater.Headwater, headwater.Together, headwater.Message)
-        for name in verbs(face)
-        if face is not headwater.Together or name != "enqueue"
+        getattr(interface, name)
+        for interface in (
+            headwater.Queue,
+            headwater.Database,
+            headwater.Headwater,
+            headwater.Together,
+            headwater.Message,
+        )
+        for name in verbs(interface)
+        if interface is not headwater.Together or name != "enqueue"
     ),
 ]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.model.window import RecentIds
+from headwater.model.deduplication import RecentIds
 
 ids = st.text(max_size=5)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headwater.doors.edge.websocket import WebSocket
 
 
-class SocketHouse(Protocol):
+class SocketServer(Protocol):
     """What a WebSocket needs of the server it belongs to."""
 
     limits: Limits
@@ -23,7 +23,7 @@ class SocketHouse(Protocol):
         ...
 
 
-class House(SocketHouse, Protocol):
+class ConnectionServer(SocketServer, Protocol):
     """What a connection needs of the server it belongs to."""
 
     handler: Handler

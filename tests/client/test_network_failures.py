@@ -1,4 +1,4 @@
-"""A way to the server that cuts, delays and halves: nothing answered is lost, nothing is pushed twice."""
+"""A network that cuts, delays and halves: nothing answered is lost, nothing is pushed twice."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -19,7 +19,7 @@ from tests.waiting import expect_soon
 
 ASYNC_LINES = {"library": "async with headwater.open(", "http": "async with headwater.connect("}
 SYNC_LINES = {"library": "with headwater.sync.open(", "http": "with headwater.sync.connect("}
-FACES = ("library", "http")
+INTERFACES = ("library", "http")
 CHILD_SECONDS = 30.0
 
 
@@ -32,17 +32,17 @@ def door(tmp_path: Path) -> Iterator[LiveDoor]:
 
 
 class Places:
-    """Where the faces open something."""
+    """Where the interfaces open something."""
 
     def __init__(self, path: Path, url: str) -> None:
         self._path = str(path)
         self._url = url
 
-    def make(self, face: str) -> Any:
-        return headwater.open(self._path) if face == "library" else headwater.connect(self._url)
+    def make(self, interface: str) -> Any:
+        return headwater.open(self._path) if interface == "library" else headwater.connect(self._url)
 
-    def open_sync(self, face: str) -> headwater.sync.Headwater:
-        return headwater.sync.open(self._path) if face == "library" else headwater.sync.connect(self._url)
+    def open_sync(self, interface: str) -> headwater.sync.Headwater:
+        return headwater.sync.open(self._path) if interface == "library" else headwater.sync.connect(self._url)
 
 
 @pytest.fixture
@@ -73,63 +73,66 @@ VERBS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_forgotten_async_with_is_told_at_once(places: Places, face: str, verb: str) -> None:
+def test_a_forgotten_async_with_is_told_at_once(places: Places, interface: str, verb: str) -> None:
     """Outside of any event loop and without `await`: who forgets the one often forgets the other."""
     with pytest.raises(NotOpened) as told:
-        VERBS[verb](places.make(face))
-    assert ASYNC_LINES[face] in str(told.value)
+        VERBS[verb](places.make(interface))
+    assert ASYNC_LINES[interface] in str(told.value)
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_loop_over_what_was_never_opened_is_told(places: Places, face: str) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_loop_over_what_was_never_opened_is_told(places: Places, interface: str) -> None:
     async def loop() -> None:
-        async for _ in places.make(face).queue("orders").consume():
+        async for _ in places.make(interface).queue("orders").consume():
             pass
 
     with pytest.raises(NotOpened, match="async with"):
         asyncio.run(loop())
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_was_closed_says_how_to_open_it_again(places: Places, face: str, verb: str) -> None:
+def test_what_was_closed_says_how_to_open_it_again(places: Places, interface: str, verb: str) -> None:
     async def close() -> Any:
-        async with places.make(face) as hw:
+        async with places.make(interface) as hw:
             return hw
 
     with pytest.raises(Closed) as told:
         VERBS[verb](asyncio.run(close()))
-    assert ASYNC_LINES[face] in str(told.value)
-    plain = places.open_sync(face)
+    assert ASYNC_LINES[interface] in str(told.value)
+    plain = places.open_sync(interface)
     plain.close()
     plain.close()
     with pytest.raises(Closed) as told:
         VERBS[verb](plain)
-    assert SYNC_LINES[face] in str(told.value)
+    assert SYNC_LINES[interface] in str(told.value)
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_the_wrong_kind_of_block_or_loop_names_the_right_one(places: Places, face: str) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_the_wrong_kind_of_block_or_loop_names_the_right_one(places: Places, interface: str) -> None:
     async def wrongly() -> None:
-        async with Places.open_sync(places, face):
+        async with Places.open_sync(places, interface):
             raise AssertionError("it was entered")
 
     async def loop_wrongly() -> None:
-        with places.open_sync(face) as hw:
+        with places.open_sync(interface) as hw:
             async for _ in hw.queue("orders").consume():
                 pass
 
-    with pytest.raises(TypeError, match=r"`with headwater.sync.\w+\(...\) as hw:`"), places.make(face):
+    with pytest.raises(TypeError, match=r"`with headwater.sync.\w+\(...\) as hw:`"), places.make(interface):
         pass
     with pytest.raises(TypeError, match=r"async with headwater\.open"):
         asyncio.run(wrongly())
     with pytest.raises(TypeError, match="async for"):
         asyncio.run(loop_wrongly())
     with pytest.raises(TypeError, match=r"`async for message in queue\.consume"):
-        list(places.make(face).queue("orders").consume())
-    with pytest.raises(TypeError, match=r"`async with queue\.consume"), places.make(face).queue("orders").consume():
+        list(places.make(interface).queue("orders").consume())
+    with (
+        pytest.raises(TypeError, match=r"`async with queue\.consume"),
+        places.make(interface).queue("orders").consume(),
+    ):
         pass
 
 
@@ -159,22 +162,22 @@ def in_a_child(work: Callable[[], None]) -> str:
         return pipe.read().decode()
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_fork_of_the_sync_face_is_told_to_open_it_anew(places: Places, face: str, verb: str) -> None:
-    with places.open_sync(face) as hw:
+def test_a_fork_of_the_sync_face_is_told_to_open_it_anew(places: Places, interface: str, verb: str) -> None:
+    with places.open_sync(interface) as hw:
         hw.queue("orders").push(1)
         said = in_a_child(lambda: VERBS[verb](hw))
         assert said.startswith("Forked: "), said
-        assert SYNC_LINES[face] in said
+        assert SYNC_LINES[interface] in said
         assert hw.queue("orders").push(2).durability == "synced", "the parent was disturbed"
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_fork_of_the_async_face_is_told_to_open_it_anew(places: Places, face: str, verb: str) -> None:
+def test_a_fork_of_the_async_face_is_told_to_open_it_anew(places: Places, interface: str, verb: str) -> None:
     async def program() -> str:
-        async with places.make(face) as hw:
+        async with places.make(interface) as hw:
             await hw.queue("orders").push(1)
             said = in_a_child(lambda: VERBS[verb](hw))
             assert (await hw.queue("orders").push(2)).durability == "synced"
@@ -182,13 +185,13 @@ def test_a_fork_of_the_async_face_is_told_to_open_it_anew(places: Places, face: 
 
     said = asyncio.run(program())
     assert said.startswith("Forked: "), said
-    assert ASYNC_LINES[face] in said
+    assert ASYNC_LINES[interface] in said
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_fork_holds_nothing_of_its_parent_and_gives_nothing_back(places: Places, face: str) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_fork_holds_nothing_of_its_parent_and_gives_nothing_back(places: Places, interface: str) -> None:
     """A child that drops or closes what it was forked with leaves the parent's messages to the parent."""
-    with places.open_sync(face) as hw:
+    with places.open_sync(interface) as hw:
         orders = hw.queue("orders")
         orders.push_many([1, 2], partition="one")
         kept = [orders.consume(batch=2)]
@@ -206,13 +209,13 @@ def test_a_fork_holds_nothing_of_its_parent_and_gives_nothing_back(places: Place
         assert next(kept[0]).payload == 2
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_fork_may_open_a_store_or_client_of_its_own(places: Places, face: str) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_fork_may_open_a_store_or_client_of_its_own(places: Places, interface: str) -> None:
     def push() -> None:
-        with places.open_sync(face) as own:
+        with places.open_sync(interface) as own:
             own.queue("orders").push("from the child")
 
-    with places.open_sync(face) as hw:
+    with places.open_sync(interface) as hw:
         hw.queue("orders").push("from the parent")
         assert in_a_child(push) == "nothing"
         payloads = {message.payload for message in hw.queue("orders").pop(batch=10)}

@@ -1,4 +1,4 @@
-"""How a consumer's loop is left, and what becomes of the message it was left at: one table for every face.
+"""How a consumer's loop is left, and what becomes of the message it was left at: one table for every interface.
 
 A way of leaving × the library or HTTP, async or sync × first, middle or last of a batch × through a generator or not ×
 with a block or bare. What became of it is asked of the store, by somebody else, while the one who left is still there.
@@ -22,7 +22,7 @@ from tests.waiting import expect_soon
 SOON = 10.0
 BATCH = 3
 PAYLOADS = [1, 2, 3, 4]
-FACES = ("library", "library sync", "http", "http sync")
+INTERFACES = ("library", "library sync", "http", "http sync")
 ENDINGS = (KeyboardInterrupt, SystemExit, ValueError, asyncio.CancelledError)
 
 _names = (f"orders-{number}" for number in itertools.count())
@@ -44,13 +44,13 @@ class Scene:
         queue.push_many(PAYLOADS, partition="one")
         return name
 
-    def open(self, face: str) -> Any:
+    def open(self, interface: str) -> Any:
         """What an async program would open."""
-        return headwater.open(self.path) if face.startswith("library") else headwater.connect(self.url)
+        return headwater.open(self.path) if interface.startswith("library") else headwater.connect(self.url)
 
-    def open_sync(self, face: str) -> headwater.sync.Headwater:
+    def open_sync(self, interface: str) -> headwater.sync.Headwater:
         """What a program without async would open."""
-        return headwater.sync.open(self.path) if face.startswith("library") else headwater.sync.connect(self.url)
+        return headwater.sync.open(self.path) if interface.startswith("library") else headwater.sync.connect(self.url)
 
     def drain(self, name: str) -> list[tuple[Any, int]]:
         """What others get from now on, at once and in order: payload and attempts."""
@@ -280,25 +280,25 @@ def visit_plain(queue: headwater.sync.Queue, way: str, at: int, *, block: bool, 
         leave(lambda: wrap(queue.consume(batch=BATCH)), at)
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "wrapped"])
 @pytest.mark.parametrize("at", [1, 2, 3], ids=["first", "middle", "last"])
 def test_the_message_at_which_a_loop_is_left(
-    scene: Scene, face: str, way: str, block: bool, wrapped: bool, at: int
+    scene: Scene, interface: str, way: str, block: bool, wrapped: bool, at: int
 ) -> None:
     name = scene.make_queue()
     expected = left(WAYS[way] if block else RELEASED, at)
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             with contextlib.suppress(*ENDINGS):
                 visit_plain(hw.queue(name), way, at, block=block, wrapped=wrapped)
             assert scene.drain(name) == expected
         return
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             with contextlib.suppress(*ENDINGS):
                 await visit(hw.queue(name), way, at, block=block, wrapped=wrapped)
             assert await asyncio.to_thread(scene.drain, name) == expected
@@ -306,43 +306,45 @@ def test_the_message_at_which_a_loop_is_left(
     asyncio.run(program())
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("way", [way for way, outcome in WAYS.items() if outcome != ACKED])
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
 def test_a_program_that_ends_inside_the_loop_has_said_all_before_it_is_gone(
-    scene: Scene, face: str, way: str, block: bool
+    scene: Scene, interface: str, way: str, block: bool
 ) -> None:
     """The exception goes up through the block of the store or client, and out of `asyncio.run`."""
     name = scene.make_queue()
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             await visit(hw.queue(name), way, 2, block=block, wrapped=False)
 
     def plain_program() -> None:
-        with scene.open_sync(face) as hw:
+        with scene.open_sync(interface) as hw:
             visit_plain(hw.queue(name), way, 2, block=block, wrapped=False)
 
     with pytest.raises(ENDINGS):
-        plain_program() if face.endswith("sync") else asyncio.run(program())
+        plain_program() if interface.endswith("sync") else asyncio.run(program())
     assert scene.drain(name) == left(WAYS[way] if block else RELEASED, 2)
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
 @pytest.mark.parametrize("batch", [1, 3, 100])
-def test_a_loop_that_goes_on_to_the_end_has_acked_everything(scene: Scene, face: str, block: bool, batch: int) -> None:
+def test_a_loop_that_goes_on_to_the_end_has_acked_everything(
+    scene: Scene, interface: str, block: bool, batch: int
+) -> None:
     name = scene.make_queue()
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             consumption = hw.queue(name).consume(batch=batch, idle_seconds=0)
             async with consumption if block else contextlib.nullcontext(consumption) as messages:
                 await Asynchronous.go_on_to_the_end(lambda: messages, 0)
             await asyncio.to_thread(expect_soon, lambda: scene.is_idle(name))
 
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             consumption = hw.queue(name).consume(batch=batch, idle_seconds=0)
             with consumption if block else contextlib.nullcontext(consumption) as messages:
                 Plain.go_on_to_the_end(lambda: messages, 0)
@@ -351,9 +353,9 @@ def test_a_loop_that_goes_on_to_the_end_has_acked_everything(scene: Scene, face:
         asyncio.run(program())
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
-def test_each_message_is_acked_when_the_next_is_asked_for(scene: Scene, face: str, block: bool) -> None:
+def test_each_message_is_acked_when_the_next_is_asked_for(scene: Scene, interface: str, block: bool) -> None:
     name = scene.make_queue()
     lags: list[int] = []
 
@@ -361,14 +363,14 @@ def test_each_message_is_acked_when_the_next_is_asked_for(scene: Scene, face: st
         lags.extend(group.lag for group in scene.observer.queue(name).groups())
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             consumption = hw.queue(name).consume(idle_seconds=0)
             async with consumption if block else contextlib.nullcontext(consumption) as messages:
                 async for _ in messages:
                     await asyncio.to_thread(look)
 
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             consumption = hw.queue(name).consume(idle_seconds=0)
             with consumption if block else contextlib.nullcontext(consumption) as messages:
                 for _ in messages:
@@ -381,10 +383,10 @@ def test_each_message_is_acked_when_the_next_is_asked_for(scene: Scene, face: st
 # ── cancelled, and interrupted while it waits ──
 
 
-@pytest.mark.parametrize("face", ["library", "http"])
+@pytest.mark.parametrize("interface", ["library", "http"])
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
 def test_a_task_that_is_cancelled_in_the_body_releases_its_message_at_once(
-    scene: Scene, face: str, block: bool
+    scene: Scene, interface: str, block: bool
 ) -> None:
     name = scene.make_queue()
 
@@ -398,7 +400,7 @@ def test_a_task_that_is_cancelled_in_the_body_releases_its_message_at_once(
                     await asyncio.Event().wait()
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             begun = asyncio.Event()
             worker = asyncio.create_task(work(hw.queue(name), begun))
             await asyncio.wait_for(begun.wait(), SOON)
@@ -431,16 +433,16 @@ def inside_a_plain_generator(queue: headwater.sync.Queue, *, block: bool) -> Ite
         yield from queue.consume(batch=BATCH)
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
 @pytest.mark.parametrize("end", ["closed", "dropped", "kept until the store closes"])
-def test_a_generator_that_is_left_releases_what_it_holds(scene: Scene, face: str, block: bool, end: str) -> None:
+def test_a_generator_that_is_left_releases_what_it_holds(scene: Scene, interface: str, block: bool, end: str) -> None:
     """It cannot know whether the message that it handed out was done."""
     name = scene.make_queue()
     kept: list[Any] = []
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             generator = inside_a_generator(hw.queue(name), block=block)
             assert [(await anext(generator)).payload for _ in range(2)] == [1, 2]
             if end == "closed":
@@ -451,8 +453,8 @@ def test_a_generator_that_is_left_releases_what_it_holds(scene: Scene, face: str
             if end != "kept until the store closes":
                 assert await asyncio.to_thread(scene.drain, name) == left(RELEASED, 2)
 
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             generator = inside_a_plain_generator(hw.queue(name), block=block)
             assert [next(generator).payload for _ in range(2)] == [1, 2]
             if end == "closed":
@@ -473,19 +475,19 @@ def test_a_generator_that_is_left_releases_what_it_holds(scene: Scene, face: str
 # ── objects that are kept, dropped, and used twice ──
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_loop_that_is_left_releases_its_message_though_the_object_is_kept(scene: Scene, face: str) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_loop_that_is_left_releases_its_message_though_the_object_is_kept(scene: Scene, interface: str) -> None:
     name = scene.make_queue()
     kept: list[Any] = []
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             kept.append(hw.queue(name).consume(batch=BATCH))
             await Asynchronous.break_in_the_middle(lambda: kept[0], 2)
             assert await asyncio.to_thread(scene.drain, name) == left(RELEASED, 2)
 
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             kept.append(hw.queue(name).consume(batch=BATCH))
             Plain.break_in_the_middle(lambda: kept[0], 2)
             assert scene.drain(name) == left(RELEASED, 2)
@@ -493,16 +495,16 @@ def test_a_loop_that_is_left_releases_its_message_though_the_object_is_kept(scen
         asyncio.run(program())
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("end", ["dropped", "kept", "closed"])
 def test_an_iterator_held_by_hand_releases_its_message_when_it_goes_or_the_store_closes(
-    scene: Scene, face: str, end: str
+    scene: Scene, interface: str, end: str
 ) -> None:
     name = scene.make_queue()
     kept: list[Any] = []
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             messages = hw.queue(name).consume(batch=BATCH)
             assert (await anext(messages)).payload == 1
             if end == "closed":
@@ -514,8 +516,8 @@ def test_an_iterator_held_by_hand_releases_its_message_when_it_goes_or_the_store
             if end != "kept":
                 assert await asyncio.to_thread(scene.drain, name) == left(RELEASED, 1)
 
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             messages = hw.queue(name).consume(batch=BATCH)
             assert next(messages).payload == 1
             if end == "closed":
@@ -533,16 +535,16 @@ def test_an_iterator_held_by_hand_releases_its_message_when_it_goes_or_the_store
     kept.clear()
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
-def test_an_object_that_is_used_twice_keeps_to_the_rule_each_time(scene: Scene, face: str, block: bool) -> None:
+def test_an_object_that_is_used_twice_keeps_to_the_rule_each_time(scene: Scene, interface: str, block: bool) -> None:
     """Bare, the second loop begins with the message that the first one released; inside one block it goes on behind
     it, because it asks for the next one; in a second block it goes on behind what the first block acked."""
     name = scene.make_queue()
     seen: list[int] = []
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             consumption = hw.queue(name).consume(batch=BATCH)
             for rounds in ((2, 3), (4,)):
                 async with consumption if block else contextlib.nullcontext(consumption) as messages:
@@ -552,8 +554,8 @@ def test_an_object_that_is_used_twice_keeps_to_the_rule_each_time(scene: Scene, 
                             if message.payload == at:
                                 break
 
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             consumption = hw.queue(name).consume(batch=BATCH)
             for rounds in ((2, 3), (4,)):
                 with consumption if block else contextlib.nullcontext(consumption) as messages:
@@ -567,20 +569,20 @@ def test_an_object_that_is_used_twice_keeps_to_the_rule_each_time(scene: Scene, 
     assert seen == ([1, 2, 3, 4] if block else [1, 2, 2, 3, 3, 4])
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_loop_may_begin_behind_a_first_look(scene: Scene, face: str) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_loop_may_begin_behind_a_first_look(scene: Scene, interface: str) -> None:
     """The loop takes over what was taken by hand, and acks it when it asks for the next."""
     name = scene.make_queue()
 
     async def program() -> None:
-        async with scene.open(face) as hw:
+        async with scene.open(interface) as hw:
             messages = hw.queue(name).consume(idle_seconds=0)
             assert (await anext(messages)).payload == 1
             assert [message.payload async for message in messages] == [2, 3, 4]
             await asyncio.to_thread(expect_soon, lambda: scene.is_idle(name))
 
-    if face.endswith("sync"):
-        with scene.open_sync(face) as hw:
+    if interface.endswith("sync"):
+        with scene.open_sync(interface) as hw:
             messages = hw.queue(name).consume(idle_seconds=0)
             assert next(messages).payload == 1
             assert [message.payload for message in messages] == [2, 3, 4]
@@ -589,14 +591,14 @@ def test_a_loop_may_begin_behind_a_first_look(scene: Scene, face: str) -> None:
         asyncio.run(program())
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("block", [True, False], ids=["block", "bare"])
-def test_the_store_may_close_while_a_body_runs(scene: Scene, face: str, block: bool) -> None:
+def test_the_store_may_close_while_a_body_runs(scene: Scene, interface: str, block: bool) -> None:
     """Shutdown releases: what is held goes back before the store or client is gone."""
     name = scene.make_queue()
 
     async def program() -> None:
-        hw = scene.open(face)
+        hw = scene.open(interface)
         await hw.start()
         consumption = hw.queue(name).consume(batch=BATCH)
         async with consumption if block else contextlib.nullcontext(consumption) as messages:
@@ -605,7 +607,7 @@ def test_the_store_may_close_while_a_body_runs(scene: Scene, face: str, block: b
                     await hw.close()
 
     def plain_program() -> None:
-        hw = scene.open_sync(face)
+        hw = scene.open_sync(interface)
         consumption = hw.queue(name).consume(batch=BATCH)
         with consumption if block else contextlib.nullcontext(consumption) as messages:
             for message in messages:
@@ -613,5 +615,5 @@ def test_the_store_may_close_while_a_body_runs(scene: Scene, face: str, block: b
                     hw.close()
 
     with pytest.raises(Closed):
-        plain_program() if face.endswith("sync") else asyncio.run(program())
+        plain_program() if interface.endswith("sync") else asyncio.run(program())
     assert scene.drain(name) == left(RELEASED, 2)

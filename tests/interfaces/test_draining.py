@@ -38,7 +38,7 @@ from headwater.services import draining
 from headwater.services.draining import Fate, Line, Row, first_wave, judge, pause_seconds
 from headwater.stores.outbox.table import Table
 from tests.cli.program import Program
-from tests.faces.test_staging import plain_transaction, rows
+from tests.interfaces.test_staging import plain_transaction, rows
 
 FOLDER = Path(__file__).parent
 PATIENCE_SECONDS = 60

@@ -1,4 +1,4 @@
-"""What goes wrong is told in the words of whoever called: with async, or without. One table, both faces."""
+"""What goes wrong is told in the words of whoever called: with async, or without. One table, both interfaces."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from headwater.services import life
 from tests.worker.functions import plain
 
 SOON = 20.0
-# Words of the async face, and a `with` or `for` that is not one of its.
+# Words of the async interface, and a `with` or `for` that is not one of its.
 ASYNC = re.compile(r"async|await|coroutine|event loop|__a\w+__|headwater\.open|headwater\.connect")
 PLAIN = re.compile(r"headwater\.sync|(?<!async )\bwith (app|headwater|queue)|enqueue_sync")
 

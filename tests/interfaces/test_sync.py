@@ -1,4 +1,4 @@
-"""The sync face is the async one over a bridge: same verbs, same outcomes, from plain threads."""
+"""The sync interface is the async one over a bridge: same verbs, same outcomes, from plain threads."""
 
 import contextlib
 import inspect

@@ -1,1 +1,0 @@
-"""The faces of the library beside the async one: without async, and inside the user's own transaction."""
