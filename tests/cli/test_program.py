@@ -186,7 +186,7 @@ def test_an_error_is_one_line_and_its_traceback_is_for_those_who_ask(program: Pr
 def test_a_fault_of_ours_is_told_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("headwater.cli.queues._list", lambda settings: 1 / 0)
+    monkeypatch.setattr("headwater.cli.queues.reached", lambda settings: 1 / 0)
     assert run(["queues"]) == ExitCode.FAILED
     assert capsys.readouterr().err == "error[internal]: ZeroDivisionError: division by zero (--debug shows where)\n"
 

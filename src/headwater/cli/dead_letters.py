@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.exits import ExitCode, LetterMissing, Misuse
+from headwater.cli.commands import Result, Working, command, facts, line, nothing, table
+from headwater.cli.exits import LetterMissing, Misuse
 from headwater.cli.messages import record_document
-from headwater.cli.output import confirm, iso_time, note, plural, print_facts, print_json, print_line, print_table
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.output import confirm, cut, iso_time, plural
+from headwater.cli.session import reached
+from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
     from headwater.services.queue import Queue
@@ -30,36 +31,27 @@ BITE = 1_000
 ERROR_LENGTH_SHOWN = 60
 
 
-def list_letters(
-    ctx: typer.Context,
+@command
+async def list_letters(
+    settings: Settings,
     queue: QueueName,
     limit: Annotated[int, typer.Option(min=1, help="The most to list.")] = 100,
     after: Annotated[int, typer.Option(min=0, help="Begin after this id.")] = 0,
-) -> None:
+) -> Result:
     """List the dead letters of a queue, oldest first.
 
     Examples:
       headwater dlq list orders
       headwater dlq list orders --limit 1000 --json
     """
-    settings = settings_of(ctx)
-    letters = run_async(_list(settings, queue, limit, after))
-    if settings.json:
-        for letter in letters:
-            print_json(letter_document(letter))
-        return
-    if not letters:
-        note(f"{queue} has no dead letters")
-        return
+    letters = await _list(settings, queue, limit, after)
     columns = ("ID", "FAILED", "GROUP", "PARTITION", "OFFSET", "ATTEMPTS", "ERROR")
-    print_table(columns, [_row(letter) for letter in letters])
-    if len(letters) == limit:
-        note(f"there may be more: --after {letters[-1].id} goes on")
+    more = f"there may be more: --after {letters[-1].id} goes on" if len(letters) == limit else ""
+    return table(letters, letter_document, columns, _row, empty=f"{queue} has no dead letters", more=more)
 
 
 def _row(letter: "DeadLetter") -> tuple[object, ...]:
-    error = letter.error if len(letter.error) <= ERROR_LENGTH_SHOWN else f"{letter.error[:ERROR_LENGTH_SHOWN]}…"
-    failed = iso_time(letter.failed_at)
+    failed, error = iso_time(letter.failed_at), cut(letter.error, ERROR_LENGTH_SHOWN)
     return (letter.id, failed, letter.group, letter.partition, letter.offset, letter.attempts, error)
 
 
@@ -68,41 +60,34 @@ async def _list(settings: Settings, queue: str, limit: int, after: int) -> "list
         return await hw.queue(queue).dead_letters(limit=limit, after=after)
 
 
-def show_letter(
-    ctx: typer.Context,
+@command
+async def show_letter(
+    settings: Settings,
     queue: QueueName,
     number: Annotated[int, typer.Argument(help="Its id.", metavar="ID", min=1, show_default=False)],
-) -> None:
+) -> Result:
     """Show one dead letter with its payload and the error.
 
     Examples:
       headwater dlq show orders 3
       headwater dlq show orders 3 --json
     """
-    settings = settings_of(ctx)
-    letter = run_async(_show(settings, queue, number))
-    if settings.json:
-        print_json(letter_document(letter))
-    else:
-        print_facts(_facts(letter))
-
-
-async def _show(settings: Settings, queue: str, number: int) -> "DeadLetter":
     for letter in await _list(settings, queue, 1, number - 1):
         if letter.id == number:
-            return letter
+            return facts(letter_document(letter), _facts(letter))
     raise LetterMissing(f"queue {queue!r} has no dead letter {number}")
 
 
-def requeue_letters(
-    ctx: typer.Context,
+@command
+async def requeue_letters(
+    settings: Settings,
     queue: QueueName,
     ids: Ids = None,
     to: Annotated[str, typer.Option("--to", help="Push them to this queue instead.", metavar="QUEUE")] = "",
     all_groups: Annotated[
         bool, typer.Option("--all-groups", help="Deliver them to all groups, in the partition they came from.")
     ] = False,
-) -> None:
+) -> Result:
     """Deliver dead letters once more, each to the group that it failed for.
 
     Examples:
@@ -110,34 +95,31 @@ def requeue_letters(
       headwater dlq requeue orders 3 4
       headwater dlq requeue orders --to orders-by-hand
     """
-    settings = settings_of(ctx)
     if to and all_groups:
         raise Misuse("--to pushes to another queue, --all-groups stays in this one: choose one")
 
     async def requeue(chosen: "Queue", some: list[int], limit: int) -> int:
         return await chosen.requeue(some or None, limit=limit, to=to, all_groups=all_groups)
 
-    count = run_async(_each(settings, queue, ids or [], requeue))
-    _show_count(settings, queue, count, "requeued")
+    return await _each(settings, queue, ids or [], requeue, "requeued")
 
 
+@command
 def purge_letters(
-    ctx: typer.Context,
+    settings: Settings,
     queue: QueueName,
     ids: Ids = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
+) -> Working:
     """Drop dead letters for good.
 
     Examples:
       headwater dlq purge orders --yes
       headwater dlq purge orders 3 4 --yes
     """
-    settings = settings_of(ctx)
     what = plural(len(ids), "dead letter") if ids else "all dead letters"
     confirm(f"Drop {what} of {queue} for good?", yes=yes)
-    count = run_async(_each(settings, queue, ids or [], _purge))
-    _show_count(settings, queue, count, "purged")
+    return _each(settings, queue, ids or [], _purge, "purged")
 
 
 Deed = Callable[["Queue", list[int], int], Awaitable[int]]
@@ -147,8 +129,16 @@ async def _purge(queue: "Queue", ids: list[int], limit: int) -> int:
     return await queue.purge(ids or None, limit=limit)
 
 
-async def _each(settings: Settings, name: str, ids: list[int], deed: Deed) -> int:
-    """Do it to those named, or to all that are there now, in bites: a requeued letter may die again meanwhile."""
+async def _each(settings: Settings, name: str, ids: list[int], deed: Deed, done: str) -> Result:
+    """Do it to those named, or to all that are there now; `done` says what was done."""
+    count = await _do(settings, name, ids, deed)
+    if not count:
+        return nothing({"queue": name, done: count}, f"{name} has no dead letters")
+    return line({"queue": name, done: count}, (f"{done} {plural(count, 'dead letter')} of ", ""), (name, "cyan"))
+
+
+async def _do(settings: Settings, name: str, ids: list[int], deed: Deed) -> int:
+    """How many it was done to. All go in bites, as many as there are now: a requeued letter may die again meanwhile."""
     from headwater.errors import QueueMissing
 
     async with reached(settings) as hw:
@@ -173,17 +163,6 @@ async def _need_letters(queue: "Queue", ids: list[int]) -> None:
     for number in ids:
         if [letter.id for letter in await queue.dead_letters(limit=1, after=number - 1)] != [number]:
             raise LetterMissing(f"queue {queue.name!r} has no dead letter {number}")
-
-
-def _show_count(settings: Settings, queue: str, count: int, verb: str) -> None:
-    if settings.json:
-        print_json({"queue": queue, verb: count})
-    elif count:
-        print_line((f"{verb} {plural(count, 'dead letter')} of ", ""), (queue, "cyan"))
-    else:
-        note(f"{queue} has no dead letters")
-    if not count:
-        raise typer.Exit(ExitCode.NOTHING)
 
 
 def letter_document(letter: "DeadLetter") -> dict[str, object]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.commands import Result, command
 from headwater.cli.diagnosis import PlaceFacts, Problem, StoreFacts, judge, judge_error
 from headwater.cli.exits import ExitCode
-from headwater.cli.output import plural, print_facts, print_json, print_line, progress, show_bytes, show_seconds
-from headwater.cli.session import opened, run_async, store_location
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.output import plural, print_facts, print_line, progress, show_bytes, show_seconds
+from headwater.cli.session import opened, store_location
+from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
     from headwater.config import Config
@@ -27,10 +28,11 @@ class Diagnosis:
         self.opened = False
 
 
-def doctor(
-    ctx: typer.Context,
+@command
+async def doctor(
+    settings: Settings,
     full: Annotated[bool, typer.Option("--full", help="Read every record and check its checksum, too.")] = False,
-) -> None:
+) -> Result:
     """Examine the store: is it whole, is it safe, what is in force, what is wrong and what to do about it.
 
     No message is touched, and a store that is missing is not made. Exit code 0 says that all is well, 5 that there are
@@ -41,16 +43,10 @@ def doctor(
       headwater doctor --full --store orders.db
       headwater doctor --json
     """
-    settings = settings_of(ctx)
-    report = run_async(_examine(settings, full))
-    if settings.json:
-        print_json(report_document(report))
-    else:
-        show_report(report)
-    if not report.opened:
-        raise typer.Exit(ExitCode.STORE)
-    if report.problems:
-        raise typer.Exit(ExitCode.PROBLEMS)
+    found = await _examine(settings, full)
+    examined = ExitCode.PROBLEMS if found.problems else ExitCode.OK
+    code = examined if found.opened else ExitCode.STORE
+    return Result([diagnosis_document(found)], lambda: show_diagnosis(found), code=code)
 
 
 async def _examine(settings: Settings, full: bool) -> Diagnosis:
@@ -60,14 +56,14 @@ async def _examine(settings: Settings, full: bool) -> Diagnosis:
 
     config = load_config()
     location = _location(settings)
-    report = Diagnosis(examine_place(location), config)
+    found = Diagnosis(examine_place(location), config)
     try:
-        await _examine_open(settings, report, full)
+        await _examine_open(settings, found, full)
     except HeadwaterError as error:
-        report.problems = [judge_error(error, location), *judge(report.place, None)]
+        found.problems = [judge_error(error, location), *judge(found.place, None)]
     else:
-        report.opened = True
-    return report
+        found.opened = True
+    return found
 
 
 def _location(settings: Settings) -> str:
@@ -85,37 +81,37 @@ def _location(settings: Settings) -> str:
     return location
 
 
-async def _examine_open(settings: Settings, report: Diagnosis, full: bool) -> None:
+async def _examine_open(settings: Settings, found: Diagnosis, full: bool) -> None:
     from headwater.cli.examination import examine_place, examine_store, read_everything
 
     async with opened(settings) as hw:
-        report.place = examine_place(report.place.location)
+        found.place = examine_place(found.place.location)
         store = await examine_store(hw)
         if full and not store.damage:
             with progress("reading every record", store.last_lsn, shown=not settings.json) as tell:
                 unreadable = await read_everything(hw, tell)
-            store = store._replace(damage=tuple(f"LSN {found.lsn}: {found.reason}" for found in unreadable))
-        report.store = store
-        report.problems = judge(report.place, store)
+            store = store._replace(damage=tuple(f"LSN {one.lsn}: {one.reason}" for one in unreadable))
+        found.store = store
+        found.problems = judge(found.place, store)
 
 
 # ── how it is shown ──
 
 
-def report_document(report: Diagnosis) -> dict[str, object]:
-    """The report for programs."""
+def diagnosis_document(found: Diagnosis) -> dict[str, object]:
+    """What was found, for programs."""
     import msgspec
 
-    config = msgspec.structs.asdict(report.config)
+    config = msgspec.structs.asdict(found.config)
     # Whether there is a key is a fact; the key is a secret.
-    config["encryption_key"] = bool(report.config.encryption_key)
-    files = [{**file._asdict(), "mode": f"{file.mode:04o}"} for file in report.place.files]
-    place = {**report.place._asdict(), "files": files, "folder_mode": f"{report.place.folder_mode:04o}"}
+    config["encryption_key"] = bool(found.config.encryption_key)
+    files = [{**file._asdict(), "mode": f"{file.mode:04o}"} for file in found.place.files]
+    place = {**found.place._asdict(), "files": files, "folder_mode": f"{found.place.folder_mode:04o}"}
     return {
-        "healthy": not report.problems,
-        "problems": [problem._asdict() for problem in report.problems],
+        "healthy": not found.problems,
+        "problems": [problem._asdict() for problem in found.problems],
         "place": place,
-        "store": None if report.store is None else _store_document(report.store),
+        "store": None if found.store is None else _store_document(found.store),
         "config": config,
     }
 
@@ -126,15 +122,15 @@ def _store_document(store: StoreFacts) -> dict[str, object]:
     return document
 
 
-def show_report(report: Diagnosis) -> None:
-    """The report for people: facts first, then what is wrong."""
-    print_facts([*_place_facts(report.place), *_store_facts(report.store), *_config_facts(report.config)])
+def show_diagnosis(found: Diagnosis) -> None:
+    """What was found, for people: facts first, then what is wrong."""
+    print_facts([*_place_facts(found.place), *_store_facts(found.store), *_config_facts(found.config)])
     print_line(("", ""))
-    if not report.problems:
+    if not found.problems:
         print_line(("all is well", "bold green"))
         return
-    print_line((plural(len(report.problems), "problem"), "bold red"))
-    for problem in report.problems:
+    print_line((plural(len(found.problems), "problem"), "bold red"))
+    for problem in found.problems:
         print_line((f"  {problem.code}: ", "red"), (problem.message, ""))
         print_line(("    remedy: ", "green"), (problem.remedy, ""))
     sys.stdout.flush()

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from headwater.cli.exits import ExitCode, Misuse
-from headwater.cli.output import confirm, note, plural, print_json, print_line, print_table
-from headwater.cli.session import reached, run_async
+from headwater.cli.commands import Result, Working, nothing
+from headwater.cli.exits import Misuse
+from headwater.cli.output import confirm, note, plural, print_line, print_table
+from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,26 +50,26 @@ class Deed(NamedTuple):
     asks: bool = True
 
 
-def change_chosen(settings: Settings, choice: Choice, deed: Deed, *, everything: bool, yes: bool) -> None:
+def change_chosen(settings: Settings, choice: Choice, deed: Deed, *, everything: bool, yes: bool) -> Working:
     """Change those named; or show how many are meant, ask, and change them."""
     if bool(choice.ids) == (everything or choice.is_filter()):
         raise Misuse("name the jobs, or say which: --all, --queue, --type, --error")
-    run_async(_change(settings, choice, deed, yes=yes))
+    return _change(settings, choice, deed, yes=yes)
 
 
-async def _change(settings: Settings, choice: Choice, deed: Deed, *, yes: bool) -> None:
+async def _change(settings: Settings, choice: Choice, deed: Deed, *, yes: bool) -> Result:
     async with reached(settings) as hw:
         if choice.ids:
             changed = list(await deed.act(hw, list(choice.ids)))
         else:
             found = await _find(hw, choice)
             if not found:
-                _tell_nothing(settings)
+                return nothing({"ids": [], "count": 0}, "there are no such jobs")
             preview(settings, found, deed, yes=yes)
             changed = []
             for start in range(0, len(found), BITE):
                 changed += await deed.act(hw, [job.id for job in found[start : start + BITE]])
-        await _tell(hw, settings, changed, deed)
+        return await _changed(hw, changed, deed)
 
 
 async def _find(hw: "Database", choice: Choice) -> "list[JobStatus]":
@@ -92,27 +93,21 @@ def preview(settings: Settings, jobs: "list[JobStatus]", deed: Deed, *, yes: boo
     confirm(f"{deed.name} {plural(len(jobs), 'job')}?", yes=yes)
 
 
-def _tell_nothing(settings: Settings) -> None:
-    if settings.json:
-        print_json({"ids": [], "count": 0})
-    else:
-        note("there are no such jobs")
-    raise typer.Exit(ExitCode.NOTHING)
-
-
-async def _tell(hw: "Database", settings: Settings, ids: list[str], deed: Deed) -> None:
+async def _changed(hw: "Database", ids: list[str], deed: Deed) -> Result:
     """What is done, and what is only asked for: a job that runs is not cancelled before its worker has ended it."""
     asked: set[str] = set()
     if deed.name == "Cancel" and ids:
         running = await hw.jobs.list(state="processing", limit=FOUND_MAX)
         asked = {job.id for job in running if job.cancelling} & set(ids)
+    document: dict[str, object] = {"ids": ids, "count": len(ids)}
+    if deed.name == "Cancel":
+        document["asked_to_stop"] = sorted(asked)
     done = [name for name in ids if name not in asked]
-    if settings.json:
-        told: dict[str, object] = {"ids": ids, "count": len(ids)}
-        print_json({**told, "asked_to_stop": sorted(asked)} if deed.name == "Cancel" else told)
-        return
-    for words, names in ((deed.done, done), ("asked to stop", sorted(asked))):
+    return Result([document], lambda: _print_changed({deed.done: done, "asked to stop": sorted(asked)}))
+
+
+def _print_changed(changed: "dict[str, list[str]]") -> None:
+    for words, names in changed.items():
         if names:
-            print_line(
-                (f"{words}: ", ""), (", ".join(names) if len(names) <= 10 else plural(len(names), "job"), "cyan")
-            )
+            which = ", ".join(names) if len(names) <= 10 else plural(len(names), "job")
+            print_line((f"{words}: ", ""), (which, "cyan"))

@@ -10,62 +10,50 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.commands import Result, command, line
 from headwater.cli.exits import Misuse
-from headwater.cli.output import print_json, print_line, print_table
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import settings_of
+from headwater.cli.output import print_table
+from headwater.cli.session import reached
+from headwater.cli.settings import Settings
 
 Name = Annotated[str, typer.Argument(help="The setting.", metavar="NAME", show_default=False)]
 OfQueue = Annotated[str, typer.Option("--queue", help="For this queue alone.", show_default=False)]
 
 
-def set_config(
-    ctx: typer.Context,
+@command
+async def set_config(
+    settings: Settings,
     name: Name,
     value: Annotated[str, typer.Argument(help="Its value.", metavar="VALUE", show_default=False)],
     queue: OfQueue = "",
-) -> None:
+) -> Result:
     """Set one, for jobs that are added and workers that are started from now on.
 
     Examples:
       queuectl config set max-retries 5
       queuectl config set backoff-base 3 --queue mail
     """
-    settings = settings_of(ctx)
     number = _checked(name, value, for_queue=bool(queue))
-
-    async def change() -> None:
-        async with reached(settings, create=True) as hw:
-            await hw.jobs.configure(name, number, queue=queue)
-
-    run_async(change())
-    if settings.json:
-        print_json({"name": name, "value": number, "queue": queue or None})
-    else:
-        print_line((name, "cyan"), (f" is {number:g}", ""), (f" for queue {queue}" if queue else "", ""))
+    async with reached(settings, create=True) as hw:
+        await hw.jobs.configure(name, number, queue=queue)
+    return _line(name, number, queue, (name, "cyan"), (f" is {number:g}{f' for queue {queue}' if queue else ''}", ""))
 
 
-def unset_config(ctx: typer.Context, name: Name, queue: OfQueue = "") -> None:
+@command
+async def unset_config(settings: Settings, name: Name, queue: OfQueue = "") -> Result:
     """Go back to the default.
 
     Examples:
       queuectl config unset max-retries
     """
-    settings = settings_of(ctx)
-
-    async def change() -> float:
-        async with reached(settings, create=True) as hw:
-            await hw.jobs.configure(name, None, queue=queue)
-            return (await hw.jobs.config(queue))[name]
-
-    number = run_async(change())
-    if settings.json:
-        print_json({"name": name, "value": number, "queue": queue or None})
-    else:
-        print_line((name, "cyan"), (f" is {number:g} again", ""))
+    async with reached(settings, create=True) as hw:
+        await hw.jobs.configure(name, None, queue=queue)
+        number = (await hw.jobs.config(queue))[name]
+    return _line(name, number, queue, (name, "cyan"), (f" is {number:g} again", ""))
 
 
-def get_config(ctx: typer.Context, name: Name, queue: OfQueue = "") -> None:
+@command
+async def get_config(settings: Settings, name: Name, queue: OfQueue = "") -> Result:
     """Print one.
 
     Examples:
@@ -73,17 +61,19 @@ def get_config(ctx: typer.Context, name: Name, queue: OfQueue = "") -> None:
     """
     from headwater.model.job_settings import JOB_SETTINGS
 
-    settings = settings_of(ctx)
     if name not in JOB_SETTINGS:
         _checked(name, None)
-    values = run_async(_read(ctx, queue))
-    if settings.json:
-        print_json({"name": name, "value": values[name], "queue": queue or None})
-    else:
-        print_line((f"{values[name]:g}", ""))
+    async with reached(settings, create=True) as hw:
+        number = (await hw.jobs.config(queue))[name]
+    return _line(name, number, queue, (f"{number:g}", ""))
 
 
-def list_config(ctx: typer.Context, queue: OfQueue = "") -> None:
+def _line(name: str, number: float, queue: str, *parts: tuple[str, str]) -> Result:
+    return line({"name": name, "value": number, "queue": queue or None}, *parts)
+
+
+@command
+async def list_config(settings: Settings, queue: OfQueue = "") -> Result:
     """List all, with what they do.
 
     Examples:
@@ -92,13 +82,10 @@ def list_config(ctx: typer.Context, queue: OfQueue = "") -> None:
     """
     from headwater.model.job_settings import JOB_SETTINGS
 
-    settings = settings_of(ctx)
-    values = run_async(_read(ctx, queue))
-    if settings.json:
-        print_json(values)
-        return
+    async with reached(settings, create=True) as hw:
+        values = await hw.jobs.config(queue)
     rows = [(name, f"{values[name]:g}", f"{known.default:g}", known.purpose) for name, known in JOB_SETTINGS.items()]
-    print_table(("NAME", "VALUE", "DEFAULT", ""), rows)
+    return Result([values], lambda: print_table(("NAME", "VALUE", "DEFAULT", ""), rows))
 
 
 def _checked(name: str, value: str | None, *, for_queue: bool = False) -> int | float:
@@ -110,8 +97,3 @@ def _checked(name: str, value: str | None, *, for_queue: bool = False) -> int | 
         return check_job_setting(name, value, for_queue=for_queue)
     except InvalidOption as error:
         raise Misuse(str(error)) from error
-
-
-async def _read(ctx: typer.Context, queue: str) -> dict[str, int | float]:
-    async with reached(settings_of(ctx), create=True) as hw:
-        return await hw.jobs.config(queue)

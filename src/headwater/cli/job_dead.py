@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.commands import Result, Working, command
 from headwater.cli.job_choice import Choice, Deed, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
-from headwater.cli.job_views import Queue, print_jobs, show_job
+from headwater.cli.job_views import JobId, Queue, job_table, look_at_job
 from headwater.cli.output import confirm, plural
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import settings_of
+from headwater.cli.session import reached
+from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
@@ -24,56 +25,47 @@ if TYPE_CHECKING:
 All = Annotated[bool, typer.Option("--all", help="All dead jobs, or all of the queue.")]
 
 
-def list_dead(
-    ctx: typer.Context,
+@command
+async def list_dead(
+    settings: Settings,
     queue: Queue = "",
     type_: Annotated[str, typer.Option("--type", help="Only jobs of this type.", show_default=False)] = "",
     error: Annotated[str, typer.Option("--error", help="Only with this in their error.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 100,
-) -> None:
+) -> Result:
     """List dead jobs, the last first.
 
     Examples:
       queuectl dlq list
       queuectl dlq list --json
     """
-    settings = settings_of(ctx)
-
-    async def found() -> None:
-        async with reached(settings, or_empty=True) as hw:
-            dead = await hw.jobs.list(state="dead", queue=queue, type=type_, error=error, limit=limit)
-            print_jobs(settings, dead, limit)
-
-    run_async(found())
+    async with reached(settings, or_empty=True) as hw:
+        dead = await hw.jobs.list(state="dead", queue=queue, type=type_, error=error, limit=limit)
+    return job_table(dead, limit)
 
 
-def show_dead(
-    ctx: typer.Context, job_id: Annotated[str, typer.Argument(help="The job.", metavar="ID", show_default=False)]
-) -> None:
+@command
+async def show_dead(settings: Settings, job_id: JobId) -> Result:
     """Show a dead job with its attempts and errors.
 
     Examples:
       queuectl dlq show job1
     """
-    settings = settings_of(ctx)
-
-    async def found() -> None:
-        async with reached(settings) as hw:
-            await _need_dead(hw, [job_id])
-            await show_job(hw, settings, job_id)
-
-    run_async(found())
+    async with reached(settings) as hw:
+        await _need_dead(hw, [job_id])
+        return await look_at_job(hw, job_id)
 
 
+@command
 def retry_dead(
-    ctx: typer.Context,
+    settings: Settings,
     ids: SomeIds = None,
     queue: OfQueue = "",
     type_: OfType = "",
     error: WithError = "",
     everything: All = False,
     yes: Yes = False,
-) -> None:
+) -> Working:
     """Give dead jobs all their attempts again.
 
     Examples:
@@ -88,18 +80,19 @@ def retry_dead(
         return await hw.jobs.retry(*names, skip_unfit=not ids)
 
     choice = Choice(ids or (), ["dead"], queue, type_, error)
-    change_chosen(settings_of(ctx), choice, Deed("Retry", "armed again", act), everything=everything, yes=yes)
+    return change_chosen(settings, choice, Deed("Retry", "armed again", act), everything=everything, yes=yes)
 
 
+@command
 def purge_dead(
-    ctx: typer.Context,
+    settings: Settings,
     ids: SomeIds = None,
     queue: OfQueue = "",
     type_: OfType = "",
     error: WithError = "",
     everything: All = False,
     yes: Yes = False,
-) -> None:
+) -> Working:
     """Drop dead jobs for good.
 
     Examples:
@@ -116,7 +109,7 @@ def purge_dead(
 
     choice = Choice(ids or (), ["dead"], queue, type_, error)
     deed = Deed("Drop for good", "dropped", act)
-    change_chosen(settings_of(ctx), choice, deed, everything=everything, yes=yes)
+    return change_chosen(settings, choice, deed, everything=everything, yes=yes)
 
 
 async def _need_dead(hw: "Database", ids: list[str]) -> None:

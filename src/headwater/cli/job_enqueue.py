@@ -1,22 +1,26 @@
 """`queuectl enqueue`: jobs as JSON, as arguments or as lines, or one job made of options."""
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwater.cli.commands import Result, Working, command
 from headwater.cli.exits import InvalidJob, Misuse
-from headwater.cli.job_types import find_unregistered, warn_of
+from headwater.cli.job_types import find_unregistered, warnings_of
 from headwater.cli.job_views import duration_of
-from headwater.cli.output import plural, print_json, print_line
+from headwater.cli.output import plural, print_line
 from headwater.cli.pushing import open_input
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.session import reached
+from headwater.cli.settings import Settings
 from headwater.errors import HeadwaterError, InvalidInput
 
 if TYPE_CHECKING:
     from headwater.log.job_operations import NewJob
+    from headwater.services.jobs import JobHandle
 
 INPUT_BYTES_MAX = 256 * 1_048_576
 WORK, POLICY, TIES = "What it does", "How it is run", "What it has to do with others"
@@ -26,8 +30,9 @@ def _option(name: str, panel: str, help: str, **about: Any) -> Any:
     return typer.Option(f"--{name}", help=help, rich_help_panel=panel, show_default=False, **about)
 
 
+@command
 def enqueue(
-    ctx: typer.Context,
+    settings: Settings,
     jobs: Annotated[
         list[str] | None, typer.Argument(help="Jobs as JSON; none: read lines.", metavar="JOB...", show_default=False)
     ] = None,
@@ -64,7 +69,7 @@ def enqueue(
     concurrency_limit: Annotated[int | None, _option("concurrency-limit", TIES, "Or so many at a time.")] = None,
     limit_key: Annotated[str | None, _option("limit-key", TIES, "Whose share of turns and limits it takes.")] = None,
     batch: Annotated[str | None, _option("batch", TIES, "The batch that it belongs to.")] = None,
-) -> None:
+) -> Working:
     """Add jobs: all of them in one transaction, or none.
 
     A job is a JSON object with a command for the shell, or argv, or the type of a function with args and kwargs. What
@@ -78,14 +83,18 @@ def enqueue(
       queuectl enqueue --file jobs.ndjson
     """
     said = {name.rstrip("_"): value for name, value in locals().items() if value is not None and value != []}
-    settings = settings_of(said.pop("ctx"))
+    del said["settings"]
+    with _wrong_usage():
+        return _enqueue(settings, _found(said.pop("jobs", []), said.pop("file", None), said))
+
+
+@contextmanager
+def _wrong_usage() -> Iterator[None]:
+    """Whatever is wrong with a job is wrong usage, before a store is opened for it and after."""
     try:
-        found = _found(said.pop("jobs", []), said.pop("file", None), said)
-        handles, unregistered = run_async(_enqueue(settings, found))
+        yield
     except InvalidInput as error:
         raise InvalidJob(error) from error
-    _tell(settings, handles)
-    warn_of(unregistered)
 
 
 def _found(jobs: list[str], file: Path | None, options: dict[str, Any]) -> "list[NewJob]":
@@ -120,15 +129,12 @@ def _json(name: str, text: str, kind: Any) -> Any:
         raise InvalidInput(f"--{name} must be JSON like {example}: {error}") from error
 
 
-def _tell(settings: Settings, handles: Any) -> None:
-    for handle in handles:
-        if settings.json:
-            print_json({"id": handle.id, "duplicate": handle.duplicate})
-        elif len(handles) <= 20:
-            verb = "is there already: " if handle.duplicate else "enqueued "
-            print_line((verb, ""), (handle.id, "cyan"))
-    if not settings.json and len(handles) > 20:
+def _print_handles(handles: "Sequence[JobHandle]") -> None:
+    if len(handles) > 20:
         print_line((f"enqueued {plural(len(handles), 'job')}", ""))
+        return
+    for handle in handles:
+        print_line(("is there already: " if handle.duplicate else "enqueued ", ""), (handle.id, "cyan"))
 
 
 def _decode(text: str | bytes, place: str) -> "NewJob":
@@ -153,6 +159,10 @@ def _read(file: Path | None) -> "list[NewJob]":
     return [_decode(line, f"line {number}") for number, line in numbered]
 
 
-async def _enqueue(settings: Settings, jobs: "list[NewJob]") -> tuple[Any, dict[str, str]]:
-    async with reached(settings, create=True) as hw:
-        return await hw.jobs.add_many(jobs), await find_unregistered(hw.jobs, jobs)
+async def _enqueue(settings: Settings, jobs: "list[NewJob]") -> Result:
+    with _wrong_usage():
+        async with reached(settings, create=True) as hw:
+            handles = await hw.jobs.add_many(jobs)
+            notes = warnings_of(await find_unregistered(hw.jobs, jobs))
+    documents = [{"id": handle.id, "duplicate": handle.duplicate} for handle in handles]
+    return Result(documents, lambda: _print_handles(handles), notes)

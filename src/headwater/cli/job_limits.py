@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.commands import Result, command, document_table, line, nothing
+from headwater.cli.exits import Misuse
 from headwater.cli.job_views import duration_of
-from headwater.cli.output import note, plural, print_json, print_line, print_table
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import RemoteGroup, settings_of
+from headwater.cli.output import plural
+from headwater.cli.session import reached
+from headwater.cli.settings import RemoteGroup, Settings
 
 
 class LimitGroup(RemoteGroup):
@@ -31,8 +32,9 @@ Type = Annotated[str, typer.Argument(help="The type of job: shell, or a function
 InQueue = Annotated[str, typer.Option("--queue", help="The queue.")]
 
 
-def set_limit(
-    ctx: typer.Context,
+@command
+async def set_limit(
+    settings: Settings,
     type_: Type,
     queue: InQueue = "default",
     rate: Annotated[float | None, typer.Option(min=0, help="How many may start in that time.")] = None,
@@ -40,7 +42,7 @@ def set_limit(
     burst: Annotated[int, typer.Option(min=1, help="How many of them may start at once.")] = 1,
     concurrency: Annotated[int | None, typer.Option(min=0, help="How many may run at once.")] = None,
     each_key: Annotated[bool, typer.Option("--each-key", help="For each limit key of its own.")] = False,
-) -> None:
+) -> Result:
     """Limit how often and how many at once jobs of one type run in a queue. What is not said stays as it was.
 
     Examples:
@@ -48,35 +50,23 @@ def set_limit(
       queuectl limit set tasks:send_email --queue mail --concurrency 4
       queuectl limit set tasks:call --each-key --rate 5 --per 1s
     """
-    settings = settings_of(ctx)
     seconds = duration_of("--per", per)
     if rate is None and concurrency is None:
         raise Misuse("say --rate or --concurrency; `queuectl limit clear` lifts a limit")
 
-    async def change() -> tuple[int, str]:
-        async with reached(settings, create=True) as hw:
-            declared = (await hw.jobs.types()).get(type_)
-            count = await hw.jobs.limit(
-                type_,
-                queue=queue,
-                rate=rate,
-                per=seconds,
-                burst=burst,
-                concurrency=concurrency,
-                each_key=each_key,
-            )
-            return count, declared.queue if declared is not None else ""
-
-    count, declared = run_async(change())
-    if settings.json:
-        print_json({"type": type_, "queue": queue, "rate": rate, "per": per, "concurrency": concurrency, "jobs": count})
-    else:
-        print_line((type_, "cyan"), (f" is limited in {queue}; it holds for {plural(count, 'job')} now", ""))
-    if declared and declared != queue:
-        note(f"a limit holds in one queue, and jobs of {type_} go to {declared} by default: --queue {declared}")
+    limits: dict[str, Any] = {"rate": rate, "per": seconds, "burst": burst, "concurrency": concurrency}
+    async with reached(settings, create=True) as hw:
+        policy = (await hw.jobs.types()).get(type_)
+        count = await hw.jobs.limit(type_, queue=queue, **limits, each_key=each_key)
+    document = {"type": type_, "queue": queue, "rate": rate, "per": per, "concurrency": concurrency, "jobs": count}
+    words = f" is limited in {queue}; it holds for {plural(count, 'job')} now"
+    declared = policy.queue if policy is not None else ""
+    hint = f"a limit holds in one queue, and jobs of {type_} go to {declared} by default: --queue {declared}"
+    return line(document, (type_, "cyan"), (words, ""), notes=[hint] if declared and declared != queue else ())
 
 
-def list_limits(ctx: typer.Context) -> None:
+@command
+async def list_limits(settings: Settings) -> Result:
     """List the limits, with how many jobs of each run.
 
     Examples:
@@ -85,45 +75,23 @@ def list_limits(ctx: typer.Context) -> None:
     """
     from headwater.services.job_documents import limit_document
 
-    settings = settings_of(ctx)
-
-    async def read() -> list[dict[str, object]]:
-        async with reached(settings, or_empty=True) as hw:
-            return [dict(limit_document(limit)) for limit in await hw.jobs.limits()]
-
-    found = run_async(read())
-    if settings.json:
-        for limit in found:
-            print_json(limit)
-        return
-    if not found:
-        note("there are no limits")
-        return
-    columns = ("type", "queue", "each_key", "rate", "per", "burst", "concurrency", "running")
-    print_table(
-        [name.upper().replace("_", " ") for name in columns], [[one[name] for name in columns] for one in found]
-    )
+    async with reached(settings, or_empty=True) as hw:
+        found = [limit_document(limit) for limit in await hw.jobs.limits()]
+    names = ("type", "queue", "each_key", "rate", "per", "burst", "concurrency", "running")
+    return document_table(found, names, empty="there are no limits")
 
 
-def clear_limit(ctx: typer.Context, type_: Type, queue: InQueue = "default") -> None:
+@command
+async def clear_limit(settings: Settings, type_: Type, queue: InQueue = "default") -> Result:
     """Lift the limits of a type in a queue; those that jobs have of their own (concurrency_key) stay.
 
     Examples:
       queuectl limit clear shell
       queuectl limit clear tasks:send_email --queue mail
     """
-    settings = settings_of(ctx)
-
-    async def change() -> bool:
-        async with reached(settings) as hw:
-            return await hw.jobs.clear_limit(type_, queue=queue)
-
-    lifted = run_async(change())
-    if settings.json:
-        print_json({"type": type_, "queue": queue, "lifted": lifted})
-    elif lifted:
-        print_line((type_, "cyan"), (f" is limited no more in {queue}", ""))
-    else:
-        note(f"{type_} has no limit in {queue}")
+    async with reached(settings) as hw:
+        lifted = await hw.jobs.clear_limit(type_, queue=queue)
+    document = {"type": type_, "queue": queue, "lifted": lifted}
     if not lifted:
-        raise typer.Exit(ExitCode.NOTHING)
+        return nothing(document, f"{type_} has no limit in {queue}")
+    return line(document, (type_, "cyan"), (f" is limited no more in {queue}", ""))

@@ -1,9 +1,9 @@
 """A word to whoever names a function that nobody has registered: a name that is written wrongly waits for ever."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from headwater.cli.output import note, plural
+from headwater.cli.output import plural
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def _closest(name: str, known: Collection[str]) -> str:
     return next(iter(get_close_matches(name, known, 1)), "")
 
 
-def warn_of(unregistered: dict[str, str]) -> None:
-    """Say so on stderr: the jobs are in, and a worker that knows their functions may come."""
+def warnings_of(unregistered: dict[str, str]) -> Iterator[str]:
+    """What to say of them: the jobs are in, and a worker that knows their functions may come."""
     for name, meant in list(unregistered.items())[:SHOWN_MAX]:
         hint = f"; did you mean {meant}?" if meant else ""
-        note(f"warning: no app or worker has registered {name} here: such jobs wait until one does{hint}")
+        yield f"warning: no app or worker has registered {name} here: such jobs wait until one does{hint}"
     if len(unregistered) > SHOWN_MAX:
-        note(f"warning: nor {plural(len(unregistered) - SHOWN_MAX, 'more type')} of these jobs")
+        yield f"warning: nor {plural(len(unregistered) - SHOWN_MAX, 'more type')} of these jobs"

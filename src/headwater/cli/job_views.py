@@ -1,26 +1,21 @@
 """`queuectl status`, `list`, `show`, `logs`, `wait` and `stats`: what happened to my job?"""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.commands import Result, Working, cells_of, command, document_table, facts, table
 from headwater.cli.exits import ExitCode, Misuse
-from headwater.cli.output import (
-    note,
-    plural,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    show_bytes,
-    show_seconds,
-)
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.output import cut, note, plural, print_line, print_table, show_bytes, show_seconds
+from headwater.cli.session import reached
+from headwater.cli.settings import Settings
 from headwater.cli.watching import watch
 from headwater.model.job import JobState, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headwater.services.database import Database
     from headwater.stores.job_questions import JobAttempt, JobStatus
 
@@ -31,36 +26,39 @@ Watch = Annotated[bool, typer.Option("--watch", help="Show it again whenever it 
 TEXT_LENGTH_SHOWN = 60
 # Of these, a start that is known is that of an earlier attempt.
 NOT_BEGUN = (JobState.PENDING, JobState.SCHEDULED, JobState.WAITING)
+COLUMNS = ("ID", "STATE", "QUEUE", "JOB", "ATTEMPTS", "PRIORITY", "CREATED", "STARTED", "WORKER", "WAITING", "ERROR")
 STATES = ("pending", "processing", "scheduled", "waiting", "failed", "completed", "dead", "cancelled")
 
 
-def status(ctx: typer.Context, watching: Watch = False) -> None:
+@command
+def status(settings: Settings, watching: Watch = False) -> Working:
     """How many jobs are in which state, by queue, and how many workers there are.
 
     Examples:
       queuectl status
       queuectl status --watch
     """
-    settings = settings_of(ctx)
-    run_async(watch(settings, _show_status, watching=watching, or_empty=True))
+    return watch(settings, _look_at_queues, watching=watching, or_empty=True)
 
 
-async def _show_status(hw: "Database", settings: Settings) -> None:
+async def _look_at_queues(hw: "Database") -> Result:
     from headwater.services.job_documents import queue_document
 
     queues = [dict(queue_document(queue)) for queue in await hw.jobs.queues()]
     workers = len(await hw.jobs.workers())
     totals = {state: sum(int(str(queue[state])) for queue in queues) for state in STATES}
-    if settings.json:
-        print_json({"queues": queues, "totals": totals, "workers": workers})
-        return
-    rows = [(q["queue"], *(q[state] for state in STATES), "paused" if q["paused"] else "") for q in queues]
-    print_table(("QUEUE", *(state.upper() for state in STATES), ""), rows)
-    note(plural(workers, "worker"))
+
+    def show() -> None:
+        rows = [(*cells_of(queue, ("queue", *STATES)), "paused" if queue["paused"] else "") for queue in queues]
+        print_table(("QUEUE", *(state.upper() for state in STATES), ""), rows)
+        note(plural(workers, "worker"))
+
+    return Result([{"queues": queues, "totals": totals, "workers": workers}], show)
 
 
+@command
 def list_jobs(
-    ctx: typer.Context,
+    settings: Settings,
     state: Annotated[str, typer.Option(help=f"Only jobs in this state: {', '.join(STATES)}.", show_default=False)] = "",
     queue: Queue = "",
     type_: Annotated[str, typer.Option("--type", help="Only jobs of this type.", show_default=False)] = "",
@@ -68,68 +66,46 @@ def list_jobs(
     error: Annotated[str, typer.Option(help="Only jobs with this in their error.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 100,
     watching: Watch = False,
-) -> None:
+) -> Working:
     """List jobs: those that ended last first, others in the order in which they would run.
 
     Examples:
       queuectl list --state pending
       queuectl list --state dead --json
     """
-    settings = settings_of(ctx)
     check_state(state)
 
-    async def show_list(hw: "Database", settings: Settings) -> None:
+    async def look(hw: "Database") -> Result:
         jobs = await hw.jobs.list(state=state, queue=queue, type=type_, batch=batch, error=error, limit=limit)
-        print_jobs(settings, jobs, limit)
+        return job_table(jobs, limit)
 
-    run_async(watch(settings, show_list, watching=watching, or_empty=True))
+    return watch(settings, look, watching=watching, or_empty=True)
 
 
-def print_jobs(settings: Settings, jobs: "list[JobStatus]", limit: int) -> None:
+def job_table(jobs: "list[JobStatus]", limit: int) -> Result:
     """Jobs as a table, or a line of JSON each."""
     from headwater.clock import SystemClock
     from headwater.services.job_documents import describe_work, job_document, show_time
 
-    if settings.json:
-        for job in jobs:
-            print_json(job_document(job))
-        return
-    if not jobs:
-        note("no jobs")
-        return
-    columns = (
-        "ID",
-        "STATE",
-        "QUEUE",
-        "JOB",
-        "ATTEMPTS",
-        "PRIORITY",
-        "CREATED",
-        "STARTED",
-        "WORKER",
-        "WAITING",
-        "ERROR",
-    )
     now = SystemClock().now()
-    rows = [
-        (
+
+    def row(job: "JobStatus") -> tuple[object, ...]:
+        return (
             job.id,
             show_state(job),
             job.queue,
-            _cut(describe_work(job)),
+            cut(describe_work(job), TEXT_LENGTH_SHOWN),
             f"{job.attempts}/{job.attempts_max}",
             job.priority,
             show_time(job.created_at),
             None if job.state in NOT_BEGUN else show_time(job.started_at),
             job.worker,
             show_waiting(job, now),
-            _cut(first_line(job.error or "")),
+            cut(first_line(job.error or ""), TEXT_LENGTH_SHOWN),
         )
-        for job in jobs
-    ]
-    print_table(columns, rows)
-    if len(jobs) == limit:
-        note(f"there may be more: --limit shows more than {limit:,}")
+
+    more = f"there may be more: --limit shows more than {limit:,}" if len(jobs) == limit else ""
+    return table(jobs, job_document, COLUMNS, row, empty="no jobs", more=more)
 
 
 def check_state(state: str) -> str:
@@ -168,41 +144,34 @@ def show_waiting(job: "JobStatus", now: int) -> str | None:
     return None
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_LENGTH_SHOWN else f"{text[:TEXT_LENGTH_SHOWN]}…"
-
-
-def show(ctx: typer.Context, job_id: JobId, watching: Watch = False) -> None:
+@command
+def show(settings: Settings, job_id: JobId, watching: Watch = False) -> Working:
     """Show what happened to a job: its state, its attempts, its result, and why it failed.
 
     Examples:
       queuectl show job1
       queuectl show job1 --json
     """
-
-    async def show_one(hw: "Database", settings: Settings) -> None:
-        await show_job(hw, settings, job_id)
-
-    run_async(watch(settings_of(ctx), show_one, watching=watching))
+    return watch(settings, lambda hw: look_at_job(hw, job_id), watching=watching)
 
 
-async def show_job(hw: "Database", settings: Settings, job_id: str) -> None:
+async def look_at_job(hw: "Database", job_id: str) -> Result:
     """Everything that is known of a job."""
     from headwater.services.job_documents import attempt_document, job_document
 
     job = await hw.jobs.show(job_id)
     attempts = await hw.jobs.attempts(job_id)
     needs = await hw.jobs.dependencies(job_id)
-    if settings.json:
-        about = [attempt_document(attempt) for attempt in attempts]
-        output = attempts[-1].output if attempts else None
-        depends_on = [{"id": name, "state": state.value} for name, state in needs]
-        print_json({**job_document(job), "output": output, "attempt_list": about, "depends_on": depends_on})
-        return
-    print_facts(_facts(job, attempts, needs))
+    about = [attempt_document(attempt) for attempt in attempts]
+    output = attempts[-1].output if attempts else None
+    depends_on = [{"id": name, "state": state.value} for name, state in needs]
+    document = {**job_document(job), "output": output, "attempt_list": about, "depends_on": depends_on}
+    return facts(document, _facts(job, attempts, needs))
 
 
-def _facts(job: "JobStatus", attempts: "Any", needs: Any) -> list[tuple[str, object]]:
+def _facts(
+    job: "JobStatus", attempts: "Sequence[JobAttempt]", needs: "Sequence[tuple[str, JobState]]"
+) -> list[tuple[str, object]]:
     from headwater.services.job_documents import describe_work, show_time
 
     times = (
@@ -257,81 +226,68 @@ def _attempt(attempt: "JobAttempt") -> str:
     if attempt.memory_bytes:
         parts.append(show_bytes(attempt.memory_bytes))
     if attempt.error:
-        parts.append(_cut(first_line(attempt.error)))
+        parts.append(cut(first_line(attempt.error), TEXT_LENGTH_SHOWN))
     return ", ".join(parts)
 
 
-def stats(
-    ctx: typer.Context,
+@command
+async def stats(
+    settings: Settings,
     hours: Annotated[float, typer.Option(min=0.01, max=720, help="How far to look back.")] = 1.0,
     minutes: Annotated[bool, typer.Option("--minutes", help="A line for every minute, for graphs.")] = False,
-) -> None:
+) -> Result:
     """What was done lately: jobs added, completed, failed and dead, and how long they ran.
 
     Examples:
       queuectl stats
       queuectl stats --hours 24 --minutes --json
     """
-    settings = settings_of(ctx)
-    run_async(_stats(settings, hours, minutes))
-
-
-async def _stats(settings: Settings, hours: float, each: bool) -> None:
     from headwater.services.job_documents import minute_document
 
     async with reached(settings, or_empty=True) as hw:
         found = [dict(minute_document(minute)) for minute in await hw.jobs.minutes(hours)]
     names = ("enqueued", "completed", "failed", "dead", "run_seconds")
-    if not each:
+    if not minutes:
         totals: dict[str, dict[str, float]] = {}
         for minute in found:
             row = totals.setdefault(str(minute["queue"]), dict.fromkeys(names, 0.0))
             for name in names:
                 row[name] += float(str(minute[name]))
         found = [{"queue": queue, "hours": hours, **row} for queue, row in totals.items()]
-    if settings.json:
-        for row_of in found:
-            print_json(row_of)
-        return
-    first = ("queue", "minute") if each else ("queue",)
-    rows = [[row_of[name] for name in (*first, *names)] for row_of in found]
-    print_table([name.upper().replace("_", " ") for name in (*first, *names)], rows)
+    return document_table(found, (*(("queue", "minute") if minutes else ("queue",)), *names))
 
 
+@command
 def wait(
-    ctx: typer.Context,
+    settings: Settings,
     ids: JobIds,
     timeout: Annotated[str, typer.Option(help="How long at most: 30s, 5m; nothing: as long as it takes.")] = "",
-) -> None:
+) -> Working:
     """Wait until jobs have ended; exit code 0 when all completed, 1 when not, 4 when the time was over first.
 
     Examples:
       queuectl wait job1
       queuectl wait job1 job2 --timeout 5m
     """
-    settings = settings_of(ctx)
-    seconds = duration_of("--timeout", timeout) if timeout else None
-    states = run_async(_wait(settings, ids, seconds))
-    for name, state in states.items():
-        if settings.json:
-            print_json({"id": name, "state": state})
-        else:
-            print_line((name, "cyan"), (f" {state or 'has not ended'}", ""))
-    if None in states.values():
-        raise typer.Exit(ExitCode.NOTHING)
-    if set(states.values()) != {"completed"}:
-        raise typer.Exit(ExitCode.FAILED)
+    return _wait(settings, ids, duration_of("--timeout", timeout) if timeout else None)
 
 
-async def _wait(settings: Settings, ids: list[str], seconds: float | None) -> dict[str, str | None]:
-    import asyncio
-
+async def _wait(settings: Settings, ids: list[str], seconds: float | None) -> Result:
     async with reached(settings) as hw:
+        ends = await asyncio.gather(*(_end_of(hw, name, seconds) for name in ids))
+    states = dict(zip(ids, ends, strict=True))
 
-        async def one(name: str) -> str | None:
-            try:
-                return (await hw.jobs.wait(name, seconds)).value
-            except TimeoutError:
-                return None
+    def show_states() -> None:
+        for name, state in states.items():
+            print_line((name, "cyan"), (f" {state or 'has not ended'}", ""))
 
-        return dict(zip(ids, await asyncio.gather(*(one(name) for name in ids)), strict=True))
+    ended = ExitCode.OK if set(states.values()) == {"completed"} else ExitCode.FAILED
+    code = ExitCode.NOTHING if None in states.values() else ended
+    return Result([{"id": name, "state": state} for name, state in states.items()], show_states, code=code)
+
+
+async def _end_of(hw: "Database", name: str, seconds: float | None) -> str | None:
+    try:
+        return (await hw.jobs.wait(name, seconds)).value
+    except TimeoutError:
+        return None

@@ -11,17 +11,21 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.commands import Result, Working, command, line
 from headwater.cli.job_choice import Choice, Deed, InState, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
 from headwater.cli.job_views import Queue, check_state, duration_of
-from headwater.cli.output import note, plural, print_json, print_line
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import settings_of
+from headwater.cli.output import plural
+from headwater.cli.session import reached
+from headwater.cli.settings import Settings
+
+ThisQueue = Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE")]
 
 # ── changing ──
 
 
+@command
 def cancel(
-    ctx: typer.Context,
+    settings: Settings,
     ids: SomeIds = None,
     state: InState = "",
     queue: OfQueue = "",
@@ -29,7 +33,7 @@ def cancel(
     error: WithError = "",
     everything: Annotated[bool, typer.Option("--all", help="All jobs that have not ended.")] = False,
     yes: Yes = False,
-) -> None:
+) -> Working:
     """Cancel jobs that have not ended. Those that run are asked to stop, and their worker ends them.
 
     By --queue, --type, --error or --state, how many are meant is shown and asked first.
@@ -41,11 +45,12 @@ def cancel(
     states = [check_state(state)] if state else ["pending", "scheduled", "waiting", "failed", "processing"]
     choice = Choice(ids or (), states, queue, type_, error)
     deed = Deed("Cancel", "cancelled", lambda hw, names: hw.jobs.cancel(*names, skip_unfit=not ids))
-    change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
+    return change_chosen(settings, choice, deed, everything=everything or bool(state), yes=yes)
 
 
+@command
 def retry(
-    ctx: typer.Context,
+    settings: Settings,
     ids: SomeIds = None,
     state: InState = "",
     queue: OfQueue = "",
@@ -53,7 +58,7 @@ def retry(
     error: WithError = "",
     everything: Annotated[bool, typer.Option("--all", help="All jobs that failed or are dead.")] = False,
     yes: Yes = False,
-) -> None:
+) -> Working:
     """Give jobs that failed, died or were cancelled all their attempts again, from now on.
 
     By --queue, --type or --error, those that failed or are dead are meant; --state names another state.
@@ -65,73 +70,55 @@ def retry(
     states = [check_state(state)] if state else ["failed", "dead"]
     choice = Choice(ids or (), states, queue, type_, error)
     deed = Deed("Retry", "armed again", lambda hw, names: hw.jobs.retry(*names, skip_unfit=not ids))
-    change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
+    return change_chosen(settings, choice, deed, everything=everything or bool(state), yes=yes)
 
 
-def cleanup(
-    ctx: typer.Context,
+@command
+async def cleanup(
+    settings: Settings,
     older_than: Annotated[str, typer.Option(help="Only jobs that ended longer ago: 45s, 10m, 12h, 7d.")] = "7d",
     state: Annotated[str, typer.Option(help="Jobs that ended so: completed, cancelled or dead.")] = "completed",
     queue: Queue = "",
-) -> None:
+) -> Result:
     """Forget jobs that ended long ago.
 
     Examples:
       queuectl cleanup
       queuectl cleanup --older-than 1h --state cancelled
     """
-    settings = settings_of(ctx)
     check_state(state)
     seconds = duration_of("--older-than", older_than)
-
-    async def clean() -> int:
-        async with reached(settings) as hw:
-            return await hw.jobs.cleanup(older_than=seconds, state=state, queue=queue)
-
-    count = run_async(clean())
-    if settings.json:
-        print_json({"dropped": count})
-    else:
-        print_line((f"dropped {plural(count, 'job')}", ""))
+    async with reached(settings) as hw:
+        count = await hw.jobs.cleanup(older_than=seconds, state=state, queue=queue)
+    return line({"dropped": count}, (f"dropped {plural(count, 'job')}", ""))
 
 
-def pause(
-    ctx: typer.Context, queue: Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE")] = "default"
-) -> None:
+@command
+def pause(settings: Settings, queue: ThisQueue = "default") -> Working:
     """Hand out no more jobs of a queue; those that run go on.
 
     Examples:
       queuectl pause mail
     """
-    _pause(ctx, queue, paused=True)
+    return _pause(settings, queue, paused=True)
 
 
-def resume(
-    ctx: typer.Context, queue: Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE")] = "default"
-) -> None:
+@command
+def resume(settings: Settings, queue: ThisQueue = "default") -> Working:
     """Hand out the jobs of a queue again.
 
     Examples:
       queuectl resume mail
     """
-    _pause(ctx, queue, paused=False)
+    return _pause(settings, queue, paused=False)
 
 
-def _pause(ctx: typer.Context, queue: str, *, paused: bool) -> None:
-    settings = settings_of(ctx)
-
-    async def change() -> list[str]:
-        async with reached(settings, create=True) as hw:
-            known = sorted(one.queue for one in await hw.jobs.queues())
-            await (hw.jobs.pause(queue) if paused else hw.jobs.resume(queue))
-            return known
-
-    known = run_async(change())
-    if queue not in known:
-        # It is no error: whoever pauses a queue before its first job comes means it.
-        there = ", ".join(known[:10]) or "none yet"
-        note(f"there is no job queue {queue} so far: this holds for jobs that are added to it; there is {there}")
-    if settings.json:
-        print_json({"queue": queue, "paused": paused})
-    else:
-        print_line((queue, "cyan"), (" is paused" if paused else " goes on", ""))
+async def _pause(settings: Settings, queue: str, *, paused: bool) -> Result:
+    async with reached(settings, create=True) as hw:
+        known = sorted(one.queue for one in await hw.jobs.queues())
+        await (hw.jobs.pause(queue) if paused else hw.jobs.resume(queue))
+    # It is no error: whoever pauses a queue before its first job comes means it.
+    there = ", ".join(known[:10]) or "none yet"
+    hint = f"there is no job queue {queue} so far: this holds for jobs that are added to it; there is {there}"
+    parts = ((queue, "cyan"), (" is paused" if paused else " goes on", ""))
+    return line({"queue": queue, "paused": paused}, *parts, notes=() if queue in known else [hint])

@@ -19,26 +19,28 @@ from urllib.parse import quote
 
 import typer
 
+from headwater.cli.commands import Result, Working, command, line, nothing, table
 from headwater.cli.exits import ExitCode, Misuse, StoreUnopened
-from headwater.cli.output import note, plural, print_json, print_line, print_table
-from headwater.cli.session import opened, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.output import cut, note, plural, print_line
+from headwater.cli.session import opened
+from headwater.cli.settings import Settings
 from headwater.errors import InvalidInput, StoreBusy, StoreFailed, StoreForeign
 
 if TYPE_CHECKING:
-    from headwater.model.outbox import Drained
+    from headwater.model.outbox import Drained, SetAside
 
 File = Annotated[str, typer.Argument(help="The SQLite file of your own.", metavar="FILE", show_default=False)]
 ERROR_LENGTH_SHOWN = 80
 
 
+@command
 def drain(
-    ctx: typer.Context,
+    settings: Settings,
     file: File,
     every: Annotated[
         float | None, typer.Option("--every", help="Go on for ever, and look this often (seconds).", min=0.01)
     ] = None,
-) -> None:
+) -> Working:
     """Move the messages and jobs that wait in a SQLite file of your own to the log, each once and in order.
 
     Ends with 1 when a queue refused some for now: they wait on. Ends with 6 when some can never be taken: see
@@ -48,31 +50,25 @@ def drain(
       headwater outbox drain shop.db
       headwater outbox drain shop.db --every 0.5 --store headwater.db
     """
-    settings = settings_of(ctx)
     _check_file(file)
-    drained = run_async(_drain(settings, file, every))
-    if drained is None:
-        return
-    _show(settings, drained)
-    if drained.left:
-        raise typer.Exit(ExitCode.FAILED)
-    if drained.set_aside:
-        raise typer.Exit(ExitCode.QUARANTINED)
+    return _drain(settings, file, every)
 
 
-async def _drain(settings: Settings, database: str, every: float | None) -> "Drained | None":
-    """What was drained; None when it was told to end."""
+async def _drain(settings: Settings, database: str, every: float | None) -> Result:
+    """What was drained; nothing is said of it when it was told to end."""
     from headwater import outbox
 
     told: list[signal.Signals] = []
     with _told_to_end(told):
         try:
             async with opened(settings) as hw:
-                return await outbox.drain(hw, lambda: _connect(database), every_seconds=every)
+                drained = await outbox.drain(hw, lambda: _connect(database), every_seconds=every)
         except asyncio.CancelledError:
             if not told:
                 raise
-            return None
+            return Result((), lambda: None)
+    code = ExitCode.FAILED if drained.left else ExitCode.QUARANTINED if drained.set_aside else ExitCode.OK
+    return Result([drained], lambda: _show(drained), code=code)
 
 
 @contextmanager
@@ -95,10 +91,7 @@ def _told_to_end(told: list[signal.Signals]) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def _show(settings: Settings, drained: "Drained") -> None:
-    if settings.json:
-        print_json(drained)
-        return
+def _show(drained: "Drained") -> None:
     known = f", {drained.duplicates:,} of them known already" if drained.duplicates else ""
     print_line((f"moved {plural(drained.moved, 'row')} to the log{known}", ""))
     if drained.set_aside:
@@ -107,7 +100,8 @@ def _show(settings: Settings, drained: "Drained") -> None:
         note(f"left {plural(left.count, 'row')} for {left.queue}: {left.reason}")
 
 
-def list_rows(ctx: typer.Context, file: File) -> None:
+@command
+async def list_rows(settings: Settings, file: File) -> Result:
     """List the rows that a drain has set aside because they can never be taken, with the reason.
 
     Examples:
@@ -116,27 +110,25 @@ def list_rows(ctx: typer.Context, file: File) -> None:
     """
     from headwater import outbox
 
-    settings = settings_of(ctx)
     _check_file(file)
     with closing(_connect(file)) as connection:
         rows = outbox.list_set_aside(connection)
-    if settings.json:
-        for row in rows:
-            print_json(row)
-    elif rows:
-        columns = ("NUMBER", "KIND", "QUEUE", "ERROR")
-        print_table(columns, [(row.number, row.kind, row.queue, _short(row.error)) for row in rows])
-    else:
-        note(f"nothing is set aside in {file}")
+    columns = ("NUMBER", "KIND", "QUEUE", "ERROR")
+    return table(rows, lambda row: row, columns, _row, empty=f"nothing is set aside in {file}")
 
 
-def requeue_rows(
-    ctx: typer.Context,
+def _row(row: "SetAside") -> tuple[object, ...]:
+    return (row.number, row.kind, row.queue, cut(row.error, ERROR_LENGTH_SHOWN))
+
+
+@command
+async def requeue_rows(
+    settings: Settings,
     file: File,
     numbers: Annotated[
         list[int] | None, typer.Argument(help="Rows by number.", metavar="NUMBER...", show_default="all of them")
     ] = None,
-) -> None:
+) -> Result:
     """Let rows that were set aside wait again, in their old places, for the next drain.
 
     Examples:
@@ -145,22 +137,12 @@ def requeue_rows(
     """
     from headwater import outbox
 
-    settings = settings_of(ctx)
     _check_file(file)
     with closing(_connect(file)) as connection, connection:
         count = outbox.requeue(connection, *(numbers or ()))
-    if settings.json:
-        print_json({"requeued": count})
-    elif count:
-        print_line((f"requeued {plural(count, 'row')}", ""))
-    else:
-        note(f"nothing of that is set aside in {file}")
     if not count:
-        raise typer.Exit(ExitCode.NOTHING)
-
-
-def _short(error: str) -> str:
-    return error if len(error) <= ERROR_LENGTH_SHOWN else f"{error[:ERROR_LENGTH_SHOWN]}…"
+        return nothing({"requeued": count}, f"nothing of that is set aside in {file}")
+    return line({"requeued": count}, (f"requeued {plural(count, 'row')}", ""))
 
 
 def _check_file(database: str) -> None:

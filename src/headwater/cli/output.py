@@ -128,6 +128,11 @@ def show(value: object) -> str:
     return str(value)
 
 
+def cut(text: str, length: int) -> str:
+    """The beginning of a text, for a cell; what follows is left out."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def show_bytes(count: int) -> str:
     """A size: 1536 is `1.5 KiB`."""
     size = float(count)

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.commands import Result, Working, command, line, table
 from headwater.cli.exits import Misuse
-from headwater.cli.output import confirm, iso_time, note, print_facts, print_json, print_line, print_table, show_seconds
-from headwater.cli.session import reached, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.output import confirm, iso_time, print_facts, print_line, print_table, show_seconds
+from headwater.cli.session import reached
+from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headwater.log.operations import Configured
     from headwater.model.queue import QueueOptions
     from headwater.stores.questions import GroupStatus, QueueStatus
 
@@ -33,53 +33,33 @@ def queues(ctx: typer.Context) -> None:
         list_queues(ctx)
 
 
-def list_queues(ctx: typer.Context) -> None:
+@command
+async def list_queues(settings: Settings) -> Result:
     """List all queues with their sizes.
 
     Examples:
       headwater queues list
       headwater queues list --json
     """
-    settings = settings_of(ctx)
-    found = run_async(_list(settings))
-    if settings.json:
-        for status in found:
-            print_json(queue_document(status))
-        return
-    if not found:
-        note("there are no queues yet")
-        return
-    columns = ("QUEUE", "PARTITIONS", "RECORDS", "WAITING", "DEAD LETTERS", "CREATED")
-    rows = [(s.queue, s.partitions, s.records, s.waiting, s.dead_letters, iso_time(s.created_at)) for s in found]
-    print_table(columns, rows)
-
-
-async def _list(settings: Settings) -> "list[QueueStatus]":
     async with reached(settings) as hw:
-        return await hw.queues()
+        found = await hw.queues()
+    columns = ("QUEUE", "PARTITIONS", "RECORDS", "WAITING", "DEAD LETTERS", "CREATED")
+    return table(found, queue_document, columns, _row, empty="there are no queues yet")
 
 
-def show_queue(ctx: typer.Context, name: QueueName) -> None:
+def _row(status: "QueueStatus") -> tuple[object, ...]:
+    counts = (status.partitions, status.records, status.waiting, status.dead_letters)
+    return (status.queue, *counts, iso_time(status.created_at))
+
+
+@command
+async def show_queue(settings: Settings, name: QueueName) -> Result:
     """Show one queue: its size, its options and its consumer groups.
 
     Examples:
       headwater queues show orders
       headwater queues show orders --json
     """
-    settings = settings_of(ctx)
-    status, groups = run_async(_show(settings, name))
-    if settings.json:
-        print_json({**queue_document(status), "groups": [group_document(group) for group in groups]})
-        return
-    print_facts(_facts(status))
-    print_line(("", ""))
-    print_facts((f"{option}", value) for option, value in options_document(status.options).items())
-    if groups:
-        print_line(("", ""))
-        print_groups(groups)
-
-
-async def _show(settings: Settings, name: str) -> "tuple[QueueStatus, list[GroupStatus]]":
     from headwater.errors import QueueMissing
 
     async with reached(settings) as hw:
@@ -87,14 +67,26 @@ async def _show(settings: Settings, name: str) -> "tuple[QueueStatus, list[Group
         status = await queue.status()
         if status is None:
             raise QueueMissing(f"there is no queue {name!r}")
-        return status, await queue.groups()
+        groups = await queue.groups()
+    document = {**queue_document(status), "groups": [group_document(group) for group in groups]}
+    return Result([document], lambda: _print_queue(status, groups))
 
 
-def configure_queue(
-    ctx: typer.Context,
+def _print_queue(status: "QueueStatus", groups: "list[GroupStatus]") -> None:
+    print_facts(_facts(status))
+    print_line(("", ""))
+    print_facts(options_document(status.options).items())
+    if groups:
+        print_line(("", ""))
+        print_groups(groups)
+
+
+@command
+async def configure_queue(
+    settings: Settings,
     name: QueueName,
     options: Annotated[list[str], typer.Argument(help="What to set.", metavar="OPTION=VALUE...", show_default=False)],
-) -> None:
+) -> Result:
     """Change options of a queue, or make one; what is not named stays as it is.
 
     The options are those that queues show lists, and namespace and task. Times are in seconds, 0 is no limit.
@@ -103,21 +95,15 @@ def configure_queue(
       headwater queues configure orders lease_seconds=60 retry_limit=5
       headwater queues configure orders retention_seconds=86400 namespace=shop
     """
-    settings = settings_of(ctx)
-    configured = run_async(_configure(settings, name, parse_options(options)))
-    if settings.json:
-        about = {"queue": configured.queue, "namespace": configured.namespace, "task": configured.task}
-        print_json({**about, "options": options_document(configured.options)})
-        return
-    print_line((configured.queue, "cyan"), (" is configured: " + ", ".join(options), ""))
-
-
-async def _configure(settings: Settings, name: str, options: dict[str, object]) -> "Configured":
     from headwater.model.queue import OPTION_NAMES
 
-    check_options(options, "queue option", ("namespace", "task", *OPTION_NAMES))
+    wanted = parse_options(options)
+    check_options(wanted, "queue option", ("namespace", "task", *OPTION_NAMES))
     async with reached(settings) as hw:
-        return await hw.queue(name).configure(**options)  # type: ignore[arg-type]
+        configured = await hw.queue(name).configure(**wanted)  # type: ignore[arg-type]
+    about = {"queue": configured.queue, "namespace": configured.namespace, "task": configured.task}
+    document = {**about, "options": options_document(configured.options)}
+    return line(document, (configured.queue, "cyan"), (" is configured: " + ", ".join(options), ""))
 
 
 def check_options(options: dict[str, object], kind: str, known: "Sequence[str]") -> None:
@@ -149,27 +135,24 @@ def _parse_value(text: str) -> object:
     return value
 
 
-def delete_queue(ctx: typer.Context, name: QueueName, yes: Yes = False) -> None:
+@command
+def delete_queue(settings: Settings, name: QueueName, yes: Yes = False) -> Working:
     """Delete a queue with its records, groups and dead letters, for good.
 
     Examples:
       headwater queues delete orders --yes
     """
-    settings = settings_of(ctx)
     confirm(f"Delete the queue {name} with everything in it?", yes=yes)
-    run_async(_delete(settings, name))
-    if settings.json:
-        print_json({"queue": name, "deleted": True})
-    else:
-        print_line((name, "cyan"), (" is deleted", ""))
+    return _delete(settings, name)
 
 
-async def _delete(settings: Settings, name: str) -> None:
+async def _delete(settings: Settings, name: str) -> Result:
     from headwater.errors import QueueMissing
 
     async with reached(settings) as hw:
         if not await hw.queue(name).delete():
             raise QueueMissing(f"there is no queue {name!r}")
+    return line({"queue": name, "deleted": True}, (name, "cyan"), (" is deleted", ""))
 
 
 # ── how queues and groups are shown ──

@@ -12,39 +12,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.commands import Result, Working, command, line
 from headwater.cli.exits import Misuse
-from headwater.cli.output import confirm, note, plural, print_json, print_line, progress, show_bytes
-from headwater.cli.session import opened, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.output import confirm, note, plural, print_line, progress, show_bytes
+from headwater.cli.session import opened
+from headwater.cli.settings import Settings
 from headwater.stores.questions import FindIdentity, FindLastLsn
 
 if TYPE_CHECKING:
     from headwater.log.store_operations import GivenUp, Identified
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
 
-def show_identity(ctx: typer.Context) -> None:
+
+@command
+async def show_identity(settings: Settings) -> Result:
     """Show the identity of the store: a UUID that is made once with it, and kept by whoever reads its log.
 
     Examples:
       headwater store identity
       headwater store identity --store orders.db --json
     """
-    settings = settings_of(ctx)
-    identity = run_async(_identity(settings))
-    if settings.json:
-        print_json({"identity": identity})
-    else:
-        print_line((identity, ""))
-
-
-async def _identity(settings: Settings) -> str:
     async with opened(settings) as hw:
-        return await hw.store.ask(FindIdentity())
+        identity = await hw.store.ask(FindIdentity())
+    return line({"identity": identity}, (identity, ""))
 
 
-def renew_identity(
-    ctx: typer.Context, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False
-) -> None:
+@command
+def renew_identity(settings: Settings, yes: Yes = False) -> Working:
     """Give the store a new identity, after a backup was put back in its place.
 
     The log has gone back then, and places in it that others have kept may come to mean other messages. From now on,
@@ -55,27 +50,25 @@ def renew_identity(
       headwater store renew
       headwater store renew --yes --store orders.db
     """
-    settings = settings_of(ctx)
     confirm("Streams with a checkpoint of this store must begin anew. Renew its identity?", yes=yes)
-    renewed = run_async(_renew(settings))
-    if settings.json:
-        print_json({"identity": renewed.identity, "before": renewed.before})
-    else:
-        print_line((renewed.identity, ""))
-        note(f"was {renewed.before}; servers and workers on this store must be started again")
+    return _renew(settings)
 
 
-async def _renew(settings: Settings) -> "Identified":
+async def _renew(settings: Settings) -> Result:
     from headwater.log.store_operations import RenewIdentity
 
     async with opened(settings) as hw:
         renewed: Identified = (await hw.committer.submit(RenewIdentity())).result
-        return renewed
+
+    def show() -> None:
+        print_line((renewed.identity, ""))
+        note(f"was {renewed.before}; servers and workers on this store must be started again")
+
+    return Result([{"identity": renewed.identity, "before": renewed.before}], show)
 
 
-def give_up_damaged(
-    ctx: typer.Context, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False
-) -> None:
+@command
+async def give_up_damaged(settings: Settings, yes: Yes = False) -> Result:
     """Pass over messages that cannot be read, so that those behind them are delivered.
 
     Every message is read first. Those whose bytes are not what was written are given up for good: consumers go on
@@ -86,18 +79,24 @@ def give_up_damaged(
       headwater store give-up-damaged
       headwater store give-up-damaged --yes --json
     """
-    settings = settings_of(ctx)
-    given_up = run_async(_give_up(settings, yes))
-    if not given_up:
-        note("every message can be read")
-    for found in given_up:
-        last = found.first_offset + found.count - 1
-        if settings.json:
-            about = {"lsn": found.lsn, "queue": found.lane.queue, "partition": found.lane.partition}
-            print_json({**about, "first_offset": found.first_offset, "last_offset": last})
-        else:
-            place = f"{found.lane.queue}, partition {found.lane.partition}"
-            print_line((f"given up: {place}, offsets {found.first_offset:,} to {last:,}", ""))
+    given_up = await _give_up(settings, yes)
+    found = [
+        {
+            "lsn": one.lsn,
+            "queue": one.lane.queue,
+            "partition": one.lane.partition,
+            "first_offset": one.first_offset,
+            "last_offset": one.first_offset + one.count - 1,
+        }
+        for one in given_up
+    ]
+    words = "given up: {queue}, partition {partition}, offsets {first_offset:,} to {last_offset:,}"
+
+    def show() -> None:
+        for one in found:
+            print_line((words.format(**one), ""))
+
+    return Result(found, show, notes=() if found else ["every message can be read"])
 
 
 async def _give_up(settings: Settings, yes: bool) -> "list[GivenUp]":
@@ -113,10 +112,11 @@ async def _give_up(settings: Settings, yes: bool) -> "list[GivenUp]":
         return [(await hw.committer.submit(GiveUpDamaged(lsn=found.lsn))).result for found in damaged]
 
 
+@command
 def back_up(
-    ctx: typer.Context,
+    settings: Settings,
     target: Annotated[str, typer.Argument(help="The file to make.", metavar="FILE", show_default=False)],
-) -> None:
+) -> Working:
     """Write a copy of the whole store to a new file, while servers and workers go on.
 
     The copy has everything that was committed when it began, in one file. It is a store of its own: when it is put back
@@ -126,22 +126,22 @@ def back_up(
       headwater store backup headwater-copy.db
       headwater store backup "backups/$(date +%F).db" --store orders.db
     """
-    settings = settings_of(ctx)
     place = os.path.abspath(target)
     if not os.path.isdir(os.path.dirname(place)):
         raise Misuse(f"there is no folder {os.path.dirname(place)}")
-    run_async(_back_up(settings, place))
-    size = os.path.getsize(place)
-    if settings.json:
-        print_json({"file": place, "bytes": size})
-    else:
-        print_line((f"wrote {show_bytes(size)} to {target}", ""))
+    return _back_up(settings, place, target)
 
 
-async def _back_up(settings: Settings, place: str) -> None:
+async def _back_up(settings: Settings, place: str, target: str) -> Result:
     from headwater.stores.contract import WritesBackups
 
     async with opened(settings) as hw:
         if not isinstance(hw.store, WritesBackups):
             raise Misuse(f"a store in {hw.store.traits.engine} is backed up with the tools of its database")
         await hw.store.backup(place)
+    return _written(place, target)
+
+
+def _written(place: str, target: str) -> Result:
+    size = os.path.getsize(place)
+    return line({"file": place, "bytes": size}, (f"wrote {show_bytes(size)} to {target}", ""))

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.commands import Result, command, line, table
 from headwater.cli.exits import Misuse
-from headwater.cli.output import iso_time, note, print_json, print_line, print_table
-from headwater.cli.session import opened, run_async
-from headwater.cli.settings import Settings, settings_of
+from headwater.cli.output import iso_time, note, print_line
+from headwater.cli.session import opened
+from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
     from headwater.clock import Timestamp
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
-def create_token(
-    ctx: typer.Context,
+@command
+async def create_token(
+    settings: Settings,
     name: Annotated[str, typer.Argument(help="What the token is for.", metavar="NAME", show_default=False)],
     scopes: Annotated[
         list[str],
@@ -44,7 +46,7 @@ def create_token(
     expires: Annotated[
         str, typer.Option(help="How long it is good: 90s, 30min, 12h, 30d.", metavar="TIME", show_default="for good")
     ] = "",
-) -> None:
+) -> Result:
     """Make an access token and show it, this once.
 
     Its name is kept with the messages that are pushed with it, and consumers see it. The text of the token is the only
@@ -54,31 +56,27 @@ def create_token(
       headwater token create billing --scope consume --queue 'orders.*'
       TOKEN=$(headwater token create ci --scope publish --expires 30d)
     """
-    settings = settings_of(ctx)
-    token, text = run_async(_create(settings, name, scopes, queues or ["*"], parse_lifetime(expires)))
-    if settings.json:
-        print_json({**token_document(token), "token": text})
-        return
-    print_line((text, ""))
-    allows = f"{', '.join(token.scopes)} for {', '.join(token.queues)} in {token.database}"
-    note(f"{token.id}: {allows}; it is not shown again")
-
-
-async def _create(
-    settings: Settings, name: str, scopes: list[str], queues: list[str], lifetime_seconds: float | None
-) -> "tuple[AccessToken, str]":
     from headwater.model.names import check_name
     from headwater.services.access_tokens import check_patterns, check_scopes
 
     # Before the store is opened, which may make it: what makes no sense leaves no trace.
+    seconds, patterns = parse_lifetime(expires), queues or ["*"]
     check_name("token", name)
     check_scopes(scopes)
-    check_patterns(queues)
+    check_patterns(patterns)
     async with opened(settings, create=True) as hw:
-        return await hw.access_tokens().create(name, scopes, queues=queues, lifetime_seconds=lifetime_seconds)
+        token, text = await hw.access_tokens().create(name, scopes, queues=patterns, lifetime_seconds=seconds)
+
+    def show() -> None:
+        print_line((text, ""))
+        allows = f"{', '.join(token.scopes)} for {', '.join(token.queues)} in {token.database}"
+        note(f"{token.id}: {allows}; it is not shown again")
+
+    return Result([{**token_document(token), "token": text}], show)
 
 
-def list_tokens(ctx: typer.Context) -> None:
+@command
+async def list_tokens(settings: Settings) -> Result:
     """List the access tokens of a database: what each allows, and whether it is still good.
 
     Examples:
@@ -87,59 +85,34 @@ def list_tokens(ctx: typer.Context) -> None:
     """
     from headwater.clock import SystemClock
 
-    settings = settings_of(ctx)
-    found = run_async(_list(settings))
-    if settings.json:
-        for token in found:
-            print_json(token_document(token))
-        return
-    if not found:
-        note("there are no access tokens yet")
-        return
-    now = SystemClock().now()
-    columns = ("ID", "NAME", "SCOPES", "QUEUES", "CREATED", "EXPIRES", "STATE")
-    rows = [
-        (
-            token.id,
-            token.name,
-            " ".join(token.scopes),
-            " ".join(token.queues),
-            iso_time(token.created_at),
-            iso_time(token.expires_at),
-            state_of(token, now),
-        )
-        for token in found
-    ]
-    print_table(columns, rows)
-
-
-async def _list(settings: Settings) -> "list[AccessToken]":
     async with opened(settings) as hw:
-        return await hw.access_tokens().list()
+        found = await hw.access_tokens().list()
+    now = SystemClock().now()
+
+    def row(token: "AccessToken") -> tuple[object, ...]:
+        allows = (" ".join(token.scopes), " ".join(token.queues))
+        times = (iso_time(token.created_at), iso_time(token.expires_at))
+        return (token.id, token.name, *allows, *times, state_of(token, now))
+
+    columns = ("ID", "NAME", "SCOPES", "QUEUES", "CREATED", "EXPIRES", "STATE")
+    return table(found, token_document, columns, row, empty="there are no access tokens yet")
 
 
-def revoke_token(
-    ctx: typer.Context,
+@command
+async def revoke_token(
+    settings: Settings,
     token: Annotated[str, typer.Argument(help="The id of the token.", metavar="ID", show_default=False)],
-) -> None:
+) -> Result:
     """Revoke an access token: from now on no server takes it.
 
     Examples:
       headwater token revoke 3f9a2c1d77b0
     """
-    settings = settings_of(ctx)
     if token.startswith("hw_"):
         raise Misuse("a token is revoked by its id, which token list shows; its text should not be on a command line")
-    run_async(_revoke(settings, token))
-    if settings.json:
-        print_json({"id": token, "revoked": True})
-    else:
-        print_line((token, "cyan"), (" is revoked", ""))
-
-
-async def _revoke(settings: Settings, token: str) -> None:
     async with opened(settings) as hw:
         await hw.access_tokens().revoke(token)
+    return line({"id": token, "revoked": True}, (token, "cyan"), (" is revoked", ""))
 
 
 def parse_lifetime(text: str) -> float | None:

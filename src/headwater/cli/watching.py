@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from headwater.cli.commands import Result, show_result
 from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
@@ -14,20 +15,20 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 0.5
 SERVER_PAUSE_SECONDS = 1.0
 
-Showing = Callable[["Database", Settings], Awaitable[None]]
+Look = Callable[["Database"], Awaitable[Result]]
 
 
-async def watch(settings: Settings, show: Showing, *, watching: bool, or_empty: bool = False) -> None:
-    """Show it once, or again with every change until Ctrl-C; a terminal is cleared first."""
+async def watch(settings: Settings, look: Look, *, watching: bool, or_empty: bool = False) -> Result:
+    """What is seen now. Who is watching sees it again with every change until Ctrl-C; a terminal is cleared first."""
     async with reached(settings, or_empty=not watching and or_empty) as hw:
         if not watching:
-            await show(hw, settings)
-            return
+            return await look(hw)
         async for _ in changes(hw):
             if sys.stdout.isatty() and not settings.json:
                 sys.stdout.write("\x1b[H\x1b[2J")
-            await show(hw, settings)
+            show_result(settings, await look(hw))
             await asyncio.sleep(PAUSE_SECONDS)
+    raise AssertionError("a log that is open does not end")
 
 
 async def changes(hw: "Database") -> AsyncIterator[None]:

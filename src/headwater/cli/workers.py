@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.commands import Result, Working, command, line, table
 from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.job_views import Watch
-from headwater.cli.output import iso_time, note, plural, print_json, print_line, print_table
-from headwater.cli.session import opened, reached, run_async, run_fast
+from headwater.cli.output import iso_time, note, plural, print_json
+from headwater.cli.session import opened, reached, run_fast
 from headwater.cli.settings import Settings, settings_of
 from headwater.cli.watching import watch
 from headwater.errors import InvalidName
@@ -28,6 +29,7 @@ from headwater.model.names import check_name
 
 if TYPE_CHECKING:
     from headwater.services.database import Database
+    from headwater.stores.job_questions import WorkerStatus
 
 log = logging.getLogger(__name__)
 
@@ -250,62 +252,43 @@ async def _work(settings: Settings, options: object) -> int:
         return await worker.run()
 
 
-def list_workers(ctx: typer.Context, watching: Watch = False) -> None:
+@command
+def list_workers(settings: Settings, watching: Watch = False) -> Working:
     """List workers with what they hold and when they were last heard of.
 
     Examples:
       queuectl worker list
       queuectl worker list --json
     """
-    run_async(watch(settings_of(ctx), _show_workers, watching=watching, or_empty=True))
+    return watch(settings, _look_at_workers, watching=watching, or_empty=True)
 
 
-async def _show_workers(hw: "Database", settings: Settings) -> None:
+async def _look_at_workers(hw: "Database") -> Result:
     from headwater.services.job_documents import worker_document
 
-    workers = await hw.jobs.workers()
-    if settings.json:
-        for worker in workers:
-            print_json(worker_document(worker))
-        return
-    if not workers:
-        note("no workers run")
-        return
-    rows = [
-        (
-            worker.id,
-            worker.about.host,
-            str(worker.about.pid),
-            ", ".join(worker.about.queues) or "all",
-            worker.held,
-            iso_time(worker.started_at),
-            iso_time(worker.seen_at),
-            "stopping" if worker.stopping else "",
-        )
-        for worker in workers
-    ]
-    print_table(("WORKER", "HOST", "PID", "QUEUES", "JOBS", "STARTED", "SEEN", ""), rows)
+    columns = ("WORKER", "HOST", "PID", "QUEUES", "JOBS", "STARTED", "SEEN", "")
+    return table(await hw.jobs.workers(), worker_document, columns, _row, empty="no workers run")
 
 
-def stop_workers(
-    ctx: typer.Context,
+def _row(worker: "WorkerStatus") -> tuple[object, ...]:
+    about = worker.about
+    where = (worker.id, about.host, str(about.pid), ", ".join(about.queues) or "all", worker.held)
+    times = (iso_time(worker.started_at), iso_time(worker.seen_at))
+    return (*where, *times, "stopping" if worker.stopping else "")
+
+
+@command
+async def stop_workers(
+    settings: Settings,
     ids: Annotated[list[str] | None, typer.Argument(help="Workers by id.", metavar="ID...", show_default="all")] = None,
-) -> None:
+) -> Result:
     """Ask workers to finish what they run and end.
 
     Examples:
       queuectl worker stop
     """
-    settings = settings_of(ctx)
-
-    async def stop() -> list[str]:
-        async with reached(settings) as hw:
-            return list(await hw.jobs.stop_workers(*(ids or ())))
-
-    found = run_async(stop())
-    if settings.json:
-        print_json({"ids": found, "count": len(found)})
-    else:
-        print_line((f"asked {plural(len(found), 'worker')} to stop", ""))
-    if not found:
-        raise typer.Exit(ExitCode.NOTHING)
+    async with reached(settings) as hw:
+        found = list(await hw.jobs.stop_workers(*(ids or ())))
+    code = ExitCode.OK if found else ExitCode.NOTHING
+    words = f"asked {plural(len(found), 'worker')} to stop"
+    return line({"ids": found, "count": len(found)}, (words, ""), code=code)
