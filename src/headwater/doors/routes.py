@@ -6,6 +6,7 @@ A route says what it needs and what it takes; the router checks it. Handlers are
 and values that were decoded before.
 """
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
@@ -49,7 +50,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that can be asked over HTTP.
 
     The handler is called with the site, the request, the body as `takes` (if any), the query as `asks` (if any), and
-    the names in the path, in this order. `gives` is the type of a good answer's body, `status` its status. Without a
+    the names in the path, in this order. What it says of its parameters `body` and `query` is what these are, unless
+    the route says otherwise. `gives` is the type of a good answer's body, `status` its status. Without a
     `scope` everybody may ask; where there is one, `or_scope` will do as well, and `and_scope` is needed, too. What
     `changes` something is not answered to HEAD, although it goes by GET. The OpenAPI document says by `content_types`
     what a good answer is when it is no JSON, and by `may_be_empty` that it may be 204.
@@ -75,6 +77,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     may_be_empty: bool = False
     lenient: bool = False
     takes_strictly: Any = None
+
+    def __post_init__(self) -> None:
+        annotations = inspect.get_annotations(self.handler, eval_str=True)
+        for field, parameter in (("takes", "body"), ("asks", "query")):
+            kind = annotations.get(parameter, Any)
+            if getattr(self, field) is None and kind is not Any:
+                msgspec.structs.force_setattr(self, field, kind)
 
 
 class _Endpoint:

@@ -24,7 +24,6 @@ ROUTES = (
         summary="The LSN before the first segment that was written at a time or later",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        asks=log_requests.TimeQuery,
         gives=log_requests.LogPlace,
     ),
     Route(
@@ -34,7 +33,6 @@ ROUTES = (
         summary="What the newest segment up to an LSN is known by",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        asks=log_requests.PlaceQuery,
         gives=log_requests.Seen,
     ),
     Route(
@@ -44,7 +42,6 @@ ROUTES = (
         summary="Whether the log has what a fingerprint was taken of",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        takes=log_requests.SeenRequest,
         gives=log_requests.Remembered,
     ),
     Route(
@@ -54,7 +51,6 @@ ROUTES = (
         summary="The newest segment of some queues in a stretch of the log",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        takes=log_requests.Range,
         gives=log_requests.Newest,
     ),
     Route(
@@ -64,7 +60,6 @@ ROUTES = (
         summary="Segments of some queues in a stretch of the log, without their records",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        takes=log_requests.OutlineRequest,
         gives=log_requests.Outline,
     ),
     Route(
@@ -74,7 +69,6 @@ ROUTES = (
         summary="The partitions of a queue, with where their records begin and end",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        takes=log_requests.PartitionsRequest,
         gives=log_requests.Partitions,
     ),
     Route(
@@ -84,7 +78,6 @@ ROUTES = (
         summary="What some queues lost to retention after an LSN",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        takes=log_requests.DropsRequest,
         gives=Drops,
     ),
     Route(
@@ -94,7 +87,6 @@ ROUTES = (
         summary="Segments of some queues in a stretch of the log, with their records",
         scope=Scope.SUBSCRIBE,
         or_scope=Scope.CONSUME,
-        takes=log_requests.SegmentsRequest,
         content_types=(log_requests.CONTENT_TYPE,),
     ),
     Route(
@@ -103,7 +95,6 @@ ROUTES = (
         handler=log_commits.stage,
         summary="Upload a part of a commit that is too large for one request",
         scope=Scope.PUBLISH,
-        takes=log_requests.StageRequest,
         gives=Staged,
     ),
     Route(
@@ -113,7 +104,6 @@ ROUTES = (
         summary="Take a step of a query's work once, with its pushes and the groups that it moves",
         scope=Scope.PUBLISH,
         or_scope=Scope.CONSUME,
-        takes=log_requests.CommitRequest,
         gives=log_requests.CommitResponse,
     ),
 )

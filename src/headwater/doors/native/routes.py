@@ -25,7 +25,6 @@ _OWN = (
         handler=messages.push,
         summary="Append records to partitions",
         scope=Scope.PUBLISH,
-        takes=requests.PushRequest,
         gives=list[requests.PushResponse],
         status=201,
     ),
@@ -35,7 +34,6 @@ _OWN = (
         handler=messages.pop,
         summary="Lease the next records, with reports on the last; wait when there are none",
         scope=Scope.CONSUME,
-        takes=requests.PopRequest,
         gives=requests.PopResponse,
     ),
     Route(
@@ -44,7 +42,6 @@ _OWN = (
         handler=messages.report,
         summary="Report on records",
         scope=Scope.CONSUME,
-        takes=requests.ReportRequest,
         gives=list[Acked],
     ),
     Route(
@@ -53,7 +50,6 @@ _OWN = (
         handler=messages.extend,
         summary="Keep leases for longer",
         scope=Scope.CONSUME,
-        takes=requests.ExtendRequest,
         gives=list[Extended],
     ),
     Route(
@@ -62,7 +58,6 @@ _OWN = (
         handler=in_own_names(messages.transaction),
         summary="Pushes, reports and jobs that take effect together or not at all",
         scope=Scope.CONSUME,
-        takes=requests.TransactionRequest,
         gives=Transacted,
     ),
     Route(
@@ -71,7 +66,6 @@ _OWN = (
         handler=questions.segments,
         summary="Read the log of a queue without a group; wait when there is no more",
         scope=Scope.SUBSCRIBE,
-        asks=requests.SegmentsQuery,
         gives=requests.SegmentsResponse,
     ),
     Route(
@@ -81,7 +75,6 @@ _OWN = (
         summary="One job once it has ended, or when the time is over",
         scope=Scope.SUBMIT_JOBS,
         or_scope=Scope.ADMIN,
-        asks=requests.WaitForJobQuery,
         gives=wire_kind(JobStatus),
     ),
 )

@@ -36,7 +36,7 @@ def delete(path: str, handler: RouteHandler, summary: str, scope: Scope, **more:
     return Route(method="DELETE", path=path, handler=handler, summary=summary, scope=scope, lenient=True, **more)
 
 
-_popping: dict[str, Any] = {"asks": shape.PopQuery, "gives": shape.PopResponse, "changes": True, "may_be_empty": True}
+_popping: dict[str, Any] = {"gives": shape.PopResponse, "changes": True, "may_be_empty": True}
 
 QUEUES = (
     post(
@@ -44,7 +44,6 @@ QUEUES = (
         push.push,
         "Append messages to queues",
         Scope.PUBLISH,
-        takes=shape.PushBody,
         takes_strictly=shape.StrictPushBody,
         gives=list[shape.PushResult],
         status=201,
@@ -75,7 +74,6 @@ QUEUES = (
         reports.ack,
         "Report on one message",
         Scope.CONSUME,
-        takes=shape.Acknowledgment,
         gives=list[shape.AckResult],
     ),
     post(
@@ -83,7 +81,6 @@ QUEUES = (
         reports.ack_batch,
         "Report on several messages",
         Scope.CONSUME,
-        takes=shape.AckBatchBody,
         gives=list[shape.AckResult],
     ),
     post(
@@ -91,7 +88,6 @@ QUEUES = (
         reports.extend,
         "Keep a lease for longer",
         Scope.CONSUME,
-        takes=shape.ExtendBody,
         gives=shape.ExtendResponse,
     ),
     post(
@@ -99,7 +95,6 @@ QUEUES = (
         transaction,
         "Pushes and reports that take effect together or not at all",
         Scope.CONSUME,
-        takes=shape.TransactionBody,
         gives=shape.TransactionResponse,
     ),
     post(
@@ -107,7 +102,6 @@ QUEUES = (
         configuration.configure,
         "Make a queue or change its options",
         Scope.ADMIN,
-        takes=shape.ConfigureBody,
         gives=shape.ConfigureResponse,
     ),
     delete(
@@ -122,7 +116,6 @@ QUEUES = (
         resources.clear_queue,
         "Drop all messages of a queue or of one partition",
         Scope.ADMIN,
-        asks=resources.ClearQuery,
         gives=views.Cleared,
     ),
 )
@@ -142,7 +135,6 @@ GROUPS = (
         "Groups whose oldest waiting message is older than this",
         Scope.METRICS,
         or_scope=Scope.SUBSCRIBE,
-        asks=groups.LaggingQuery,
         gives=list[groups.GroupSummary],
     ),
     get(
@@ -158,7 +150,6 @@ GROUPS = (
         groups.delete_group,
         "Forget a group in all queues",
         Scope.ADMIN,
-        asks=groups.DeleteQuery,
         gives=groups.GroupDeleted,
     ),
     post(
@@ -166,7 +157,6 @@ GROUPS = (
         groups.subscribe,
         "Have a group read from a time on, in all its queues",
         Scope.ADMIN,
-        takes=groups.SubscriptionBody,
         gives=groups.GroupMoved,
     ),
     delete(
@@ -174,7 +164,6 @@ GROUPS = (
         groups.delete_group_of_queue,
         "Forget a group in one queue",
         Scope.ADMIN,
-        asks=groups.DeleteQuery,
         gives=groups.GroupDeleted,
     ),
     post(
@@ -182,7 +171,6 @@ GROUPS = (
         groups.seek,
         "Move a group in a queue: to the end, the beginning or a time",
         Scope.ADMIN,
-        takes=groups.SeekBody,
         gives=groups.GroupMoved,
     ),
     post(
@@ -190,7 +178,6 @@ GROUPS = (
         groups.seek_partition,
         "Move a group in one partition",
         Scope.ADMIN,
-        takes=groups.SeekBody,
         gives=groups.GroupMoved,
     ),
 )
@@ -201,7 +188,6 @@ MESSAGES = (
         messages.list_dead_letters,
         "Messages that failed for good, newest first",
         Scope.SUBSCRIBE,
-        asks=messages.DeadLetterQuery,
         gives=messages.DeadMessages,
     ),
     get(
@@ -209,7 +195,6 @@ MESSAGES = (
         messages.list_messages,
         "The newest messages of a queue",
         Scope.SUBSCRIBE,
-        asks=messages.MessagesQuery,
         gives=messages.KeptMessages,
     ),
     get(
@@ -245,7 +230,6 @@ MESSAGES = (
         traces.add_trace,
         "Note an event in the life of a message",
         Scope.CONSUME,
-        takes=traces.TraceBody,
         gives=traces.TraceNoted,
         status=201,
     ),
@@ -254,7 +238,6 @@ MESSAGES = (
         traces.list_trace_names,
         "The names that events were noted under",
         Scope.SUBSCRIBE,
-        asks=traces.PageQuery,
         gives=views.TraceNames,
     ),
     get(
@@ -262,7 +245,6 @@ MESSAGES = (
         traces.list_traces_named,
         "The events noted under a name",
         Scope.SUBSCRIBE,
-        asks=traces.PageQuery,
         gives=views.NamedTraces,
     ),
     get(
@@ -290,7 +272,6 @@ RESOURCES = (
         "The queues with their sizes",
         Scope.METRICS,
         or_scope=Scope.SUBSCRIBE,
-        asks=resources.ListQuery,
         gives=views.QueueViews,
     ),
     get(
@@ -307,7 +288,6 @@ RESOURCES = (
         "The partitions with where their messages begin and end",
         Scope.METRICS,
         or_scope=Scope.SUBSCRIBE,
-        asks=resources.PartitionsQuery,
         gives=views.PartitionViews,
     ),
     get("/api/v1/status", resources.show_status, "This server at a glance", Scope.METRICS, gives=views.Status),
@@ -317,7 +297,6 @@ RESOURCES = (
         "The queues with their sizes and groups",
         Scope.METRICS,
         or_scope=Scope.SUBSCRIBE,
-        asks=resources.ListQuery,
         gives=views.WatchedQueues,
     ),
     get(
@@ -333,7 +312,6 @@ RESOURCES = (
         resources.list_queue_messages,
         "The newest messages of a queue",
         Scope.SUBSCRIBE,
-        asks=resources.PageOfQueue,
         gives=messages.KeptMessages,
     ),
     get(
@@ -398,7 +376,6 @@ MAINTENANCE = (
         maintenance.set_push_maintenance,
         "Hold pushes off, or take them again",
         Scope.ADMIN,
-        takes=maintenance.SwitchBody,
         gives=maintenance.Maintenance,
     ),
     get(
@@ -413,7 +390,6 @@ MAINTENANCE = (
         maintenance.set_pop_maintenance,
         "Hold pops off, or serve them again",
         Scope.ADMIN,
-        takes=maintenance.SwitchBody,
         gives=maintenance.Maintenance,
     ),
 )
@@ -424,7 +400,6 @@ STREAMS = (
         streams.register,
         "Make a streaming query known",
         Scope.CONSUME,
-        takes=streams.QueryBody,
         gives=streams.QueryResponse,
     ),
     post(
@@ -432,7 +407,6 @@ STREAMS = (
         streams.cycle,
         "Commit state, pushes and the report on the source together",
         Scope.CONSUME,
-        takes=streams.CycleBody,
         gives=streams.CycleResponse,
     ),
     post(
@@ -440,7 +414,6 @@ STREAMS = (
         streams.get_state,
         "What a streaming query remembers of a partition",
         Scope.CONSUME,
-        takes=streams.StateBody,
         gives=streams.StateResponse,
     ),
 )
