@@ -1,30 +1,26 @@
 """Delivers messages for later when they are due, though nobody commits or waits for them in this process."""
 
-import asyncio
-
 from headwater.clock import Clock
-from headwater.config import Config, Durability
+from headwater.config import Config
+from headwater.housekeeping.periodic import Periodic
 from headwater.log.committer import Committer
-from headwater.log.operations import Promote, Promoted
+from headwater.log.operations import Promote
 from headwater.stores.contract import Store
 from headwater.stores.questions import FindNextDue
 
 LOOK_SECONDS = 1.0
 
 
-class Promoter:
+class Promoter(Periodic):
     """Every commit appends what is due by itself; this one commits when something is."""
 
     name = "promoter"
 
     def __init__(self, store: Store, committer: Committer, clock: Clock, config: Config) -> None:
+        super().__init__(committer, config)
         self._store = store
-        self._committer = committer
         self._clock = clock
-        self._seconds = min(config.housekeeping_seconds, LOOK_SECONDS)
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self._seconds)
+        self._seconds = min(self._seconds, LOOK_SECONDS)
 
     async def run(self) -> int:
         """How many messages became due. It is looked for without the write lock."""
@@ -33,7 +29,7 @@ class Promoter:
             due = await self._store.ask(FindNextDue())
             if due is None or due > self._clock.now():
                 return promoted
-            answer: Promoted = (await self._committer.submit(Promote(), Durability.WRITTEN)).result
-            promoted += answer.count
-            if not answer.count:
+            count = (await self._submit(Promote())).count
+            promoted += count
+            if not count:
                 return promoted

@@ -1,28 +1,24 @@
 """Keeps room set aside for the day on which the disk is full."""
 
-import asyncio
 import logging
 
 from headwater.config import Config
+from headwater.housekeeping.periodic import Periodic
 from headwater.log.committer import Committer
 from headwater.stores.contract import Store
 
 log = logging.getLogger(__name__)
 
 
-class Reserver:
+class Reserver(Periodic):
     """Asks the store for it at the pace of the other chores; while the disk is full, the sentinel does."""
 
     name = "reserver"
 
     def __init__(self, store: Store, committer: Committer, config: Config) -> None:
+        super().__init__(committer, config)
         self._store = store
-        self._committer = committer
-        self._seconds = config.housekeeping_seconds
         self._is_short = False
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self._seconds)
 
     async def run(self) -> int:
         """1 when the room is there; that there is none is told once."""

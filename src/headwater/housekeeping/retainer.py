@@ -2,31 +2,22 @@
 
 import asyncio
 
-from headwater.config import Config, Durability
-from headwater.log.committer import Committer
-from headwater.log.operations import Retain, Retained
+from headwater.housekeeping.periodic import Periodic
+from headwater.log.operations import Retain
 from headwater.model.names import PartitionId
 
 
-class Retainer:
+class Retainer(Periodic):
     """One round over all partitions, a bite a commit."""
 
     name = "retention"
-
-    def __init__(self, committer: Committer, config: Config) -> None:
-        self._committer = committer
-        self._seconds = config.housekeeping_seconds
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self._seconds)
 
     async def run(self) -> int:
         """How many records were dropped. A bite that dropped something is followed by another at the same place."""
         dropped = 0
         after = PartitionId(0)
         while True:
-            answer = await self._committer.submit(Retain(after=after), Durability.WRITTEN)
-            retained: Retained = answer.result
+            retained = await self._submit(Retain(after=after))
             dropped += retained.records
             if not retained.segments:
                 after = retained.after
