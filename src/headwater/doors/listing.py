@@ -5,7 +5,6 @@ by the store itself, so that it changes neither the pages nor their number.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -61,9 +60,9 @@ async def all_groups(site: Site, principal: Principal) -> list[GroupStatus]:
     return [status async for page in group_pages(site, principal) for status in page]
 
 
-async def list_response(pages: AsyncIterator[Sequence[Any]]) -> Response:
+async def list_response(pages: AsyncIterator[Sequence[object]]) -> Response:
     """A list that may be long: one page as it is, more of them as a stream."""
-    first: Sequence[Any] = await anext(pages, [])
+    first: Sequence[object] = await anext(pages, [])
     second = await anext(pages, None)
     if second is None:
         return Response(body=_encoder.encode(first))
@@ -71,7 +70,7 @@ async def list_response(pages: AsyncIterator[Sequence[Any]]) -> Response:
 
 
 async def _stream(
-    first: Sequence[Any], second: Sequence[Any], rest: AsyncIterator[Sequence[Any]]
+    first: Sequence[object], second: Sequence[object], rest: AsyncIterator[Sequence[object]]
 ) -> AsyncGenerator[bytes, None]:
     yield _encoder.encode(first)[:-1]
     yield b"," + _encoder.encode(second)[1:-1]

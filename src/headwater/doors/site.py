@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from headwater.clock import Clock
 from headwater.config import Config
@@ -126,7 +125,7 @@ class Site:
         work.add("popped_records", sum(len(batch.offsets) for batch in popped.batches))
 
     def settled(
-        self, database: str, reports: Sequence[Sequence[Any]], outcomes: Sequence[Acked | HeadwaterError]
+        self, database: str, reports: Sequence[Sequence[object]], outcomes: Sequence[Acked | HeadwaterError]
     ) -> None:
         """Count what consumers said of messages."""
         work = self.work_of(database)

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -114,7 +114,7 @@ class Refused(Exception):
 _encoder = msgspec.json.Encoder()
 
 
-def json_response(value: Any, *, status: int = 200, headers: Headers = ()) -> Response:
+def json_response(value: object, *, status: int = 200, headers: Headers = ()) -> Response:
     """A value as JSON."""
     return Response(status=status, body=_encoder.encode(value), headers=headers)
 
@@ -219,17 +219,17 @@ def check_names(body: bytes) -> None:
     if len(set(names)) == len(names) and b"\\" not in body:
         return
     # Requests for several things say the same names of each. Only where one object has a name twice it matters which.
-    objects: list[list[tuple[str, Any]]] = []
+    objects: list[list[tuple[str, object]]] = []
     json.loads(body, object_pairs_hook=objects.append)
     if sum(map(len, map(dict, objects))) < sum(map(len, objects)):
         _check_pairs(json.loads(body, object_pairs_hook=_Pairs))
 
 
-class _Pairs(list[tuple[str, Any]]):
+class _Pairs(list[tuple[str, object]]):
     """An object with all the names it was written with."""
 
 
-def _check_pairs(value: Any) -> None:
+def _check_pairs(value: object) -> None:
     if isinstance(value, _Pairs):
         names = [name for name, _ in value]
         if len(set(names)) < len(names):

@@ -51,7 +51,7 @@ class _Submission(msgspec.Struct, eq=False):
     answer: asyncio.Future[CommittedResult]
     # Handed in together with the one before: both go into one commit.
     is_joined: bool = False
-    result: Any = None
+    result: object = None
 
     def settle(self, durability: Durability) -> bool:
         """Give the caller the answer; False when the caller has left."""
@@ -72,7 +72,7 @@ class _Submission(msgspec.Struct, eq=False):
         else:
             self.answer.set_exception(error)
 
-    def _tell_late(self, result: Any) -> None:
+    def _tell_late(self, result: object) -> None:
         """An operation that was answered from memory came to nothing: that is said at least in the log."""
         if self.durability is Durability.MEMORY and isinstance(result, BaseException):
             log.warning("%s was answered from memory, then refused: %s", type(self.operation).__name__, result)

@@ -32,7 +32,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     length_max: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = TEXT_LENGTH_MAX
     default: str | int | float | None = None
 
-    def text_of(self, name: str, value: Any) -> str:
+    def text_of(self, name: str, value: object) -> str:
         """A value as it stands in the argument; InvalidOption when it does not fit."""
         if self.type in ("integer", "number"):
             return self._number(name, value)
@@ -81,7 +81,7 @@ class CommandTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             if (parameter.type == "choice") != bool(parameter.choices):
                 raise ConfigError(f"parameter {name}: a choice needs choices, and nothing else has any")
 
-    def fill(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+    def fill(self, values: Mapping[str, object]) -> tuple[str, ...]:
         """The arguments with these values in their places; InvalidOption when one is missing, unknown or unfit."""
         unknown = sorted(set(values) - set(self.parameters))
         if unknown:

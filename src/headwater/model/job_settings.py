@@ -1,7 +1,5 @@
 """Settings of jobs and workers by the names that people type, with their bounds: for `queuectl config`."""
 
-from typing import Any
-
 import msgspec
 
 from headwater.errors import InvalidOption
@@ -39,7 +37,7 @@ JOB_SETTINGS: dict[str, JobSetting] = {
 }
 
 
-def check_job_setting(name: str, value: Any, *, for_queue: bool = False) -> int | float:
+def check_job_setting(name: str, value: object, *, for_queue: bool = False) -> int | float:
     """The value as its setting wants it; an error names the setting, what was expected and what came."""
     setting = JOB_SETTINGS.get(name)
     if setting is None:

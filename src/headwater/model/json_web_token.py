@@ -62,7 +62,7 @@ class Unverified(msgspec.Struct, frozen=True):
 
     header: Header
     claims: Claims
-    members: dict[str, Any]
+    members: dict[str, object]
 
 
 def parse_token(text: str) -> Unverified:
@@ -79,7 +79,7 @@ def parse_token(text: str) -> Unverified:
     return Unverified(_header(header), _convert(members, Claims), members)
 
 
-def _header(members: dict[str, Any]) -> Header:
+def _header(members: dict[str, object]) -> Header:
     header: Header = _convert(members, Header)
     if isinstance(header.typ, str) and header.typ.lower() not in TYPES:
         raise Unauthenticated("the token is of another type")
@@ -93,7 +93,7 @@ def _convert(members: dict[str, Any], kind: type[Any]) -> Any:
         raise Unauthenticated(f"the token's {kind.__name__.lower()}: {error}") from None
 
 
-def _object(part: str) -> dict[str, Any]:
+def _object(part: str) -> dict[str, object]:
     try:
         value = json.loads(_bytes(part).decode(), object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -103,7 +103,7 @@ def _object(part: str) -> dict[str, Any]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise Unauthenticated("the token says something twice")
@@ -176,17 +176,17 @@ def _patterns(texts: list[str]) -> tuple[str, ...]:
     return tuple(check_pattern(text) for text in texts)
 
 
-def _member(members: dict[str, Any], name: str) -> Any:
+def _member(members: dict[str, object], name: str) -> object:
     """A claim by its name, or by the path to it: `realm_access.roles`. None when it is not there."""
     if name in members:
         return members[name]
-    value: Any = members
+    value: object = members
     for step in name.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
-def _texts(name: str, value: Any) -> list[str]:
+def _texts(name: str, value: object) -> list[str]:
     """A claim that is a list of texts, or one text with blanks between."""
     if value is None:
         return []

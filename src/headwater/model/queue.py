@@ -86,7 +86,7 @@ GROUP_OPTION_NAMES = (
 )
 
 
-def merge_options(base: QueueOptions, changes: dict[str, Any]) -> QueueOptions:
+def merge_options(base: QueueOptions, changes: dict[str, object]) -> QueueOptions:
     """`base` with `changes` laid over it; an unknown name, a wrong type or a value out of bounds is an error."""
     unknown = sorted(set(changes) - set(OPTION_NAMES))
     if unknown:
@@ -106,7 +106,7 @@ def merge_options(base: QueueOptions, changes: dict[str, Any]) -> QueueOptions:
     return merged
 
 
-def merge_group_options(queue: QueueOptions, own: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merge_group_options(queue: QueueOptions, own: dict[str, object], changes: dict[str, object]) -> dict[str, object]:
     """What a group has otherwise than its queue, with `changes` laid over it; None goes back to the queue's value."""
     unknown = sorted(set(changes) - set(GROUP_OPTION_NAMES))
     if unknown:

@@ -59,7 +59,7 @@ _bare_list = msgspec.json.Decoder(list[BareRecord])
 _ids_only = msgspec.json.Decoder(list[msgspec.defstruct("Identity", [("transactionId", str, "")])])  # type: ignore[misc]
 
 
-def encode_payload(payload: Any, bytes_max: int) -> msgspec.Raw:
+def encode_payload(payload: object, bytes_max: int) -> msgspec.Raw:
     """A value as JSON bytes; `msgspec.Raw` is JSON that is ready, and is kept as it is once it is shown to be that."""
     try:
         data = _ready_json(payload) if type(payload) is msgspec.Raw else _encoder.encode(payload)
@@ -69,7 +69,7 @@ def encode_payload(payload: Any, bytes_max: int) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
-def encode_payloads(payloads: Sequence[Any], bytes_max: int) -> list[msgspec.Raw]:
+def encode_payloads(payloads: Sequence[object], bytes_max: int) -> list[msgspec.Raw]:
     """The same for many plain values at once: a batch that is right as a whole is not looked at one by one."""
     try:
         texts = list(map(_encoder.encode, payloads))

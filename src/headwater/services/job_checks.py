@@ -162,7 +162,7 @@ def _check_ties(job: NewJob) -> None:
             check_text(name, getattr(job, name))
 
 
-def _check_env(env: Any) -> None:
+def _check_env(env: object) -> None:
     if not isinstance(env, dict) or len(env) > VARIABLES_MAX:
         raise InvalidOption(f"env must be at most {VARIABLES_MAX:,} names with texts; got {_size(env)}")
     for name, value in env.items():
@@ -172,7 +172,7 @@ def _check_env(env: Any) -> None:
             raise InvalidOption(f"the value of {name!r:.80} in env is not told by any answer: give it anew")
 
 
-def _size(env: Any) -> str:
+def _size(env: object) -> str:
     """What came in place of an environment, without what is in it."""
     return f"{len(env):,} names" if isinstance(env, dict) else f"a {type(env).__name__}"
 

@@ -61,7 +61,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def check_after(after: Any) -> float:
+def check_after(after: object) -> float:
     """The seconds after which a job is to come again."""
     seconds = seconds_of("after", after)
     check_range("after", seconds, 0, SECONDS_MAX)
@@ -99,7 +99,7 @@ class Interrupted(BaseException):
 class JobContext:
     """What a running function can know and say about its job."""
 
-    def __init__(self, about: "RunAbout", report_progress: Callable[[Any], None]) -> None:
+    def __init__(self, about: "RunAbout", report_progress: Callable[[object], None]) -> None:
         self.id = about.id
         self.queue = about.queue
         self.attempt = about.attempt
@@ -120,7 +120,7 @@ class JobContext:
         """What the jobs returned that this one depended on, by id."""
         return {name: msgspec.json.decode(result) for name, result in (self._results or {}).items()}
 
-    def progress(self, value: Any) -> None:
+    def progress(self, value: object) -> None:
         """Show how far the job is: any JSON value, for `queuectl show` and whoever follows the log."""
         encode_json(value)
         self._report_progress(value)

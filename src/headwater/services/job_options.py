@@ -134,7 +134,7 @@ def encode_json(value: Any) -> bytes:
     return kept
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: object) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, Mapping):
@@ -153,7 +153,7 @@ def decode_call(kept: msgspec.Raw) -> tuple[list[Any], dict[str, Any]]:
         raise InvalidPayload(f"the arguments of a function are a list of two, args and kwargs: {error}") from error
 
 
-def seconds_of(name: str, value: Any) -> float:
+def seconds_of(name: str, value: object) -> float:
     """A length of time in seconds; the bounds are checked with the job."""
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -172,7 +172,7 @@ def time_of(value: datetime | int | str) -> Timestamp:
         raise InvalidOption(f"run_at must be a time like 2026-01-31T08:00:00Z; got {value!r:.80}") from None
 
 
-def list_of(name: str, value: Any) -> tuple[str, ...]:
+def list_of(name: str, value: object) -> tuple[str, ...]:
     """Several texts; one alone is no list of its letters."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InvalidOption(f"{name} must be a list of texts, like ['a', 'b']; got {value!r:.80}")

@@ -336,7 +336,7 @@ class Jobs:
             values[name] = found.get((queue, name), standing) if queue else standing
         return values
 
-    async def configure(self, name: str, value: Any, *, queue: str = "") -> None:
+    async def configure(self, name: str, value: object, *, queue: str = "") -> None:
         """Remember a setting, for jobs that are added and workers that are started from now on; None forgets it."""
         await self._run(SetJobConfig(database=self.database, queue=queue, name=name, value=value))
 

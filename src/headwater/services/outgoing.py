@@ -56,7 +56,7 @@ def target(queue: str, partition: str, delay: float | timedelta, priority: int) 
     return Target(queue, check_optional_name("partition", partition), seconds, check_priority(priority, ""))
 
 
-def target_of(payload: Any, call: Target) -> Target:
+def target_of(payload: object, call: Target) -> Target:
     """The target of one message. One that names another queue is refused, and a priority within a partition."""
     if type(payload) is not Outgoing:
         if call.priority:

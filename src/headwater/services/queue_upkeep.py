@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from msgspec import UNSET, UnsetType, structs
 
@@ -246,7 +245,7 @@ class QueueUpkeep:
         return (await self._queues.run(operation)).count
 
     @verb
-    async def trace(self, message: Message, event: str, data: Any = None, names: Sequence[str] = ()) -> None:
+    async def trace(self, message: Message, event: str, data: object = None, names: Sequence[str] = ()) -> None:
         """Note an event in the life of a message."""
         check_message(message)
         operation = Trace(

@@ -6,7 +6,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -228,7 +227,7 @@ class Queues(Verbs):
         if type(result) is Acked and result.waiting:
             self.intentions.committed_elsewhere()
 
-    def _take_back(self, operation: Operation, result: Any) -> None:
+    def _take_back(self, operation: Operation, result: object) -> None:
         """A pop whose caller has left: others get what was leased for it."""
         if type(result) is not Popped:
             return

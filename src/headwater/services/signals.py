@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
 
 _listeners: set[Callable[[], None]] = set()
 
@@ -59,7 +58,7 @@ def _tell_all(number: int, frame: FrameType | None) -> None:
         tell()
 
 
-def _is_ordinary(handler: Any) -> bool:
+def _is_ordinary(handler: object) -> bool:
     """Whether this is what Python, or asyncio's own runner, does with a signal when nobody has said otherwise."""
     if handler in (signal.SIG_DFL, signal.default_int_handler):
         return True

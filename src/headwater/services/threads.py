@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 Result = TypeVar("Result")
 
@@ -26,18 +26,18 @@ class ThreadResult(Generic[Result]):
 
 
 def begin_in_thread(
-    threads: Executor, function: Callable[..., Result], *arguments: Any
+    threads: Executor, function: Callable[..., Result], *arguments: object
 ) -> "asyncio.Future[ThreadResult[Result]]":
     """What a function comes to in one of these threads."""
     return asyncio.get_running_loop().run_in_executor(threads, _outcome_of, function, *arguments)
 
 
-async def in_thread(threads: Executor, function: Callable[..., Result], *arguments: Any) -> Result:
+async def in_thread(threads: Executor, function: Callable[..., Result], *arguments: object) -> Result:
     """The same, waited for."""
     return (await begin_in_thread(threads, function, *arguments)).get()
 
 
-def _outcome_of(function: Callable[..., Result], *arguments: Any) -> ThreadResult[Result]:
+def _outcome_of(function: Callable[..., Result], *arguments: object) -> ThreadResult[Result]:
     try:
         return ThreadResult(function(*arguments))
     except BaseException as error:

@@ -14,6 +14,7 @@ from headwater.errors import InvalidInput, InvalidOption
 from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Transaction
 from headwater.model.cursor import Outcome
+from headwater.model.names import PartitionId
 from headwater.services.checks import check_messages, check_outgoing
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, mark_reported, reports_of
@@ -30,7 +31,7 @@ class Together:
         self._database = database
         self._key = idempotency_key
         self._operations: list[Operation] = []
-        self._leases: list[tuple[Any, str, int]] = []
+        self._leases: list[tuple[PartitionId, str, int]] = []
         self._reported: list[tuple[list[Message], Outcome]] = []
         self._is_over = False
         self.results: Sequence[Any] = ()

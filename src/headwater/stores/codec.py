@@ -4,11 +4,14 @@ The codec is a bit mask in the segment's row, so that a plain segment can be rea
 """
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headwater.errors import EncryptionKeyMissing, StoreDamaged
 from headwater.model.compression import zstd
 from headwater.model.queue import QueueOptions
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 PLAIN = 0
 ZSTD = 1
@@ -26,7 +29,7 @@ class Codec:
     """Packs and unpacks segment bodies with one key."""
 
     def __init__(self, encryption_key: str = "") -> None:
-        self._cipher: Any = _make_cipher(encryption_key) if encryption_key else None
+        self._cipher = _make_cipher(encryption_key) if encryption_key else None
 
     def pack(self, body: bytes, options: QueueOptions, bound_to: Place) -> tuple[int, bytes]:
         """The codec and the bytes to keep. `bound_to` names the place: a body moved elsewhere does not open."""
@@ -81,7 +84,7 @@ class Codec:
             raise EncryptionKeyMissing("an encrypted segment does not open with this key") from error
         return opened
 
-    def _need_cipher(self) -> Any:
+    def _need_cipher(self) -> "AESGCM":
         if self._cipher is None:
             raise EncryptionKeyMissing(
                 "this queue is encrypted: set HEADWATER_ENCRYPTION_KEY to its 64 hexadecimal digits"
@@ -93,7 +96,7 @@ def _spelled(place: Place) -> bytes:
     return place if isinstance(place, bytes) else b"%d/%d" % place
 
 
-def _make_cipher(key: str) -> Any:
+def _make_cipher(key: str) -> "AESGCM":
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:

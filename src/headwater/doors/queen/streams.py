@@ -158,7 +158,7 @@ async def cycle(site: Site, request: Request, body: CycleBody) -> Response:
                 database=request.principal.database, query_id=number, partition_id=partition_id, changes=changes
             )
         )
-    results: Sequence[Any] = ()
+    results: Sequence[object] = ()
     if operations:
         operation = Transaction(database=request.principal.database, operations=tuple(operations))
         transacted: Transacted = await site.queues.run(operation)
@@ -166,9 +166,9 @@ async def cycle(site: Site, request: Request, body: CycleBody) -> Response:
     return json_response(_answer(body, operations, results))
 
 
-def _answer(body: CycleBody, operations: Sequence[Operation], results: Sequence[Any]) -> CycleResponse:
-    pushed: list[dict[str, Any]] = []
-    acked: dict[str, Any] | None = None
+def _answer(body: CycleBody, operations: Sequence[Operation], results: Sequence[object]) -> CycleResponse:
+    pushed: list[dict[str, object]] = []
+    acked: dict[str, object] | None = None
     for operation, result in zip(operations, results, strict=True):
         if isinstance(operation, Push) and isinstance(result, Pushed):
             place = {"queueName": operation.queue, "partition": operation.partition}

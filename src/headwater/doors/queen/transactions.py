@@ -115,7 +115,7 @@ def _lease_among(required: Sequence[tuple[PartitionId, str, int]], asked: Transa
 
 def _result(
     index: int, step: Step, operations: Sequence[Operation], results: Sequence[Any], durability: Durability
-) -> dict[str, Any]:
+) -> dict[str, object]:
     outcome = results[step.places[0]]
     if isinstance(outcome, Acked):
         return {"index": index, "type": "ack", "success": True, "leaseReleased": outcome.lease_ended}

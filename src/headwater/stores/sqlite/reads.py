@@ -6,7 +6,7 @@ Nothing here keeps a transaction open between calls, so readers cannot hold the 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headwater.clock import Clock
 from headwater.model.names import Lsn
@@ -53,10 +53,10 @@ class Reads:
         self._thread.shutdown()
         self._connection.close()
 
-    async def _run(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    async def _run(self, work: Callable[..., Result], *arguments: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work, *arguments)
 
-    def _guarded(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    def _guarded(self, work: Callable[..., Result], *arguments: object) -> Result:
         self._presence.check()
         with translated("reading"):
             return work(*arguments)
