@@ -106,7 +106,7 @@ def _names(kind: str) -> Check:
     return lambda values: tuple(dict.fromkeys(check_name(kind, value) for value in check_list("ids", values)))
 
 
-def _trace_names(values: Any) -> tuple[str, ...]:
+def _trace_names(values: object) -> tuple[str, ...]:
     """Texts: clients of queen-mq choose any."""
     return tuple(check_text("trace name", name) for name in check_list("names", values))
 

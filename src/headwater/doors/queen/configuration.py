@@ -4,12 +4,13 @@ queen-mq's names of options and ours stand for the same things; a client may use
 seconds here. The answer says what is in force, and nothing else: several of its names are views of one option of ours.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headwater.doors.queen.push import LANES
-from headwater.doors.queen.shapes import ConfigureBody, ConfigureResponse, DeleteResponse
+from headwater.doors.queen.shapes import ConfigureBody, ConfigureResponse, DeleteResponse, Options
 from headwater.doors.site import Site, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption
@@ -76,9 +77,9 @@ async def configure(site: Site, request: Request, body: ConfigureBody) -> Respon
     )
 
 
-def options_of(asked: dict[str, Any]) -> dict[str, Any]:
+def options_of(asked: Mapping[str, object]) -> dict[str, object]:
     """Options by our names."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in asked.items():
         if value is None or name in _lifetimes or name == _retention:
             continue
@@ -98,16 +99,16 @@ def options_of(asked: dict[str, Any]) -> dict[str, Any]:
     return _with_retention(found, asked.get(_retention))
 
 
-def _with_lifetime(found: dict[str, Any], name: str, seconds: Any) -> dict[str, Any]:
+def _with_lifetime(found: dict[str, object], name: str, seconds: object) -> dict[str, object]:
     """The options with a retention that keeps nothing for longer than this; 0 and nothing are no bound."""
     if not seconds:
         return found
-    _number(name, seconds)
-    kept = found.get("retention_seconds") or seconds
-    return {**found, "retention_seconds": min(kept, seconds) if isinstance(kept, int | float) else kept}
+    bound = _number(name, seconds)
+    kept = found.get("retention_seconds") or bound
+    return {**found, "retention_seconds": min(kept, bound) if isinstance(kept, int | float) else kept}
 
 
-def _with_retention(found: dict[str, Any], enabled: Any) -> dict[str, Any]:
+def _with_retention(found: dict[str, object], enabled: object) -> dict[str, object]:
     """The options with nothing dropped for its age when that is switched off; switched on, the others say how long."""
     if enabled is None or enabled is True:
         return found
@@ -116,13 +117,13 @@ def _with_retention(found: dict[str, Any], enabled: Any) -> dict[str, Any]:
     return {**found, "retention_seconds": 0.0, "completed_retention_seconds": 0.0}
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOption(f"queue option {name} must be a number; got {value!r:.80}")
     return value
 
 
-def show_options(options: QueueOptions) -> dict[str, Any]:
+def show_options(options: QueueOptions) -> Options:
     """All options that are in force, by the names of queen-mq, then by ours."""
     ours = msgspec.structs.asdict(options)
     theirs = {name: _scaled(ours[option.name], option.scale) for name, option in _options.items()}
