@@ -1412,8 +1412,8 @@ BUGS = [
         (
             Edit(
                 "headwater/stores/outbox/table.py",
-                "return bool(_run(self._connection, statement, values).rowcount)",
-                "return _run(self._connection, statement, values) is not None",
+                "return bool(run(self._connection, statement, values).rowcount)",
+                "return run(self._connection, statement, values) is not None",
             ),
         ),
         ("tests/interfaces/test_draining.py",),
