@@ -35,6 +35,7 @@ from headwater.stores.postgres.reads import Reads
 from headwater.stores.postgres.traits import traits_of
 from headwater.stores.questions import Answer, Question, Segment
 from headwater.stores.tables.identity import read_identity
+from headwater.stores.transfer import refuse_moved
 from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.postgres import NoticeWakeup
 
@@ -83,7 +84,9 @@ class PostgresStore:
             link = self._link()
             try:
                 pipe = link.pipe()
-                self._identity = read_identity(PostgresConnection(pipe))
+                connection = PostgresConnection(pipe)
+                refuse_moved(connection, self._address.shown)
+                self._identity = read_identity(connection)
                 self._beside = place_beside(self._identity)
                 self._commits = Commits(link, self._config, self._clock, self.origin, self._beside, self._lose)
                 self._commits.know(self._identity)
