@@ -165,6 +165,7 @@ def _store() -> typer.Typer:
     _add(app, "renew", store.renew_identity)
     _add(app, "backup", store.back_up)
     _add(app, "give-up-damaged", store.give_up_damaged)
+    _add(app, "grants", store.show_grants)
     return app
 
 

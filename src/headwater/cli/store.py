@@ -5,6 +5,7 @@ Examples:
   headwater store renew --yes
   headwater store backup headwater-copy.db
   headwater store give-up-damaged
+  headwater store grants app --store postgresql://owner@db.example/shop
 """
 
 import os
@@ -145,3 +146,35 @@ async def _back_up(settings: Settings, place: str) -> None:
         if not isinstance(hw.store, WritesBackups):
             raise Misuse(f"a store in {hw.store.traits.engine} is backed up with the tools of its database")
         await hw.store.backup(place)
+
+
+def show_grants(
+    ctx: typer.Context,
+    role: Annotated[str, typer.Argument(help="The role that servers log in as.", metavar="ROLE", show_default=False)],
+    read_only: Annotated[bool, typer.Option("--read-only", help="For who only reads the log: Spark, reports.")] = False,
+) -> None:
+    """Print the SQL that lets a role of a PostgreSQL server use the store, and do nothing else there.
+
+    Run it as the owner of the store. The role can neither make nor change tables: open the store as its owner, with any
+    command, after an upgrade.
+
+    Examples:
+      headwater store grants app --store postgresql://owner@db.example/shop
+      headwater store grants spark --read-only --store postgresql://owner@db.example/shop | psql shop
+    """
+    settings = settings_of(ctx)
+    lines = run_async(_grants(settings, role, read_only))
+    if settings.json:
+        print_json({"grants": lines})
+    else:
+        for line in lines:
+            print_line((line, ""))
+
+
+async def _grants(settings: Settings, role: str, read_only: bool) -> list[str]:
+    from headwater.stores.contract import GrantsAccess
+
+    async with opened(settings) as hw:
+        if not isinstance(hw.store, GrantsAccess):
+            raise Misuse("a store in a file is used by whoever may read and write the file: see chmod")
+        return await hw.store.grants(role, reads_only=read_only)

@@ -27,6 +27,7 @@ from headwater.stores.postgres.beside import place_beside
 from headwater.stores.postgres.commits import Commits
 from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.errors import translated
+from headwater.stores.postgres.grants import grants_for
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.migrate import migrate
 from headwater.stores.postgres.notices import Looks, Notices
@@ -204,6 +205,12 @@ class PostgresStore:
         """What the server says of itself and of the tables."""
         self._check()
         return await self._reads.examine()
+
+    async def grants(self, role: str, *, reads_only: bool) -> list[str]:
+        """What lets another role use this store, as lines for its owner to run."""
+        self._check()
+        database = await self._reads.database()
+        return grants_for(role, database, self._address.schema, reads_only=reads_only)
 
     def check(self) -> None:
         """Raises when the store that was opened is no more, as far as it was seen."""
