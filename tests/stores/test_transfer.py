@@ -122,6 +122,30 @@ async def test_work_goes_on_at_the_other_place_where_it_was(way: tuple[str, str]
         assert letter.error == "never"
 
 
+async def test_numbers_of_what_is_gone_are_not_given_again_at_the_other_place(
+    way: tuple[str, str], program: Program
+) -> None:
+    """A consumer that comes late with the number of a partition that was deleted must not meet another one."""
+    source, target = way
+    await fill(source)
+    async with headwater.open(source, housekeeping=False) as hw:
+        await hw.queue("gone").push(1, partition="gone")
+        await hw.queue("gone").delete()
+    given = numbers(source)
+    await expect(program, 0, "copy", source, target)
+    async with headwater.open(target, housekeeping=False) as hw:
+        await hw.queue("new").push(1, partition="new")
+    after = numbers(target)
+    assert after["hw_queues"] > given["hw_queues"]
+    assert after["hw_partitions"] > given["hw_partitions"]
+
+
+def numbers(address: str) -> dict[str, int]:
+    """The highest number that each table has ever given."""
+    with open_transfer(address, load_config({})).hold(writes=False) as place:
+        return dict(place.numbers())
+
+
 async def test_who_has_the_old_store_open_is_told_and_nobody_opens_it_again(
     way: tuple[str, str], program: Program
 ) -> None:
