@@ -54,6 +54,11 @@ class Server:
         self._call("initdb", "-D", str(self._data), *about)
         self.start()
 
+    @property
+    def port(self) -> str:
+        """What the socket and the address have in their names."""
+        return self._settings.get("port", "5432")
+
     def start(self) -> None:
         """Run it, and wait until it answers."""
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
@@ -89,7 +94,9 @@ class Server:
 
     def connect(self) -> psycopg.Connection:
         """A connection of the test's own, in which every statement commits."""
-        return psycopg.Connection.connect(f"host={self.folder} user={USER} dbname=postgres", autocommit=True)
+        return psycopg.Connection.connect(
+            f"host={self.folder} port={self.port} user={USER} dbname=postgres", autocommit=True
+        )
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX

@@ -8,11 +8,11 @@ In the store's own file, through an apsw connection of yours, they are in the lo
 ...     outbox.push(connection, "orders", {"id": 7}, partition="customer-42")
 ...     outbox.enqueue(connection, send_email.job(to="ada@example.org"))
 
-In a database of your own, with `sqlite3`, SQLAlchemy or Django, they wait in a table there, and a process that has the
-store open moves them to the log, each once:
+In a database of your own, with `sqlite3`, psycopg, SQLAlchemy or Django, they wait in a table there, and a process that
+has the store open moves them to the log, each once:
 
 >>> outbox.create_table(connection)                    # once, with your migrations
->>> with connection:                                   # sqlite3; also a SQLAlchemy session, or Django's connection
+>>> with connection:                                   # sqlite3 or psycopg; also a SQLAlchemy session, or Django's
 ...     connection.execute("INSERT INTO orders (id) VALUES (7)")
 ...     outbox.stage(connection, "orders", {"id": 7})
 >>> await outbox.drain(hw, lambda: sqlite3.connect("shop.db"))
@@ -115,8 +115,8 @@ def stage(
 ) -> None:
     """Let a message wait in your own database, as part of the transaction that is open there; `drain` moves it on.
 
-    `connection` is one of `sqlite3`, a SQLAlchemy connection or session, or Django's. A `delay` and a time to live are
-    counted from when it is moved.
+    `connection` is one of `sqlite3` or psycopg, a SQLAlchemy connection or session, or Django's. A `delay` and a time
+    to live are counted from when it is moved.
     """
     message = check_outgoing(
         payload, transaction_id=transaction_id, trace_id=trace_id, type=type, headers=headers, timestamp=timestamp

@@ -1,29 +1,73 @@
-"""The door suite runs over every transport."""
+"""The door suite runs over every transport, and once over a store on a server.
+
+The rules of every store are held by the contract suite. What is asked here once more is that nothing between a request
+and its answer counts on a file: that a commit is there at once, that it takes no waiting, that a version is at hand.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
 
 from tests.doors.live_door import SERVINGS, TRANSPORTS, LiveDoor
+from tests.postgres_server import server
 
 MakeDoor = Callable[..., LiveDoor]
 
 
-@pytest.fixture(params=TRANSPORTS)
-def transport(request: pytest.FixtureRequest) -> str:
-    """What carries the routes."""
-    return str(request.param)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A server that several tests share is started before anybody looks at what a test leaves behind."""
+    if isinstance(item, pytest.Function) and "postgres" in item.name:
+        server()
+
+
+def in_a_file(folder: Path) -> str:
+    """A store in an empty folder."""
+    return str(folder / "headwater.db")
+
+
+def on_a_server(folder: Path) -> str:
+    """A store in an empty schema of a database."""
+    return server().address(server().new_schema())
+
+
+class Arrangement(NamedTuple):
+    """What carries the routes, and where the store is that lies under them."""
+
+    transport: str
+    place: Callable[[Path], str]
+
+
+PLACES = {"file": in_a_file, "postgresql": on_a_server}
+ARRANGEMENTS = {
+    **{transport: Arrangement(transport, in_a_file) for transport in TRANSPORTS},
+    "postgresql": Arrangement("edge", on_a_server),
+}
+
+
+@pytest.fixture(params=PLACES)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of an empty store, for routes that are asked without a transport."""
+    return PLACES[request.param](tmp_path)
+
+
+@pytest.fixture(params=ARRANGEMENTS)
+def arrangement(request: pytest.FixtureRequest) -> Arrangement:
+    """What a server of a test is made of."""
+    return ARRANGEMENTS[request.param]
 
 
 @pytest.fixture
-def make_door(transport: str, tmp_path: Path) -> Iterator[MakeDoor]:
-    """Makes servers over one file, and stops them."""
+def make_door(arrangement: Arrangement, tmp_path: Path) -> Iterator[MakeDoor]:
+    """Makes servers over one store, and stops them."""
     made: list[LiveDoor] = []
+    address = arrangement.place(tmp_path)
 
     def make(**settings: object) -> LiveDoor:
-        door = LiveDoor(tmp_path / "headwater.db", SERVINGS[transport], **settings)
+        door = LiveDoor(address, SERVINGS[arrangement.transport], **settings)
         made.append(door)
         door.start()
         return door
@@ -46,10 +90,11 @@ def client(door: LiveDoor) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture(scope="module", params=TRANSPORTS)
+@pytest.fixture(scope="module", params=ARRANGEMENTS)
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server that many tests share, because none of them leaves anything behind."""
-    door = LiveDoor(tmp_path_factory.mktemp("shared") / "headwater.db", SERVINGS[request.param])
+    arrangement = ARRANGEMENTS[request.param]
+    door = LiveDoor(arrangement.place(tmp_path_factory.mktemp("shared")), SERVINGS[arrangement.transport])
     door.start()
     with door.client() as client:
         yield client

@@ -1,4 +1,4 @@
-"""A whole server in a thread of its own: a store in a file, all routes, carried by the edge or by an ASGI server."""
+"""A whole server in a thread of its own: a store, all routes, carried by the edge or by an ASGI server."""
 
 import asyncio
 import socket
@@ -74,8 +74,8 @@ SERVINGS: dict[str, Serving] = {"edge": on_the_edge, "asgi": inside_another_app}
 class LiveDoor:
     """A server that runs: its address, and the Headwater inside it."""
 
-    def __init__(self, path: Path, serving: Serving, **settings: object) -> None:
-        self._path = path
+    def __init__(self, store: Path | str, serving: Serving, **settings: object) -> None:
+        self._store = store
         self._serving = serving
         self._settings = settings
         self._ready = threading.Event()
@@ -113,7 +113,7 @@ class LiveDoor:
         self._stop = asyncio.Event()
         try:
             async with (
-                headwater.open(str(self._path), **self._settings) as self.hw,  # type: ignore[arg-type]
+                headwater.open(str(self._store), **self._settings) as self.hw,  # type: ignore[arg-type]
                 self._serving(self.hw) as self.url,
             ):
                 self._ready.set()

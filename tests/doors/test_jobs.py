@@ -46,8 +46,8 @@ class Visitor:
 
 
 @pytest.fixture
-async def hw(tmp_path: object) -> "object":
-    async with headwater.open(f"{tmp_path}/log.db", housekeeping=False) as opened:
+async def hw(address: str) -> "object":
+    async with headwater.open(address, housekeeping=False) as opened:
         yield opened
 
 

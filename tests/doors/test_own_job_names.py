@@ -4,7 +4,6 @@ that share queues and use the same ids, and an owner who uses them too."""
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,8 +65,8 @@ async def first_events(response: Response) -> str:
 
 
 @pytest.fixture
-async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
-    async with headwater.open(str(tmp_path / "log.db"), housekeeping=False) as opened:
+async def hw(address: str) -> AsyncIterator[headwater.Headwater]:
+    async with headwater.open(address, housekeeping=False) as opened:
         yield opened
 
 

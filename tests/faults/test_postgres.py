@@ -1,6 +1,9 @@
 """A server that crashes, and connections that are cut: what was answered stays, and nobody is told what may go."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -223,3 +226,42 @@ async def test_the_server_throws_out_who_stops_with_the_lock_in_its_hands(log: L
     ((idle,),) = pipe.run([("SHOW idle_in_transaction_session_timeout", ())])[0].rows
     pipe.close()
     assert idle == f"{IDLE_SECONDS_MAX}s"
+
+
+async def test_a_process_that_is_stopped_inside_a_commit_loses_the_lock_and_others_go_on(
+    log: Log, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the stopped one had not committed never was; when it wakes it finds out, and its key decides."""
+    monkeypatch.setattr("headwater.stores.postgres.connection.IDLE_SECONDS_MAX", 0.2)
+    stopped = await opened(address)
+    monkeypatch.undo()
+    has_the_lock, goes_on = threading.Event(), threading.Event()
+    begin = CommitConnection.begin
+
+    def begin_and_stop(self: CommitConnection, foreseen: Any, known: int) -> None:
+        begin(self, foreseen, known)
+        if not has_the_lock.is_set():
+            has_the_lock.set()
+            assert goes_on.wait(60)
+
+    monkeypatch.setattr(CommitConnection, "begin", begin_and_stop)
+    request = push("of the stopped one", key="the-key")
+    commit = asyncio.ensure_future(stopped.run(request))
+    await asyncio.to_thread(has_the_lock.wait, 60)
+    await log.push("of another")
+    goes_on.set()
+    with suppress(StoreFailed):
+        await commit
+    assert (await stopped.run(request)).offsets() == [1]
+    await stopped.store.close()
+    assert await log.drain() == ["of another", "of the stopped one"]
+
+
+@pytest.mark.parametrize("years", [-10, 10])
+async def test_a_clock_that_jumps_takes_nothing_away_and_mixes_nothing_up(log: Log, years: int) -> None:
+    await log.push("before")
+    log.clock.set_by(years * 365 * 86_400)
+    await log.push("after")
+    log.clock.set_by(-years * 365 * 86_400)
+    await log.push("back again")
+    assert await log.drain() == ["before", "after", "back again"]

@@ -1412,8 +1412,8 @@ BUGS = [
         (
             Edit(
                 "headwater/stores/outbox/table.py",
-                "return bool(_run(self._connection, statement, values).rowcount)",
-                "return _run(self._connection, statement, values) is not None",
+                "return bool(run(self._connection, statement, values).rowcount)",
+                "return run(self._connection, statement, values) is not None",
             ),
         ),
         ("tests/interfaces/test_draining.py",),
@@ -1465,6 +1465,30 @@ BUGS = [
             ),
         ),
         ("tests/interfaces/test_ways_of_pushing.py",),
+    ),
+    Bug(
+        "outbox-stages-outside-a-transaction",
+        "a message on a server commits on its own, whatever becomes of the users' rows",
+        (
+            Edit(
+                "headwater/stores/outbox/connections.py",
+                "begun = not beneath.autocommit or beneath.info.transaction_status != _IDLE",
+                "begun = True",
+            ),
+        ),
+        ("tests/interfaces/test_staging_on_a_server.py::test_a_message_without_a_transaction_is_refused",),
+    ),
+    Bug(
+        "copy-takes-rows-on-trust",
+        "a store that was moved is not compared with where it came from",
+        (Edit("headwater/stores/transfer.py", "    _compare(digests, target, tables)\n", ""),),
+        ("tests/stores/test_transfer.py::test_a_difference_between_the_places_is_found_and_nothing_is_copied",),
+    ),
+    Bug(
+        "copy-gives-numbers-again",
+        "new rows at the new place get numbers that rows of the old one had",
+        (Edit("headwater/stores/transfer.py", "max(numbers.get(table, 0), seen.highest)", "seen.highest"),),
+        ("tests/stores/test_transfer.py::test_numbers_of_what_is_gone_are_not_given_again_at_the_other_place",),
     ),
     Bug(
         "postgres-appends-without-the-lock",

@@ -29,12 +29,13 @@ def free_port() -> int:
 class Server:
     """A `headwater serve` that can be killed and started again at the same address."""
 
-    def __init__(self, store: Path, *options: str) -> None:
+    def __init__(self, store: Path | str, *options: str, folder: Path | None = None) -> None:
         self._store = store
         self._options = options
         self._port = free_port()
         # As where it is installed, a server that starts again does not compile itself again.
-        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(store.parent / "bytecode")}
+        bytecode = (folder or Path(store).parent) / "bytecode"
+        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.url = f"http://127.0.0.1:{self._port}"
         self.start()

@@ -2,6 +2,7 @@
 
 Examples:
   headwater outbox drain shop.db
+  headwater outbox drain postgresql://shop@db.example/shop --every 0.5
   headwater outbox drain shop.db --every 0.5
   headwater outbox list shop.db
   headwater outbox requeue shop.db
@@ -28,8 +29,13 @@ from headwater.errors import InvalidInput, StoreBusy, StoreFailed, StoreForeign
 
 if TYPE_CHECKING:
     from headwater.model.outbox import Drained, SetAside
+    from headwater.stores.outbox.table import Plain
 
-File = Annotated[str, typer.Argument(help="The SQLite file of your own.", metavar="FILE", show_default=False)]
+File = Annotated[
+    str,
+    typer.Argument(help="The SQLite file of your own, or postgresql://…", metavar="DATABASE", show_default=False),
+]
+SERVERS = ("postgresql://", "postgres://")
 ERROR_LENGTH_SHOWN = 80
 
 
@@ -41,7 +47,7 @@ def drain(
         float | None, typer.Option("--every", help="Go on for ever, and look this often (seconds).", min=0.01)
     ] = None,
 ) -> Working:
-    """Move the messages and jobs that wait in a SQLite file of your own to the log, each once and in order.
+    """Move the messages and jobs that wait in a database of your own to the log, each once and in order.
 
     Ends with 1 when a queue refused some for now: they wait on. Ends with 6 when some can never be taken: see
     `headwater outbox list`.
@@ -95,7 +101,7 @@ def _show(drained: "Drained") -> None:
     known = f", {drained.duplicates:,} of them known already" if drained.duplicates else ""
     print_line((f"moved {plural(drained.moved, 'row')} to the log{known}", ""))
     if drained.set_aside:
-        note(f"set {plural(drained.set_aside, 'row')} aside: headwater outbox list FILE says why")
+        note(f"set {plural(drained.set_aside, 'row')} aside: headwater outbox list DATABASE says why")
     for left in drained.left:
         note(f"left {plural(left.count, 'row')} for {left.queue}: {left.reason}")
 
@@ -138,8 +144,9 @@ async def requeue_rows(
     from headwater import outbox
 
     _check_file(file)
-    with closing(_connect(file)) as connection, connection:
+    with closing(_connect(file)) as connection:
         count = outbox.requeue(connection, *(numbers or ()))
+        connection.commit()
     if not count:
         return nothing({"requeued": count}, f"nothing of that is set aside in {file}")
     return line({"requeued": count}, (f"requeued {plural(count, 'row')}", ""))
@@ -149,6 +156,9 @@ def _check_file(database: str) -> None:
     """Raises, with the name of the file, when it is none that can be drained: before a store is opened for it."""
     from headwater.stores.outbox.table import Table
 
+    if database.startswith(SERVERS):
+        Table(lambda: _connect(database)).close()
+        return
     if not os.path.exists(database):
         raise Misuse(f"there is no file {database}")
     if not os.path.isfile(database):
@@ -163,6 +173,14 @@ def _check_file(database: str) -> None:
         raise type(error)(f"{database}: {error}") from error
 
 
-def _connect(database: str) -> sqlite3.Connection:
+def _connect(database: str) -> "Plain":
     """A connection that does not make a file that is missing."""
-    return sqlite3.connect(f"file:{quote(os.path.abspath(database))}?mode=rw", uri=True)
+    if not database.startswith(SERVERS):
+        return sqlite3.connect(f"file:{quote(os.path.abspath(database))}?mode=rw", uri=True)
+    try:
+        import psycopg
+    except ImportError as error:
+        raise Misuse(
+            f"a database at postgresql:// needs psycopg: pip install 'headwater[postgres]' ({error})"
+        ) from error
+    return psycopg.connect(database, application_name="headwater outbox")

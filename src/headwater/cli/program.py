@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from headwater.cli import (
     bench,
+    copying,
     dead_letters,
     doctor,
     groups,
@@ -89,6 +90,7 @@ def build() -> typer.Typer:
     app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
     app.add_typer(_outbox(), name="outbox", rich_help_panel=SERVER)
     app.add_typer(_store(), name="store", rich_help_panel=SERVER)
+    _add(app, "copy", copying.copy, SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
     _add(app, "bench", bench.bench, SERVER)
     _add(app, "completion", completion, SERVER)
@@ -163,6 +165,7 @@ def _store() -> typer.Typer:
     _add(app, "renew", store.renew_identity)
     _add(app, "backup", store.back_up)
     _add(app, "give-up-damaged", store.give_up_damaged)
+    _add(app, "grants", store.show_grants)
     return app
 
 

@@ -5,6 +5,7 @@ Examples:
   headwater store renew --yes
   headwater store backup headwater-copy.db
   headwater store give-up-damaged
+  headwater store grants app --store postgresql://owner@db.example/shop
 """
 
 import os
@@ -145,3 +146,32 @@ async def _back_up(settings: Settings, place: str, target: str) -> Result:
 def _written(place: str, target: str) -> Result:
     size = os.path.getsize(place)
     return line({"file": place, "bytes": size}, (f"wrote {show_bytes(size)} to {target}", ""))
+
+
+@command
+async def show_grants(
+    settings: Settings,
+    role: Annotated[str, typer.Argument(help="The role that servers log in as.", metavar="ROLE", show_default=False)],
+    read_only: Annotated[bool, typer.Option("--read-only", help="For who only reads the log: Spark, reports.")] = False,
+) -> Result:
+    """Print the SQL that lets a role of a PostgreSQL server use the store, and do nothing else there.
+
+    Run it as the owner of the store. The role can neither make nor change tables: open the store as its owner, with any
+    command, after an upgrade.
+
+    Examples:
+      headwater store grants app --store postgresql://owner@db.example/shop
+      headwater store grants spark --read-only --store postgresql://owner@db.example/shop | psql shop
+    """
+    from headwater.stores.contract import GrantsAccess
+
+    async with opened(settings) as hw:
+        if not isinstance(hw.store, GrantsAccess):
+            raise Misuse("a store in a file is used by whoever may read and write the file: see chmod")
+        grants = await hw.store.grants(role, reads_only=read_only)
+
+    def show() -> None:
+        for grant in grants:
+            print_line((grant, ""))
+
+    return Result([{"grants": grants}], show)

@@ -171,3 +171,12 @@ class WritesBackups(Protocol):
     async def backup(self, path: str) -> None:
         """Write a copy of everything that is committed to a new file, while others go on. It is a store of its own."""
         ...
+
+
+@runtime_checkable
+class GrantsAccess(Protocol):
+    """A store whose database asks who may use it. Files have permissions of their own."""
+
+    async def grants(self, role: str, *, reads_only: bool) -> list[str]:
+        """What lets another role use this store and do nothing else, as lines for its owner to run."""
+        ...

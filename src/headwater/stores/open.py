@@ -22,6 +22,7 @@ from headwater.stores.contract import Store
 from headwater.stores.log_reader import LogReader
 from headwater.stores.sqlite.reading import SqliteLogReader
 from headwater.stores.sqlite.store import open_file
+from headwater.stores.transfer import Transfer
 
 Address = str | os.PathLike[str]
 
@@ -38,6 +39,8 @@ class Kind(NamedTuple):
 
     store: Callable[[Address, Config, Clock, Terms], Store]
     reader: Callable[[Address, Config, Access], LogReader]
+    # How its tables are moved as a whole, where they can be.
+    transfer: Callable[[Address, Config], Transfer] | None = None
 
 
 def open_store(address: Address, config: Config, clock: Clock, *, adopt: bool = False, create: bool = True) -> Store:
@@ -48,6 +51,14 @@ def open_store(address: Address, config: Config, clock: Clock, *, adopt: bool = 
 def open_reader(address: Address, config: Config, access: Access | None = None) -> LogReader:
     """The log at this address for reading only, not yet opened. `access` is for those that ask who it is."""
     return _kind_of(address).reader(address, config, access or Access())
+
+
+def open_transfer(address: Address, config: Config) -> Transfer:
+    """What holds the tables at this address, to move them as a whole."""
+    transfer = _kind_of(address).transfer
+    if transfer is None:
+        raise ConfigError(f"a store at {scheme_of(address)}:// cannot be moved as a whole")
+    return transfer(address, config)
 
 
 def is_server(address: Address) -> bool:
@@ -80,6 +91,12 @@ def _open_file(address: Address, config: Config, clock: Clock, terms: Terms) -> 
     return open_file(_path_of(address), config, clock, adopt=terms.adopt, create=terms.create)
 
 
+def _move_file(address: Address, config: Config) -> Transfer:
+    from headwater.stores.sqlite.transfer import SqliteTransfer
+
+    return SqliteTransfer(_path_of(address), config.lock_wait_seconds)
+
+
 def _read_file(address: Address, config: Config, access: Access) -> LogReader:
     if not access.is_default():
         raise ConfigError("token, tokenFile, caFile and retrySeconds are for a store at https://; a file asks for none")
@@ -105,6 +122,15 @@ def _open_database(address: Address, config: Config, clock: Clock, terms: Terms)
     return PostgresStore(os.fspath(address), config, clock=clock, adopt=terms.adopt, create=terms.create)
 
 
+def _move_database(address: Address, config: Config) -> Transfer:
+    try:
+        from headwater.stores.postgres.address import parse_address
+        from headwater.stores.postgres.transfer import PostgresTransfer
+    except ImportError as error:
+        raise _without_driver(error) from error
+    return PostgresTransfer(parse_address(os.fspath(address)), config.lock_wait_seconds)
+
+
 def _read_database(address: Address, config: Config, access: Access) -> LogReader:
     if not access.is_default():
         raise ConfigError("token, tokenFile, caFile and retrySeconds are for a store at https://, not for a database")
@@ -122,8 +148,8 @@ def _without_driver(error: ImportError) -> ConfigError:
 
 SERVERS = ("http", "https")
 KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("", "sqlite"), Kind(_open_file, _read_file)),
-    **dict.fromkeys(("postgresql", "postgres"), Kind(_open_database, _read_database)),
+    **dict.fromkeys(("", "sqlite"), Kind(_open_file, _read_file, _move_file)),
+    **dict.fromkeys(("postgresql", "postgres"), Kind(_open_database, _read_database, _move_database)),
     **dict.fromkeys(SERVERS, Kind(_refuse_server, _read_through_server)),
 }
 

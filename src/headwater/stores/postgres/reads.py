@@ -7,9 +7,9 @@ from headwater.log.operations import Touch
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
-from headwater.stores.contract import Fact, Findings
+from headwater.stores.contract import Findings
 from headwater.stores.job_questions import FindJobsReady
-from headwater.stores.postgres.migrate import VERSION_KEY
+from headwater.stores.postgres.examination import examine
 from headwater.stores.postgres.read_thread import ReadThread
 from headwater.stores.questions import Answer, FindIdentity, Question, Segment
 from headwater.stores.tables.answers import Answers
@@ -65,24 +65,17 @@ class Reads:
         self._jobs.forget()
         return self._jobs.ready_at(asked.database, asked.queues, asked.now, asked.functions)
 
+    async def database(self) -> str:
+        """The name of the database that the store is in."""
+        return await self._thread.run(self._database)
+
+    def _database(self) -> str:
+        (name,) = self._connection.execute(self._sql.current_database).fetchone()
+        return str(name)
+
     async def examine(self) -> Findings:
         """What the server says of itself and of the tables."""
         return await self._thread.run(self._examine)
 
     def _examine(self) -> Findings:
-        execute = self._connection.execute
-        version, fsync, page_writes, synchronous, buffers, size = execute(self._sql.describe_server).fetchone()
-        problems = []
-        if fsync != "on":
-            problems.append("the server runs with fsync=off: a power cut can destroy everything it holds")
-        if page_writes != "on":
-            problems.append("the server runs with full_page_writes=off: a power cut can damage pages")
-        facts = {
-            "server_version": version,
-            "identity": self._answers.answer(FindIdentity()),
-            "schema_version": int(execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()[0]),
-            "synchronous_commit": synchronous,
-            "shared_buffers_bytes": buffers,
-            "table_bytes": size,
-        }
-        return Findings([Fact(name, value) for name, value in facts.items()], problems)
+        return examine(self._connection, self._answers.answer(FindIdentity()))

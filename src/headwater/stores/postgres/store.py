@@ -27,6 +27,7 @@ from headwater.stores.postgres.beside import place_beside
 from headwater.stores.postgres.commits import Commits
 from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.errors import translated
+from headwater.stores.postgres.grants import grants_for
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.migrate import migrate
 from headwater.stores.postgres.notices import Looks, Notices
@@ -35,6 +36,7 @@ from headwater.stores.postgres.reads import Reads
 from headwater.stores.postgres.traits import traits_of
 from headwater.stores.questions import Answer, Question, Segment
 from headwater.stores.tables.identity import read_identity
+from headwater.stores.transfer import refuse_moved
 from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.postgres import NoticeWakeup
 
@@ -83,7 +85,9 @@ class PostgresStore:
             link = self._link()
             try:
                 pipe = link.pipe()
-                self._identity = read_identity(PostgresConnection(pipe))
+                connection = PostgresConnection(pipe)
+                refuse_moved(connection, self._address.shown)
+                self._identity = read_identity(connection)
                 self._beside = place_beside(self._identity)
                 self._commits = Commits(link, self._config, self._clock, self.origin, self._beside, self._lose)
                 self._commits.know(self._identity)
@@ -201,6 +205,12 @@ class PostgresStore:
         """What the server says of itself and of the tables."""
         self._check()
         return await self._reads.examine()
+
+    async def grants(self, role: str, *, reads_only: bool) -> list[str]:
+        """What lets another role use this store, as lines for its owner to run."""
+        self._check()
+        database = await self._reads.database()
+        return grants_for(role, database, self._address.schema, reads_only=reads_only)
 
     def check(self) -> None:
         """Raises when the store that was opened is no more, as far as it was seen."""

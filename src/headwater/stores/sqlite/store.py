@@ -38,6 +38,7 @@ from headwater.stores.sqlite.write_lock import begin, try_begin
 from headwater.stores.tables.identity import read_identity
 from headwater.stores.tables.job_answers import JobAnswers
 from headwater.stores.tables.writer import Writer
+from headwater.stores.transfer import refuse_moved
 from headwater.wakeups.contract import Wakeup
 
 SIDE_CACHE_BYTES = 2 * 1_048_576
@@ -98,6 +99,7 @@ class SqliteStore:
             opened.callback(connection.close)
             async with self.medium.preparing(connection):
                 migrate(connection, self.traits.location)
+                refuse_moved(connection, self.traits.location)
                 become_a_store(connection)
                 writer = Writer(connection, self._config, codec, self.origin, self.medium.presence.lose)
                 writer.jobs.judge_leases_by(steady_of(self._clock))

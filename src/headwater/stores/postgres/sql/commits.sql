@@ -48,6 +48,10 @@ SELECT current_setting('server_version'), current_setting('fsync'), current_sett
        (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
         JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r');
 
+-- name: current_database
+-- The database that the store is in.
+SELECT current_database()::text;
+
 -- name: notify
 -- Tell whoever listens that something was committed.
 SELECT pg_notify($1, $2);

@@ -1,0 +1,58 @@
+"""What a server says of itself and of the tables, and what is wrong with it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from headwater.stores.contract import Fact, Findings
+from headwater.stores.postgres.migrate import VERSION_KEY
+from headwater.stores.tables.connection import Connection
+
+# What was dead when a transaction began cannot be cleared away before it ends, and positions change with every pop.
+LONG_SECONDS = 60.0
+
+
+def examine(connection: Connection, identity: str) -> Findings:
+    """All that there is to know."""
+    version, fsync, page_writes, synchronous, buffers, size = connection.execute(
+        connection.sql.describe_server
+    ).fetchone()
+    facts = {
+        "server_version": version,
+        "identity": identity,
+        "schema_version": int(connection.execute(connection.sql.get_meta, (VERSION_KEY,)).fetchone()[0]),
+        "synchronous_commit": synchronous,
+        "shared_buffers_bytes": buffers,
+        "table_bytes": size,
+    }
+    problems = [*_judge_settings(fsync, page_writes), *_find_what_holds_up(connection)]
+    return Findings([Fact(name, value) for name, value in facts.items()], problems)
+
+
+def _judge_settings(fsync: str, page_writes: str) -> Iterator[str]:
+    if fsync != "on":
+        yield "the server runs with fsync=off: a power cut can destroy everything it holds"
+    if page_writes != "on":
+        yield "the server runs with full_page_writes=off: a power cut can damage pages"
+
+
+def _find_what_holds_up(connection: Connection) -> Iterator[str]:
+    """Transactions of anybody in the database that are open for long. Those of other users are seen by members of
+    pg_monitor only."""
+    for row in connection.execute(connection.sql.long_transactions, (LONG_SECONDS,)):
+        yield _judge_transaction(*row)
+    for name, owner, seconds in connection.execute(connection.sql.long_prepared, (LONG_SECONDS,)):
+        yield (
+            f"the prepared transaction {name!r} of {owner} has waited for {seconds:,} s to be ended: {_BECAUSE}; "
+            "end it with ROLLBACK PREPARED or COMMIT PREPARED"
+        )
+
+
+_BECAUSE = "rows that died since then cannot be cleared away, and pops and claims become slower"
+
+
+def _judge_transaction(pid: int, user: Any, application: Any, state: Any, seconds: int) -> str:
+    who = f"{user}, {application}" if application else str(user)
+    return (
+        f"a transaction has been open for {seconds:,} s (process {pid} of {who}, {state}): {_BECAUSE}; let it end, or "
+        f"end it with SELECT pg_terminate_backend({pid})"
+    )

@@ -1,0 +1,252 @@
+"""A whole store goes to another place: everything of it is there, or nothing, and the old place says where it is."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headwater
+from headwater.config import load_config
+from headwater.errors import StoreBusy, StoreReplaced
+from headwater.log.job_operations import Claim, JobReport, Settle
+from headwater.model.job import JobOutcome
+from headwater.stores.open import open_transfer
+from headwater.stores.transfer import META, OWN_KEYS, Digest, digest
+from tests.cli.program import Ended, Program
+from tests.postgres_server import Server
+from tests.postgres_server import server as server_of_this_process
+
+Make = Callable[[], str]
+WAYS = ["file to server", "server to file", "file to file", "server to server"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Server:
+    return server_of_this_process()
+
+
+@pytest.fixture
+def places(tmp_path: Path, server: Server) -> dict[str, Make]:
+    """What makes an empty place of each kind."""
+    count = iter(range(100))
+    return {
+        "file": lambda: str(tmp_path / f"{next(count)}.db"),
+        "server": lambda: server.address(server.new_schema()),
+    }
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, places: dict[str, Make]) -> tuple[str, str]:
+    """Where a store is, and an empty place."""
+    first, _, second = str(request.param).partition(" to ")
+    return places[first](), places[second]()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+async def run(program: Program, *arguments: str) -> Ended:
+    """A command beside a loop that runs."""
+    return await asyncio.to_thread(program.run, *arguments)
+
+
+async def expect(program: Program, code: int, *arguments: str) -> Ended:
+    """A command that must end with this code."""
+    return await asyncio.to_thread(program.expect, code, *arguments)
+
+
+async def fill(address: str) -> dict[str, Any]:
+    """A store with something of everything in it; what is needed to go on with it."""
+    async with headwater.open(address, housekeeping=False) as hw:
+        orders = hw.queue("orders")
+        await orders.configure(compress_bytes_min=10)
+        for number in range(5):
+            await orders.push({"id": number, "text": "grüße \0 🌍" * 20}, partition="p", transaction_id=f"t{number}")
+        await orders.push("later", partition="p", delay=3_600)
+        await orders.push("zero", partition="z", type="a", headers={"x": "1"})
+        done, held = await orders.pop(batch=2, partition="p", lease_seconds=600)
+        await done.ack()
+        (dead,) = await orders.pop(group="strict", batch=1, partition="z")
+        await dead.fail(error="never", retry=False)
+        await hw.jobs.add(id="held", command="true")
+        (job,) = (await hw.jobs_service.run(Claim(worker="w", limit=1))).jobs
+        await hw.jobs.add(id="waiting", command="true", priority=3)
+        await hw.access_tokens("main").create("ada", ["publish"])
+        return {"token": job.token, "number": job.number, "held": held.payload}
+
+
+def contents(address: str) -> dict[str, Digest]:
+    """What each table is, and what is known of the store apart from its place."""
+    with open_transfer(address, load_config({})).hold(writes=False) as place:
+        found = {name: digest(place.rows(name, sorted(columns))) for name, columns in place.tables().items()}
+        known = {key: value for key, value in place.meta().items() if key not in OWN_KEYS}
+        return {**found, META: digest([list(known.items())])}
+
+
+async def test_everything_of_a_store_is_at_the_other_place(way: tuple[str, str], program: Program) -> None:
+    source, target = way
+    await fill(source)
+    before = contents(source)
+    copied = (await expect(program, 0, "copy", source, target, "--json")).document()
+    assert contents(target) == before
+    assert copied["rows"] == sum(found.rows for name, found in before.items() if name != META)
+    assert len([found for found in before.values() if found.rows]) > 10
+
+
+async def test_work_goes_on_at_the_other_place_where_it_was(way: tuple[str, str], program: Program) -> None:
+    source, target = way
+    known = await fill(source)
+    await expect(program, 0, "copy", source, target)
+    async with headwater.open(target, housekeeping=False) as hw:
+        # One consumer still has its lease, so that nobody else gets what is behind it.
+        assert await hw.queue("orders").pop(partition="p") == []
+        duplicate = await hw.queue("orders").push("again", partition="p", transaction_id="t3")
+        assert (duplicate.duplicate, duplicate.offset) == (True, 3)
+        assert (await hw.queue("orders").push("new", partition="p")).offset == 5
+        (others,) = [await hw.queue("orders").pop(group="others", partition="p", batch=100)]
+        assert [message.offset for message in others] == list(range(6))
+        report = JobReport(number=known["number"], token=known["token"], outcome=JobOutcome.COMPLETED)
+        await hw.jobs_service.run(Settle(worker="w", reports=[report]))
+        assert (await hw.jobs.show("held")).state.value == "completed"
+        (job,) = (await hw.jobs_service.run(Claim(worker="v", limit=5))).jobs
+        assert job.number > known["number"]
+        assert len(await hw.access_tokens("main").list()) == 1
+        (letter,) = await hw.queue("orders").dead_letters()
+        assert letter.error == "never"
+
+
+async def test_numbers_of_what_is_gone_are_not_given_again_at_the_other_place(
+    way: tuple[str, str], program: Program
+) -> None:
+    """A consumer that comes late with the number of a partition that was deleted must not meet another one."""
+    source, target = way
+    await fill(source)
+    async with headwater.open(source, housekeeping=False) as hw:
+        await hw.queue("gone").push(1, partition="gone")
+        await hw.queue("gone").delete()
+    given = numbers(source)
+    await expect(program, 0, "copy", source, target)
+    async with headwater.open(target, housekeeping=False) as hw:
+        await hw.queue("new").push(1, partition="new")
+    after = numbers(target)
+    assert after["hw_queues"] > given["hw_queues"]
+    assert after["hw_partitions"] > given["hw_partitions"]
+
+
+def numbers(address: str) -> dict[str, int]:
+    """The highest number that each table has ever given."""
+    with open_transfer(address, load_config({})).hold(writes=False) as place:
+        return dict(place.numbers())
+
+
+async def test_who_has_the_old_store_open_is_told_and_nobody_opens_it_again(
+    way: tuple[str, str], program: Program
+) -> None:
+    source, target = way
+    await fill(source)
+    async with headwater.open(source, housekeeping=False) as old:
+        identity = (await expect(program, 0, "store", "identity", "--store", source)).out
+        await expect(program, 0, "copy", source, target)
+        with pytest.raises(StoreReplaced):
+            await old.queue("orders").push("too late")
+    assert (await expect(program, 0, "store", "identity", "--store", target)).out == identity
+    with pytest.raises(StoreReplaced, match="was moved to"):
+        async with headwater.open(source):
+            raise AssertionError("it was opened")
+
+
+async def test_a_store_that_is_kept_goes_on_beside_its_copy(way: tuple[str, str], program: Program) -> None:
+    source, target = way
+    await fill(source)
+    async with headwater.open(source, housekeeping=False) as old:
+        await expect(program, 0, "copy", source, target, "--keep")
+        await old.queue("orders").push("goes on", partition="new")
+        async with headwater.open(target, housekeeping=False) as new:
+            assert await new.queue("orders").pop(partition="new") == []
+    identities = [(await expect(program, 0, "store", "identity", "--store", place)).out for place in way]
+    assert identities[0] != identities[1]
+
+
+async def test_a_place_that_has_something_in_it_is_refused_and_left_alone(
+    way: tuple[str, str], program: Program
+) -> None:
+    source, target = way
+    await fill(source)
+    async with headwater.open(target, housekeeping=False) as hw:
+        await hw.queue("mine").push("there first")
+    before = contents(source), contents(target)
+    assert "has something in it already" in (await expect(program, 2, "copy", source, target)).err
+    assert (contents(source), contents(target)) == before
+
+
+@pytest.mark.parametrize("kind", ["file", "server"])
+async def test_nobody_writes_to_a_store_that_is_being_moved(places: dict[str, Make], kind: str) -> None:
+    address = places[kind]()
+    transfer = open_transfer(address, load_config({}, lock_wait_seconds=0.1))
+    async with headwater.open(address, housekeeping=False, lock_wait_seconds=0.1) as hw:
+        with transfer.hold(writes=True):
+            with pytest.raises(StoreBusy):
+                await hw.queue("orders").push("meanwhile")
+            with pytest.raises(StoreBusy, match="end its servers and workers"), transfer.hold(writes=True):
+                raise AssertionError("two held it")
+        await hw.queue("orders").push("afterwards")
+        assert [message.payload for message in await hw.queue("orders").pop(batch=10)] == ["afterwards"]
+
+
+KILLED = """
+import os, signal, sys
+from headwater.stores import transfer
+from headwater.cli import main
+setattr(transfer, sys.argv.pop(1), lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+main()
+"""
+
+
+@pytest.mark.parametrize("at", ["_compare", "_seal"])
+async def test_a_copy_that_is_killed_is_made_by_the_same_command_again(
+    way: tuple[str, str], program: Program, at: str
+) -> None:
+    """Before the new place counts, when nothing of it does; and after, when the old one has not been sealed yet."""
+    source, target = way
+    await fill(source)
+    before = contents(source)
+    killed = subprocess.run([sys.executable, "-c", KILLED, at, "copy", source, target], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert contents(source) == before
+    assert (contents(target) == before) is (at == "_seal")
+    await expect(program, 0, "copy", source, target)
+    assert contents(target) == before
+    with pytest.raises(StoreReplaced):
+        async with headwater.open(source):
+            raise AssertionError("it was opened")
+
+
+async def test_a_difference_between_the_places_is_found_and_nothing_is_copied(
+    way: tuple[str, str], program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = way
+    await fill(source)
+    before = contents(source)
+
+    def lose_one(self: Any, done: int, tell: Callable[[int], None]) -> Any:
+        every = [row for batch in self._batches for row in batch]
+        self.count = len(every)
+        self.total = digest([every]).total
+        return iter(every[1:])
+
+    with monkeypatch.context() as broken:
+        broken.setattr("headwater.stores.transfer._Watched.rows", lose_one)
+        assert "nothing was copied" in (await run(program, "copy", source, target)).err
+    assert contents(source) == before
+    await expect(program, 0, "copy", source, target)
+
+
+async def test_a_store_that_is_not_there_is_not_made(places: dict[str, Make], program: Program) -> None:
+    await expect(program, 3, "copy", places["file"](), places["server"]())
