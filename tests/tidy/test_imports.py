@@ -62,9 +62,9 @@ LAYERS = {
 # Join everything, so they may import everything.
 JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
-DRIVERS = {"apsw", "psycopg", "sqlite3"}
+DRIVERS = {"apsw", "obstore", "psycopg", "sqlite3"}
 # The outbox writes through the user's own connection, whatever its driver; commands tell of versions and files.
-DRIVER_PLACES = ("stores.sqlite", "stores.postgres", "stores.outbox", "outbox", "cli")
+DRIVER_PLACES = ("stores.sqlite", "stores.postgres", "stores.bucket", "stores.outbox", "outbox", "cli")
 
 
 class Import(NamedTuple):
