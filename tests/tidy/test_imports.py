@@ -60,7 +60,7 @@ LAYERS = {
     "pipeline": Layer(("pipeline",), (*SERVED, "stores.open", "client")),
 }
 # Join everything, so they may import everything.
-JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")
+JOINERS = ("app", "bucket", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
 DRIVERS = {"apsw", "obstore", "psycopg", "sqlite3"}
 # The outbox writes through the user's own connection, whatever its driver; commands tell of versions and files.
