@@ -95,7 +95,8 @@ class WitnessedFolder(FolderObjects):
     async def create(self, key: str, data: bytes) -> str:
         tag = await super().create(key, data)
         if "-log/" in key:
-            self._witness.entries[key] = data
+            # A place that was collected may be taken once more, by somebody who slept; that counts for nothing.
+            self._witness.entries.setdefault(key, data)
         else:
             self._witness.versions.setdefault(key, []).append(data)
         return tag
