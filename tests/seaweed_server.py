@@ -5,9 +5,11 @@ the usual stand-ins are not.
 """
 
 import atexit
+import ctypes
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +31,7 @@ START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
 PAUSE_SECONDS = 0.1
 BUCKET = "headwater"
+PR_SET_PDEATHSIG = 1
 KEY, SECRET = "headwater", "headwater-not-a-secret"
 
 
@@ -82,6 +85,7 @@ class SeaweedServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                preexec_fn=_end_with_parent,
             )
 
     def _wait_until_ready(self) -> None:
@@ -96,6 +100,12 @@ class SeaweedServer:
             else:
                 return
         raise RuntimeError(f"SeaweedFS did not start: {(self.folder / 'log').read_text()[-2_000:]}")
+
+
+def _end_with_parent() -> None:
+    """Also when the tests are killed, nothing goes on running."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def environment_for(port: int) -> dict[str, str]:
