@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 import headwater
+from headwater.app import make_router
 from headwater.config import Config
+from headwater.doors.wire import Request
 from headwater.errors import ConfigError, StoreBusy, StoreForeign, StoreFull, StoreMissing
 from headwater.log.operations import Clear
+from headwater.model.principal import Principal, Scope
 from headwater.stores.bucket.address import Ship, parse_place
 from headwater.stores.bucket.chain_keeper import BASE_ENTRIES_MAX
 from headwater.stores.bucket.entries import Entry, Header, decode, pack
@@ -301,13 +304,31 @@ async def test_the_doctor_is_told_what_the_bucket_was_asked(folder: str) -> None
     await store.apply([push("one")], FakeClock().now())
     await until_landed(store)
     findings = await store.examine()
-    puts = findings.named("bucket_puts")
+    puts = findings.named("bucket_puts_total")
     assert isinstance(puts, int)
     assert puts >= 2
-    assert float(str(findings.named("bucket_cost"))) >= puts
+    assert float(str(findings.named("bucket_cost_total"))) >= puts
     assert findings.named("bucket_ship") == "chain"
     assert findings.named("bucket_live_bytes") == int(str(findings.named("pages"))) * PAGE_BYTES
     await store.close()
+
+
+async def test_the_metrics_tell_what_the_bucket_was_asked(folder: str) -> None:
+    async with opened(at(folder)) as hw:
+        await hw.queue("orders").push(1)
+        principal = Principal(scopes=frozenset(Scope))
+        request = Request(method="GET", path="/metrics", query="", headers={}, body=b"", id="r", principal=principal)
+        text = (await make_router(hw)(request)).body.decode()
+    told = {
+        line.split("{")[0]: float(line.split()[-1])
+        for line in text.splitlines()
+        if line.startswith("headwater_bucket_")
+    }
+    assert told["headwater_bucket_puts_total"] >= 2
+    assert told["headwater_bucket_sent_bytes_total"] > 1_000
+    assert 0 < told["headwater_bucket_write_amplification"] < 1
+    assert told["headwater_bucket_live_bytes"] > 100_000
+    assert told["headwater_bucket_cost_total"] > 0
 
 
 async def test_nothing_is_left_on_this_machine(folder: str) -> None:

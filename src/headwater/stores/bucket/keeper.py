@@ -12,7 +12,7 @@ from headwater.stores.bucket.label import HEADER_BYTES, Kind, read_label
 from headwater.stores.bucket.looking import Look, Names
 from headwater.stores.bucket.objects import CountedObjects, Objects
 from headwater.stores.contract import Fact, Traits
-from headwater.stores.sqlite.frames import PageChanges
+from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
 from headwater.wakeups.contract import Wakeup
 
 CALLS_PER_PRICE = 1_000_000
@@ -92,20 +92,32 @@ class BucketKeeper:
         else:
             await self._keeper.close()
 
-    def facts(self) -> Sequence[Fact]:
+    def numbers(self) -> dict[str, float]:
         """What was sent and asked so far by this process, and what that costs."""
         traffic, settings, keeper = self._objects.traffic, self._settings, self._chosen()
         cost = (traffic.puts + traffic.lists) * settings.put_price + traffic.gets * settings.get_price
-        return [
-            Fact("bucket_ship", str(Ship.CHAIN if isinstance(keeper, ChainKeeper) else Ship.IMAGE)),
-            Fact("bucket_live_bytes", keeper.live_bytes),
-            Fact("bucket_bytes_max", settings.bytes_max),
-            Fact("bucket_bytes_sent", traffic.bytes_sent),
-            Fact("bucket_bytes_read", traffic.bytes_read),
-            Fact("bucket_puts", traffic.puts),
-            Fact("bucket_gets", traffic.gets),
-            Fact("bucket_deletes", traffic.deletes),
-            Fact("bucket_takeovers", keeper.takeovers),
-            Fact("bucket_bases", keeper.bases),
-            Fact("bucket_cost", f"{cost / CALLS_PER_PRICE:.6f}"),
-        ]
+        written = self.sent_pages * PAGE_BYTES
+        return {
+            "bucket_puts_total": traffic.puts,
+            "bucket_gets_total": traffic.gets,
+            "bucket_lists_total": traffic.lists,
+            "bucket_deletes_total": traffic.deletes,
+            "bucket_sent_bytes_total": traffic.bytes_sent,
+            "bucket_read_bytes_total": traffic.bytes_read,
+            "bucket_takeovers_total": keeper.takeovers,
+            "bucket_bases_total": keeper.bases,
+            "bucket_cost_total": cost / CALLS_PER_PRICE,
+            "bucket_live_bytes": keeper.live_bytes,
+            "bucket_bytes_max": settings.bytes_max,
+            # What was sent for each byte of the pages that commits changed; less than 1 where it was compressed.
+            "bucket_write_amplification": traffic.bytes_sent / written if written else 0.0,
+        }
+
+    def facts(self) -> Sequence[Fact]:
+        """The same for the doctor, and how the store is kept."""
+        ship = Ship.CHAIN if isinstance(self._chosen(), ChainKeeper) else Ship.IMAGE
+        return [Fact("bucket_ship", str(ship)), *(_fact(*counted) for counted in self.numbers().items())]
+
+
+def _fact(name: str, value: float) -> Fact:
+    return Fact(name, int(value) if value == int(value) else f"{value:.6f}")

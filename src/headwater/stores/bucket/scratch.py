@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from headwater.config import Config
@@ -101,14 +101,10 @@ class BucketFile(ScratchFile):
 
     async def examine(self) -> list[Fact]:
         """Where the pages are, how much of them holds something, and what keeping them has cost."""
-        facts: Sequence[Fact] = self._bucket.facts()
         pages, unused = int(str(self._connection.pragma("page_count"))), self._unused()
-        written = max(self._bucket.sent_pages * PAGE_BYTES, 1)
-        sent = next(int(fact.value) for fact in facts if fact.name == "bucket_bytes_sent")
         return [
             *await super().examine(),
-            *facts,
+            *self._bucket.facts(),
             Fact("bucket_unused_bytes", unused * PAGE_BYTES),
             Fact("bucket_used_bytes", (pages - unused) * PAGE_BYTES),
-            Fact("bucket_write_amplification", f"{sent / written:.2f}"),
         ]

@@ -39,6 +39,10 @@ class BucketStore(SqliteStore):
         medium = BucketFile(self._folder, self._keeper, config, place.settings.bytes_max)
         super().__init__(medium, config, clock=clock)
 
+    def numbers(self) -> dict[str, float]:
+        """What the bucket was asked for, for the metrics."""
+        return self._keeper.numbers()
+
     async def open(self) -> None:
         """Take the store over, and open it."""
         try:
