@@ -3,6 +3,8 @@
 A new store is one more factory here; no test changes.
 """
 
+import os
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from headwater.stores.open import KINDS
 from tests.contracts.memory_bucket import SCHEME, Buckets
 from tests.postgres_server import server
+from tests.stores.bucket.witness import witnessed
 
 Factory = Callable[[Path], AbstractAsyncContextManager[str]]
 
@@ -44,6 +47,36 @@ async def postgres(folder: Path) -> AsyncIterator[str]:
     yield server().address(server().new_schema())
 
 
+@asynccontextmanager
+async def bucket_chain(folder: Path) -> AsyncIterator[str]:
+    """A folder that stands for a bucket. Without a lease, so that handles take it from each other at once."""
+    with in_memory() as place, witnessed():
+        yield f"file://{place}/log.sqlite?lease_seconds=0"
+
+
+@asynccontextmanager
+async def bucket_image(folder: Path) -> AsyncIterator[str]:
+    """The same, with the whole file at every commit."""
+    with in_memory() as place, witnessed():
+        yield f"file://{place}/log.sqlite?ship=image&lease_seconds=0"
+
+
+def in_memory() -> tempfile.TemporaryDirectory[str]:
+    """A folder whose syncs cost nothing, where there is one: every commit is made durable there."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+
+
+def another(address: str) -> str:
+    """An address of the same kind, at another place."""
+    place, mark, query = address.partition("?")
+    return f"{place}-two{mark}{query}" if address.startswith("file://") else f"{address}-two"
+
+
 # Those with an engine of their own.
 ENGINES: dict[str, Factory] = {"sqlite": sqlite, "postgres": postgres}
-FACTORIES: dict[str, Factory] = {**ENGINES, "memory bucket": memory_bucket}
+FACTORIES: dict[str, Factory] = {
+    **ENGINES,
+    "memory bucket": memory_bucket,
+    "bucket chain": bucket_chain,
+    "bucket image": bucket_image,
+}

@@ -19,6 +19,7 @@ from headwater.stores.open import open_reader, open_store
 from headwater.stores.questions import FindIdentity
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
+from tests.contracts.factories import another
 from tests.contracts.log import Log, push
 
 
@@ -62,7 +63,7 @@ async def test_processes_that_make_a_store_together_agree_on_its_identity(addres
 
 
 async def test_two_stores_have_two_identities(log: Log, address: str) -> None:
-    assert await reopened_identity(f"{address}-two") != await log.store.ask(FindIdentity())
+    assert await reopened_identity(another(address)) != await log.store.ask(FindIdentity())
 
 
 async def test_a_new_identity_is_answered_and_kept(log: Log, address: str) -> None:

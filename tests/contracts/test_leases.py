@@ -388,3 +388,18 @@ async def test_the_clock_turned_back_keeps_a_lease_alive_and_loses_nothing(log: 
     assert await log.pop() == []
     await log.ack(batch)
     assert await log.drain() == [2]
+
+
+async def test_a_handle_that_saw_a_later_time_notices_the_clock_turned_back_whoever_wrote_since(
+    log: Log, other: Log, clock: FakeClock
+) -> None:
+    await log.push(1)
+    await log.take(lease_seconds=300)
+    clock.advance(200)
+    # It looks, and leaves nothing of its time in the store.
+    assert await other.pop() == []
+    clock.advance(-150)
+    await log.configure(retry_limit=9)
+    assert await other.pop() == []
+    clock.advance(101)
+    assert payloads(await other.take()) == [1]

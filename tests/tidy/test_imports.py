@@ -60,11 +60,11 @@ LAYERS = {
     "pipeline": Layer(("pipeline",), (*SERVED, "stores.open", "client")),
 }
 # Join everything, so they may import everything.
-JOINERS = ("app", "cli", "sync", "outbox", "jobs", "__main__")
+JOINERS = ("app", "bucket", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
-DRIVERS = {"apsw", "psycopg", "sqlite3"}
+DRIVERS = {"apsw", "obstore", "psycopg", "sqlite3"}
 # The outbox writes through the user's own connection, whatever its driver; commands tell of versions and files.
-DRIVER_PLACES = ("stores.sqlite", "stores.postgres", "stores.outbox", "outbox", "cli")
+DRIVER_PLACES = ("stores.sqlite", "stores.postgres", "stores.bucket", "stores.outbox", "outbox", "cli")
 
 
 class Import(NamedTuple):

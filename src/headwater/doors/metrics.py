@@ -76,6 +76,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     operations: dict[str, "Durations"]
     questions: dict[str, "Durations"]
     syncs: "Durations"
+    # What only some stores count.
+    store: dict[str, float] = {}
 
 
 class Durations(msgspec.Struct, frozen=True):
@@ -129,6 +131,7 @@ def report_of(site: Site) -> ProcessReport:
         operations={kind.__name__: durations_of(one) for kind, one in site.queues.timings.operations.items()},
         questions={kind.__name__: durations_of(one) for kind, one in site.queues.timings.questions.items()},
         syncs=durations_of(site.queues.timings.syncs),
+        store=site.queues.store_numbers(),
     )
 
 
@@ -224,6 +227,7 @@ def _processes(found: Sequence[ProcessReport]) -> Iterator[Metric]:
             for report in found:
                 family.add_metric((report.process,), report.numbers[name])
             yield family
+    yield from _stores(found)
     available = GaugeMetricFamily(
         "headwater_available_ratio", "What is free of what a process has: 1 all, 0 nothing", labels=("process", "of")
     )
@@ -240,6 +244,16 @@ def _processes(found: Sequence[ProcessReport]) -> Iterator[Metric]:
             requests.add_metric((report.process, method, path, str(status)), count)
     yield from (available, delivery, requests)
     yield from _durations(found)
+
+
+def _stores(found: Sequence[ProcessReport]) -> Iterator[Metric]:
+    """What a store counts beside what is counted of every store."""
+    for name in sorted({name for report in found for name in report.store}):
+        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = kind(f"headwater_{name}", "Of the store, as this process uses it", labels=("process",))
+        for report in found:
+            family.add_metric((report.process,), report.store.get(name, 0))
+        yield family
 
 
 def _durations(found: Sequence[ProcessReport]) -> Iterator[Metric]:

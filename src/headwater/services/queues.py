@@ -6,6 +6,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -36,7 +37,7 @@ from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
 from headwater.services.timings import Timings
 from headwater.services.verbs import Verbs
-from headwater.stores.contract import Store, Traits
+from headwater.stores.contract import Counts, Store, Traits
 from headwater.stores.questions import Answer, FindLane, Question
 
 log = logging.getLogger(__name__)
@@ -264,6 +265,10 @@ class Queues(Verbs):
     def traits(self) -> Traits:
         """What the store is."""
         return self.store.traits
+
+    def store_numbers(self) -> dict[str, float]:
+        """What the store counts beside what is counted of every store."""
+        return cast(Counts, self.store).numbers() if hasattr(self.store, "numbers") else {}
 
     async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
         """One operation that may be handed in, and what it came to."""

@@ -164,6 +164,14 @@ class Store(Protocol):
         ...
 
 
+class Counts(Protocol):
+    """A store that counts more than others do, for `/metrics`. Those that are counted up end in `_total`."""
+
+    def numbers(self) -> dict[str, float]:
+        """What this process has counted, by name."""
+        ...
+
+
 @runtime_checkable
 class WritesBackups(Protocol):
     """A store that copies itself to a file. Others are backed up with the tools of their database."""

@@ -4,6 +4,7 @@
 |---|---|---|
 | a path, `sqlite:///path` | the file | the file, for processes on the same machine |
 | `postgresql://host/database?schema=name` | a schema of the server's database | the same, from any machine |
+| `s3://bucket/name.sqlite`, `file:///folder/…` | objects of a bucket, or of a folder instead | a copy of what landed |
 | `https://host`, `http://127.0.0.1:6632` | opened by its server | through the server, from any machine |
 
 A kind of store is one more line in `KINDS`; whoever opens by address learns nothing of it.
@@ -71,7 +72,7 @@ def scheme_of(address: Address) -> str:
     known = isinstance(address, str | os.PathLike)
     if not known or "\x00" in str(address):
         raise ConfigError(
-            f"store must be a path, sqlite:///path, postgresql://… or a server's URL; got {address!r:.80}"
+            f"store must be a path, sqlite:///path, postgresql://…, s3://… or a server's URL; got {address!r:.80}"
         )
     text = os.fspath(address)
     return urlsplit(text).scheme if "://" in text else ""
@@ -82,7 +83,8 @@ def _kind_of(address: Address) -> Kind:
     kind = KINDS.get(scheme)
     if kind is None:
         raise ConfigError(
-            f"store must be a path, sqlite:///path, postgresql://… or a server's URL; this version has no store for {scheme}://"
+            "store must be a path, sqlite:///path, postgresql://…, s3://… or a server's URL; "
+            f"this version has no store for {scheme}://"
         )
     return kind
 
@@ -141,6 +143,20 @@ def _read_database(address: Address, config: Config, access: Access) -> LogReade
     return PostgresLogReader(os.fspath(address), config)
 
 
+def _open_bucket(address: Address, config: Config, clock: Clock, terms: Terms) -> Store:
+    from headwater.stores.bucket.store import BucketStore
+
+    return BucketStore(os.fspath(address), config, clock=clock, create=terms.create)
+
+
+def _read_bucket(address: Address, config: Config, access: Access) -> LogReader:
+    if not access.is_default():
+        raise ConfigError("token, tokenFile, caFile and retrySeconds are for a store at https://, not for a bucket")
+    from headwater.stores.bucket.reading import BucketLogReader
+
+    return BucketLogReader(os.fspath(address), config)
+
+
 def _without_driver(error: ImportError) -> ConfigError:
     """Only who has such a store needs its driver."""
     return ConfigError(f"a store at postgresql:// needs psycopg: pip install 'headwater[postgres]' ({error})")
@@ -150,6 +166,7 @@ SERVERS = ("http", "https")
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(("", "sqlite"), Kind(_open_file, _read_file, _move_file)),
     **dict.fromkeys(("postgresql", "postgres"), Kind(_open_database, _read_database, _move_database)),
+    **dict.fromkeys(("s3", "file"), Kind(_open_bucket, _read_bucket)),
     **dict.fromkeys(SERVERS, Kind(_refuse_server, _read_through_server)),
 }
 

@@ -117,6 +117,7 @@ class SqliteStore:
         """What this handle knows of its store, when it goes on in a fresh file."""
         if self._open:
             writer.identity.inherit(self._writer.identity)
+            writer.clock_jumps.inherit(self._writer.clock_jumps)
             self._access_changes += self._writer.access_tokens.version + 1
         writer.identity.meet(read_identity(connection))
 

@@ -27,6 +27,13 @@ class ClockJumps(Subject):
         self._set_others_back = set_back
         self._newest_jump = 0
         self._latest = 0
+        # Of the jumps that this handle noted: what the clock had shown before each.
+        self._jumped_from: dict[int, int] = {}
+
+    def inherit(self, other: "ClockJumps") -> None:
+        """Go on from what another connection of this handle had seen: not every commit leaves its time in the file."""
+        self._newest_jump, self._latest = other._newest_jump, other._latest
+        self._jumped_from = dict(other._jumped_from)
 
     def forget(self) -> None:
         """After a rollback: a jump that was noted may never have been."""
@@ -35,8 +42,11 @@ class ClockJumps(Subject):
     def catch_up(self, seen: Seen) -> None:
         """Others have committed: they may have seen a later time, or a jump and have dealt with it."""
         if seen.newest_jump != self._newest_jump:
+            # Jumps of ours that are not there were taken back, and are to be noted again.
+            taken_back = [was for jump, was in self._jumped_from.items() if jump > seen.newest_jump]
+            self._latest = max(taken_back) if seen.newest_jump < self._newest_jump and taken_back else 0
             self._newest_jump = seen.newest_jump
-            self._latest = 0
+            self._jumped_from.clear()
         self._latest = max(self._latest, seen.written_at)
 
     def begin(self, now: Timestamp) -> None:
@@ -52,4 +62,5 @@ class ClockJumps(Subject):
         self._set_others_back(now, by)
         self._connection.execute(self._sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
         self._newest_jump += 1
+        self._jumped_from[self._newest_jump] = self._latest
         self._latest = now

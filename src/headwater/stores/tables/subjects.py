@@ -47,6 +47,7 @@ class Subjects:
         self.identity = Identity(connection, lose)
         catalog = self.catalog = Catalog(connection, codec)
         segments = self.segments = Segments(connection, codec, origin, config.deduplication_ids_max)
+        self.clock_jumps = ClockJumps(connection, segments, set_back)
         delayed = Delayed(connection, codec, catalog, segments)
         pushes = Pushes(connection, catalog, segments, delayed)
         letters = DeadLetters(connection, codec, catalog, segments, pushes)
@@ -60,7 +61,7 @@ class Subjects:
         self.all: tuple[Subject, ...] = (
             self.identity,
             catalog,
-            ClockJumps(connection, segments, set_back),
+            self.clock_jumps,
             segments,
             delayed,
             pushes,

@@ -45,6 +45,7 @@ class Writer:
         self.access_tokens = subjects.access_tokens
         self.jobs = subjects.jobs
         self.identity = subjects.identity
+        self.clock_jumps = subjects.clock_jumps
         self._check_lease = subjects.reports.check_lease
         self._repeated = RepeatedPops(self.catalog, self.segments, self.cursors)
         self._handlers: dict[type[Operation], Handler] = {Transaction: self._transaction}

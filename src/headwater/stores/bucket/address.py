@@ -1,0 +1,102 @@
+"""Where a store in a bucket is, and how it is kept there.
+
+    s3://bucket/folder/name.sqlite?lease_seconds=15
+    file:///folder/name.sqlite
+
+Settings stand behind the address, because everybody who opens the store must agree on them.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from headwater.config import MIB, convert_settings
+from headwater.errors import ConfigError
+
+S3 = "s3"
+FOLDER = "file"
+BYTES_MOST = 4_096 * MIB
+
+
+class Ship(StrEnum):
+    """What a commit sends: the pages that it changed, or the whole file."""
+
+    CHAIN = "chain"
+    IMAGE = "image"
+
+
+class BucketSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set for a store in a bucket."""
+
+    ship: Ship | None = None
+    """`chain` sends what a commit changed, `image` the whole file each time; unless said, as the store is kept already,
+    and a new one as a chain."""
+    lease_seconds: float = 15.0
+    """How long a broker that is not heard of keeps the store; 0: whoever wants to write takes it over at once."""
+    wait_seconds: float = 60.0
+    """How long to wait for a broker that holds the store, before `store_busy` is told."""
+    bytes_max: int = 512 * MIB
+    """The largest the store may grow; it is kept in memory about three times. Beyond it pushes get `store_full`."""
+    gap_ms: float = 0.0
+    """The least time between two PUTs."""
+    advertise: str = ""
+    """The address under which this broker's server is reached, told to those who find the store held."""
+    put_price: float = 5.0
+    """What a million PUTs or LISTs cost, for `headwater doctor` and the metrics."""
+    get_price: float = 0.4
+    """What a million GETs cost."""
+
+
+class Place(NamedTuple):
+    """A bucket (or the folder that stands for one), the key of the store in it, and what is set."""
+
+    scheme: str
+    bucket: str
+    key: str
+    settings: BucketSettings
+    query: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The address without settings."""
+        return f"{self.scheme}://{self.bucket.rstrip('/')}/{self.key}"
+
+    @property
+    def address(self) -> str:
+        """The address: whoever opens it opens it on the same terms."""
+        return f"{self.shown}?{self.query}" if self.query else self.shown
+
+
+def parse_place(address: str) -> Place:
+    """The parts of an address; ConfigError names what is wrong with it."""
+    parts = urlsplit(address)
+    path = unquote(parts.path)
+    if parts.scheme == FOLDER:
+        folder, _, key = path.rpartition("/")
+        bucket, whole = folder or "/", not parts.netloc
+    else:
+        bucket, key = parts.netloc, path.removeprefix("/")
+        whole = bool(bucket) and "@" not in bucket and "//" not in key
+    if not whole or not key or key.endswith("/") or parts.fragment:
+        raise ConfigError(f"store must be s3://bucket/name.sqlite or file:///folder/name.sqlite; got {address!r:.200}")
+    return Place(parts.scheme, bucket, key, _settings(parts.query), parts.query)
+
+
+def _settings(query: str) -> BucketSettings:
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    names = BucketSettings.__struct_fields__
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise ConfigError(f"no such setting of a bucket: {', '.join(unknown)}; there are {', '.join(names)}")
+    if given.get("ship") not in (None, *Ship):
+        raise ConfigError(f"ship must be chain or image; got {given['ship']!r:.80}")
+    settings = convert_settings(given, BucketSettings)
+    for name in ("lease_seconds", "wait_seconds", "gap_ms", "put_price", "get_price"):
+        value = getattr(settings, name)
+        if not 0 <= value < float("inf"):
+            raise ConfigError(f"{name} must be 0 or more; got {value!r}")
+    if not MIB <= settings.bytes_max <= BYTES_MOST:
+        raise ConfigError(f"bytes_max must be {MIB:,} to {BYTES_MOST:,}; got {settings.bytes_max!r}")
+    return settings

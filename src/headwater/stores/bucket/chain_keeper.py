@@ -1,0 +1,197 @@
+"""Keeps the commits of a scratch file in a chain of entries: `ship=chain`.
+
+image   the file as of the last entry that landed, in memory: what a base is made of, so that its bytes and its
+        label cannot come apart
+base    due when the entries behind it weigh more than half of it (8 MB at least), when there are many, at the end
+lease   any entry renews it; when nothing was sent for a third of it, an empty one is
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from headwater.stores.bucket.address import BucketSettings
+from headwater.stores.bucket.bases import Bases
+from headwater.stores.bucket.chain import Chain, Flight, Terms
+from headwater.stores.bucket.entries import Header
+from headwater.stores.bucket.lease import Challenge, End, SharedLook, steady_seconds
+from headwater.stores.bucket.looking import Look, newest_image
+from headwater.stores.bucket.wakeup import BucketWakeup
+from headwater.stores.contract import RaceLost, Traits
+from headwater.stores.sqlite.frames import PageChanges
+from headwater.wakeups.contract import Wakeup
+
+log = logging.getLogger(__name__)
+
+BASE_BYTES_MIN = 8 * 1_048_576
+BASE_ENTRIES_MAX = 256
+BEATS = 3
+
+
+class ChainKeeper:
+    """The commits of one handle, for as long as it holds the store."""
+
+    def __init__(
+        self, look: Look, traits: Traits, settings: BucketSettings, now: Callable[[], float] = steady_seconds
+    ) -> None:
+        self.traits = traits
+        self._look = look
+        self._now = now
+        self._lease_seconds = settings.lease_seconds
+        self._challenge = Challenge(settings.wait_seconds, now)
+        self._chain = Chain(look, Terms(settings.advertise, settings.lease_seconds, settings.gap_ms / 1_000), now)
+        self._chain.on_landed = self._landed
+        self._confirming = SharedLook(self._confirm)
+        self._wakeup = BucketWakeup(self._find_foreign, self._peek_foreign)
+        self._image = bytearray()
+        self._at: Header | None = None
+        self._bases: Bases | None = None
+        self._basing: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._sent_at = 0.0
+        self._lease_until = 0.0
+        self.takeovers = 0
+        self.bases = 0
+
+    @property
+    def live_bytes(self) -> int:
+        """How large the file is."""
+        return len(self._image)
+
+    # ── holding ──
+
+    async def take_over(self) -> bytearray:
+        """Become the holder, as soon as that is polite."""
+        await self._let_go()
+        await self._challenge.make_way()
+        expected = self._chain.next
+        taken = await self._chain.take_over(None)
+        while taken is None:
+            quiet = await self._challenge.until_quiet(self._find_end)
+            taken = await self._chain.take_over(quiet if isinstance(quiet, int) else None)
+        base, walk, flight = taken
+        self._image = newest_image(base, walk.entries)
+        self._bases = Bases(self._look, base, walk)
+        self._at = flight.entry.header
+        self._lease_until = flight.sent_at + self._lease_seconds
+        self._sent_at = flight.sent_at
+        self.takeovers += 1
+        if walk.free > expected:
+            self._wakeup.caught_up(walk.free - 1)
+        if self._lease_seconds:
+            self._beating = asyncio.get_running_loop().create_task(self._beat(), name="headwater-bucket-lease")
+        return bytearray(self._image)
+
+    async def _find_end(self) -> End:
+        base, walk = await self._look.everything()
+        last = await self._look.last(base, walk)
+        if last is None or self._chain.may_follow(last, None):
+            return End(walk.tip, "", 0.0)
+        return End(walk.tip, last.holder, last.lease_seconds)
+
+    async def _beat(self) -> None:
+        """Be heard of, while there is nothing else to send."""
+        pause = self._lease_seconds / BEATS
+        while not self._chain.deposed:
+            await asyncio.sleep(pause)
+            if self._now() - self._sent_at >= pause and not self._chain.in_flight and not self._chain.deposed:
+                self._append(None)
+
+    async def _let_go(self) -> None:
+        """Nothing of the holder that this was is under way afterwards."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+            self._beating = None
+        await self._chain.settle()
+        await self._confirming.settle()
+        if self._basing is not None:
+            await asyncio.wait([self._basing])
+            self._basing = None
+
+    async def close(self) -> None:
+        """Say that we leave, and put everything into the base: it is the file as it is."""
+        if not self._chain.deposed and self._bases is not None:
+            self._append(None, left=True)
+        await self._let_go()
+        if not self._chain.deposed and self._bases is not None:
+            await self._renew_base()
+        self._chain.deposed = True
+        self._look.objects.close()
+
+    # ── commits ──
+
+    def send(self, changes: PageChanges) -> asyncio.Future[None]:
+        """One more entry."""
+        return self._append(changes).landed
+
+    def _append(self, changes: PageChanges | None, *, left: bool = False) -> Flight:
+        flight = self._chain.append(changes, left=left)
+        self._sent_at = flight.sent_at
+        return flight
+
+    def _landed(self, flight: Flight) -> None:
+        """In order. The file, what it is labelled with and the lease go forward together."""
+        assert self._bases is not None
+        if flight.changes is not None:
+            flight.changes.apply(self._image)
+        self._at = flight.entry.header
+        self._bases.landed(flight.entry.header, len(flight.entry.body))
+        self._lease_until = max(self._lease_until, flight.sent_at + self._lease_seconds)
+        self._challenge.won()
+        if self._is_base_due() and (self._basing is None or self._basing.done()):
+            self._basing = asyncio.get_running_loop().create_task(self._renew_base(), name="headwater-bucket-base")
+
+    def confirm(self) -> asyncio.Future[None] | None:
+        """Within the lease nobody else can have written; otherwise a look tells."""
+        if self._now() < self._lease_until and not self._chain.deposed:
+            return None
+        return self._confirming.ask()
+
+    async def _confirm(self) -> None:
+        if self._chain.deposed or not await self._chain.is_ours():
+            raise RaceLost
+        self._challenge.won()
+
+    # ── bases ──
+
+    def _is_base_due(self) -> bool:
+        assert self._bases is not None
+        return (
+            self._bases.delta_bytes > max(BASE_BYTES_MIN, len(self._image) // 2)
+            or self._bases.entries >= BASE_ENTRIES_MAX
+        )
+
+    async def _renew_base(self) -> None:
+        """Of the file as it is at this moment. What goes wrong is told; the next base is due soon enough."""
+        assert self._bases is not None
+        assert self._at is not None
+        if not self._image or self._at.position <= self._bases.base.label.position:
+            return
+        try:
+            if await self._bases.replace(bytes(self._image), self._at):
+                self.bases += 1
+                await self._bases.collect()
+        except Exception:
+            log.exception("the base of the store in the bucket could not be renewed")
+
+    # ── others ──
+
+    def wakeup(self) -> Wakeup:
+        """Looks whether somebody else has taken over."""
+        return self._wakeup
+
+    async def _find_foreign(self) -> int:
+        """The position up to which somebody else has gone on, 0 while nobody has."""
+        if not self._chain.deposed and (self._now() < self._lease_until or await self._chain.is_ours()):
+            return 0
+        position = self._chain.next
+        while await self._look.entry(position) is not None:
+            position += 1
+        return position - 1
+
+    def _peek_foreign(self) -> int:
+        position = self._chain.next
+        while not self._chain.in_flight and self._look.is_taken(position):
+            position += 1
+        return position - 1 if position > self._chain.next else 0

@@ -1,0 +1,355 @@
+"""Keeps the commits of a scratch file as whole images, each put in place of the one before: `ship=image`.
+
+    write      replace the image whose tag we know. Anything but success: look. Ours: landed. The old tag: the same
+               bytes again. Another's: deposed; whether our last one was there before is found in its lineage
+    take over  note in an object of its own what we go on from, then replace the image by the same with a new epoch
+    lineage    those notes, from the newest image back to our own epoch: each says which PUT its holder found, so what
+               landed before it is told from what never did, and nothing is applied twice
+
+There is one PUT at a time; whatever is sent meanwhile goes with the next one. Reads always look: a lease is only for
+politeness here, because renewing it (the note is written again) and taking over are not one and the same PUT.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from headwater.errors import StoreDamaged, StoreError, StoreForeign
+from headwater.stores.bucket.address import BucketSettings
+from headwater.stores.bucket.chain import new_put_id
+from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, labelled, read_label, unlabelled
+from headwater.stores.bucket.lease import Challenge, End, SharedLook, steady_seconds
+from headwater.stores.bucket.looking import Look
+from headwater.stores.bucket.objects import Refused, Unsure
+from headwater.stores.bucket.wakeup import BucketWakeup
+from headwater.stores.contract import RaceLost, Traits
+from headwater.stores.sqlite.frames import PageChanges
+from headwater.wakeups.contract import Wakeup
+
+BEATS = 3
+NOTHING = Label(Kind.IMAGE_LEFT, 0, 0, 0, 0)
+
+
+class Note(msgspec.Struct, frozen=True):
+    """How an epoch began: the PUT that was found, and the epoch that one belonged to."""
+
+    epoch: int
+    put_id: int
+    parent: int
+    parent_epoch: int
+    parent_began_with: int
+    holder: str = ""
+    lease_seconds: float = 0.0
+    beats: int = 0
+
+
+class Mark(NamedTuple):
+    """An image, and what its holder says of itself."""
+
+    tag: str
+    note_tag: str = ""
+    holder: str = ""
+    lease_seconds: float = 0.0
+
+
+class ImageLook(Look):
+    """Looks at a store that is kept as images."""
+
+    def _label(self, data: bytes) -> Label:
+        label = read_label(data, self.names.base)
+        if label.kind is Kind.CHAIN:
+            raise StoreForeign(f"{self.names.base} is kept as a chain: open it with ship=chain, or without ship")
+        return label
+
+    async def found(self) -> tuple[Label, str]:
+        """Label and tag of the image that is there now."""
+        found = await self.ask(lambda: self.objects.head(self.names.base, HEADER_BYTES))
+        return (NOTHING, "") if found is None else (self._label(found.data), found.tag)
+
+    async def whole(self) -> tuple[Label, str, bytearray]:
+        """All of it."""
+        found = await self.ask(lambda: self.objects.get(self.names.base))
+        if found is None:
+            return NOTHING, "", bytearray()
+        return self._label(found.data), found.tag, unlabelled(found.data)
+
+    def note_key(self, epoch: int, put_id: int) -> str:
+        """Where the note of an epoch lies."""
+        return f"{self.names.log}{epoch:012d}-{put_id:012x}"
+
+    async def note(self, epoch: int, put_id: int) -> tuple[Note, str]:
+        """The note of an epoch, and its tag."""
+        key = self.note_key(epoch, put_id)
+        found = await self.ask(lambda: self.objects.get(key))
+        if found is None:
+            raise StoreDamaged(f"{key} is missing: nobody can say what became of the epoch before")
+        return msgspec.json.decode(found.data, type=Note), found.tag
+
+    async def last_of(self, mine: Label, newest: Label) -> int:
+        """The put_id of the last image of our epoch, if the newest one goes back to it; otherwise 0."""
+        at, began_with, last = newest.epoch, newest.other, newest.put_id
+        while (at, began_with) != (mine.epoch, mine.other):
+            if at <= mine.epoch:
+                return 0
+            note, _ = await self.note(at, began_with)
+            at, began_with, last = note.parent_epoch, note.parent_began_with, note.parent
+        return last
+
+
+class ImageKeeper:
+    """The commits of one handle, for as long as it holds the store."""
+
+    def __init__(
+        self, look: ImageLook, traits: Traits, settings: BucketSettings, now: Callable[[], float] = steady_seconds
+    ) -> None:
+        self.traits = traits
+        self._look = look
+        self._settings = settings
+        self._challenge = Challenge(settings.wait_seconds, now)
+        self._confirming = SharedLook(self._confirm)
+        self._wakeup = BucketWakeup(self._find_foreign, self._peek_foreign)
+        self._image = bytearray()
+        self._label, self._tag = NOTHING, ""
+        self._waiting: list[tuple[PageChanges, asyncio.Future[None]]] = []
+        self._shipping: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._deposed = True
+        self.takeovers = 0
+        self.bases = 0
+
+    @property
+    def live_bytes(self) -> int:
+        """How large the file is."""
+        return len(self._image)
+
+    # ── holding ──
+
+    async def take_over(self) -> bytearray:
+        """Become the holder, as soon as that is polite."""
+        await self._let_go()
+        await self._challenge.make_way()
+        before = self._label
+        while True:
+            quiet = await self._challenge.until_quiet(self._find_end)
+            label, tag, image = await self._look.whole()
+            if quiet != await self._mark(label, tag):
+                continue
+            try:
+                self._deposed = False
+                if await self._begin_epoch(label, tag, image):
+                    break
+            except BaseException:
+                self._deposed = True
+                raise
+        self._image = image
+        self.takeovers += 1
+        if label.position > before.position:
+            self._wakeup.caught_up(label.position)
+        if self._settings.lease_seconds:
+            self._beating = asyncio.get_running_loop().create_task(self._beat(), name="headwater-bucket-lease")
+        return bytearray(image)
+
+    async def _begin_epoch(self, label: Label, tag: str, image: bytearray) -> bool:
+        """Whether the next epoch is ours. The note comes first: whoever meets the image must find it."""
+        epoch, put_id = label.position + 1, new_put_id()
+        key = self._look.note_key(epoch, put_id)
+        note = Note(epoch, put_id, label.put_id, label.epoch, label.other, *self._terms())
+        self._note_tag = await self._create_note(key, msgspec.json.encode(note))
+        self._note, self._note_key = note, key
+        mine = Label(Kind.IMAGE, epoch, epoch, put_id, put_id)
+        # A new store has no bytes yet: its first image is that of its first commit, which begins the epoch, too.
+        if not image:
+            self._label, self._tag = msgspec.structs.replace(mine, position=epoch - 1), tag
+            return True
+        if await self._put(labelled(image, mine), mine, tag, is_patient=False):
+            # It may have landed and be somebody else's by now: then the note stays, for those who look back.
+            return not self._deposed
+        await self._look.ask(lambda: self._look.objects.delete([key]))
+        return False
+
+    async def _create_note(self, key: str, data: bytes) -> str:
+        """Nobody else has this name: if it is there, it is ours."""
+        pauses = self._look.pauses()
+        while True:
+            try:
+                return await self._look.objects.create(key, data)
+            except (Refused, Unsure) as error:
+                found = await self._look.ask(lambda: self._look.objects.get(key))
+                if found is not None:
+                    return found.tag
+                await pauses.rest(error)
+
+    async def _find_end(self) -> End:
+        label, tag = await self._look.found()
+        mark = await self._mark(label, tag)
+        is_free = label.kind is Kind.IMAGE_LEFT or _epoch(label) == _epoch(self._label)
+        return End(mark, mark.holder, 0.0 if is_free else mark.lease_seconds)
+
+    async def _mark(self, label: Label, tag: str) -> Mark:
+        """What is unmoved while its holder is not heard of: the image and its note."""
+        if not label.position:
+            return Mark(tag)
+        try:
+            note, note_tag = await self._look.note(label.epoch, label.other)
+        except StoreDamaged:
+            # It was replaced between two looks.
+            return Mark(tag)
+        return Mark(tag, note_tag, note.holder, note.lease_seconds)
+
+    def _terms(self) -> tuple[str, float]:
+        return self._settings.advertise, self._settings.lease_seconds
+
+    async def _beat(self) -> None:
+        """Be heard of."""
+        while not self._deposed:
+            await asyncio.sleep(self._settings.lease_seconds / BEATS)
+            self._note = msgspec.structs.replace(self._note, beats=self._note.beats + 1)
+            try:
+                data = msgspec.json.encode(self._note)
+                self._note_tag = await self._look.objects.replace(self._note_key, data, self._note_tag)
+            except (Refused, Unsure, StoreError):
+                found = await self._look.ask(lambda: self._look.objects.get(self._note_key))
+                self._note_tag = self._note_tag if found is None else found.tag
+
+    async def _let_go(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+            self._beating = None
+        if self._shipping is not None:
+            await asyncio.wait([self._shipping])
+            self._shipping = None
+        await self._confirming.settle()
+
+    async def close(self) -> None:
+        """Say that we leave."""
+        await self._let_go()
+        if not self._deposed and self._image:
+            await self._ship_as(Kind.IMAGE_LEFT)
+        self._deposed = True
+        self._look.objects.close()
+
+    # ── commits ──
+
+    def send(self, changes: PageChanges) -> asyncio.Future[None]:
+        """Part of the next image."""
+        loop = asyncio.get_running_loop()
+        landed: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((changes, landed))
+        if self._deposed:
+            self._lose(self._take())
+        elif self._shipping is None or self._shipping.done():
+            self._shipping = loop.create_task(self._ship(), name="headwater-bucket-put")
+        return landed
+
+    def _take(self) -> list[asyncio.Future[None]]:
+        """Those who wait, with what they changed brought into the image."""
+        waiting, self._waiting = self._waiting, []
+        for changes, _ in waiting:
+            changes.apply(self._image)
+        return [landed for _, landed in waiting]
+
+    async def _ship(self) -> None:
+        while self._waiting:
+            if self._settings.gap_ms:
+                await asyncio.sleep(self._settings.gap_ms / 1_000)
+            flights = self._take()
+            if await self._ship_as(Kind.IMAGE):
+                self._challenge.won()
+                for landed in flights:
+                    _settle(landed)
+            else:
+                self._lose(flights)
+            if self._deposed:
+                self._lose(self._take())
+
+    async def _ship_as(self, kind: Kind) -> bool:
+        """Whether the image as it is now has landed."""
+        label = self._label
+        mine = Label(kind, label.position + 1, label.epoch, new_put_id(), label.other)
+        if label.position < label.epoch:
+            # The first image of a new store begins its epoch: its note says with which PUT.
+            mine = msgspec.structs.replace(mine, put_id=label.other)
+        return await self._put(labelled(self._image, mine), mine, self._tag)
+
+    async def _put(self, data: bytes, mine: Label, tag: str, *, is_patient: bool = True) -> bool:
+        """Whether this image landed. When another has replaced it since, we hold the store no more."""
+        pauses = self._look.pauses()
+        name, objects = self._look.names.base, self._look.objects
+        while True:
+            try:
+                self._tag = await (objects.replace(name, data, tag) if tag else objects.create(name, data))
+                self._label = mine
+                return True
+            except (Refused, Unsure, StoreError) as error:
+                why: Exception = error
+            found, found_tag = await self._look_until_told()
+            if found.put_id == mine.put_id:
+                self._label, self._tag = mine, found_tag
+                return True
+            if found_tag != tag:
+                self._deposed = True
+                return await self._look.last_of(mine, found) == mine.put_id
+            if isinstance(why, StoreError) and not is_patient:
+                raise why
+            await pauses.rest(why)
+
+    async def _look_until_told(self) -> tuple[Label, str]:
+        """Label and tag, also of a bucket that refuses us now: this must be known."""
+        pauses = self._look.pauses()
+        while True:
+            try:
+                return await self._look.found()
+            except (Unsure, StoreError) as error:
+                await pauses.rest(error)
+
+    def _lose(self, flights: list[asyncio.Future[None]]) -> None:
+        for landed in flights:
+            if not landed.done():
+                landed.set_exception(RaceLost())
+                landed.exception()
+
+    def confirm(self) -> asyncio.Future[None] | None:
+        """A look tells whether somebody else has written."""
+        return self._confirming.ask()
+
+    async def _confirm(self) -> None:
+        if not await self._is_ours():
+            raise RaceLost
+        self._challenge.won()
+
+    async def _is_ours(self) -> bool:
+        if not self._deposed:
+            mine = self._label
+            found, _ = await self._look.found()
+            is_new = mine.position < mine.epoch and not found.position
+            if _epoch(self._label) == _epoch(mine) != _epoch(found) and not is_new:
+                self._deposed = True
+        return not self._deposed
+
+    # ── others ──
+
+    def wakeup(self) -> Wakeup:
+        """Looks whether somebody else has taken over."""
+        return self._wakeup
+
+    async def _find_foreign(self) -> int:
+        """The position up to which somebody else has gone on, 0 while nobody has."""
+        return 0 if await self._is_ours() else (await self._look.found())[0].position
+
+    def _peek_foreign(self) -> int:
+        found = self._look.objects.peek(self._look.names.base, HEADER_BYTES)
+        label = NOTHING if found is None else read_label(found.data, self._look.names.base)
+        return 0 if _epoch(label) == _epoch(self._label) else label.position
+
+
+def _epoch(label: Label) -> tuple[int, int]:
+    """Which epoch it is: two may want the same number, as two who meet an empty bucket do."""
+    return label.epoch, label.other
+
+
+def _settle(landed: "asyncio.Future[None]") -> None:
+    if not landed.done():
+        landed.set_result(None)

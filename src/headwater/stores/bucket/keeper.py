@@ -1,0 +1,123 @@
+"""The keeper of a store whose way of being kept is found in the bucket, and the objects of an address."""
+
+import asyncio
+from collections.abc import Sequence
+
+from headwater.errors import ConfigError, StoreMissing
+from headwater.stores.bucket.address import S3, BucketSettings, Place, Ship
+from headwater.stores.bucket.chain_keeper import ChainKeeper
+from headwater.stores.bucket.folder import FolderObjects
+from headwater.stores.bucket.image_keeper import ImageKeeper, ImageLook
+from headwater.stores.bucket.label import HEADER_BYTES, Kind, read_label
+from headwater.stores.bucket.looking import Look, Names
+from headwater.stores.bucket.objects import CountedObjects, Objects
+from headwater.stores.contract import Fact, Traits
+from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
+from headwater.wakeups.contract import Wakeup
+
+CALLS_PER_PRICE = 1_000_000
+
+
+def open_objects(place: Place) -> Objects:
+    """The bucket that an address means."""
+    if place.scheme != S3:
+        return FolderObjects(place.bucket)
+    try:
+        from headwater.stores.bucket.s3 import S3Objects
+    except ImportError as error:
+        raise ConfigError(f"a store at s3:// needs obstore: pip install 'headwater[bucket]' ({error})") from error
+    return S3Objects(place.bucket)
+
+
+async def find_ship(look: Look) -> Ship | None:
+    """How a store is kept; None when there is none."""
+    found = await look.ask(lambda: look.objects.head(look.names.base, HEADER_BYTES))
+    if found is not None:
+        label = read_label(found.data, look.names.base)
+        return Ship.CHAIN if label.kind is Kind.CHAIN else Ship.IMAGE
+    return None if await look.entry(1) is None else Ship.CHAIN
+
+
+class BucketKeeper:
+    """Keeps commits as the store in the bucket is kept, or as was asked for when there is none yet."""
+
+    def __init__(
+        self, objects: Objects, key: str, settings: BucketSettings, traits: Traits, *, create: bool = True
+    ) -> None:
+        self._objects = CountedObjects(objects)
+        self._key = key
+        self._settings = settings
+        self._create = create
+        self._keeper: ChainKeeper | ImageKeeper | None = None
+        self.traits = traits
+        self.sent_pages = 0
+
+    async def take_over(self) -> bytearray:
+        """Become the holder."""
+        if self._keeper is None:
+            self._keeper = await self._choose()
+        return await self._keeper.take_over()
+
+    async def _choose(self) -> ChainKeeper | ImageKeeper:
+        names, settings = Names(self._key), self._settings
+        found = await find_ship(Look(self._objects, names))
+        if found is None and not self._create:
+            raise StoreMissing(f"there is no store at {self.traits.location}")
+        ship = settings.ship or found or Ship.CHAIN
+        if ship is Ship.CHAIN:
+            return ChainKeeper(Look(self._objects, names), self.traits, settings)
+        return ImageKeeper(ImageLook(self._objects, names), self.traits, settings)
+
+    def _chosen(self) -> ChainKeeper | ImageKeeper:
+        assert self._keeper is not None, "nothing is kept before the store is taken over"
+        return self._keeper
+
+    def send(self, changes: PageChanges) -> asyncio.Future[None]:
+        """Keep one more commit."""
+        self.sent_pages += len(changes.pages)
+        return self._chosen().send(changes)
+
+    def confirm(self) -> asyncio.Future[None] | None:
+        """Whether the store is still ours."""
+        return self._chosen().confirm()
+
+    def wakeup(self) -> Wakeup:
+        """How to learn of others."""
+        return self._chosen().wakeup()
+
+    async def close(self) -> None:
+        """Give the store up."""
+        if self._keeper is None:
+            self._objects.close()
+        else:
+            await self._keeper.close()
+
+    def numbers(self) -> dict[str, float]:
+        """What was sent and asked so far by this process, and what that costs."""
+        traffic, settings, keeper = self._objects.traffic, self._settings, self._chosen()
+        cost = (traffic.puts + traffic.lists) * settings.put_price + traffic.gets * settings.get_price
+        written = self.sent_pages * PAGE_BYTES
+        return {
+            "bucket_puts_total": traffic.puts,
+            "bucket_gets_total": traffic.gets,
+            "bucket_lists_total": traffic.lists,
+            "bucket_deletes_total": traffic.deletes,
+            "bucket_sent_bytes_total": traffic.bytes_sent,
+            "bucket_read_bytes_total": traffic.bytes_read,
+            "bucket_takeovers_total": keeper.takeovers,
+            "bucket_bases_total": keeper.bases,
+            "bucket_cost_total": cost / CALLS_PER_PRICE,
+            "bucket_live_bytes": keeper.live_bytes,
+            "bucket_bytes_max": settings.bytes_max,
+            # What was sent for each byte of the pages that commits changed; less than 1 where it was compressed.
+            "bucket_write_amplification": traffic.bytes_sent / written if written else 0.0,
+        }
+
+    def facts(self) -> Sequence[Fact]:
+        """The same for the doctor, and how the store is kept."""
+        ship = Ship.CHAIN if isinstance(self._chosen(), ChainKeeper) else Ship.IMAGE
+        return [Fact("bucket_ship", str(ship)), *(_fact(*counted) for counted in self.numbers().items())]
+
+
+def _fact(name: str, value: float) -> Fact:
+    return Fact(name, int(value) if value == int(value) else f"{value:.6f}")

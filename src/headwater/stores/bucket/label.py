@@ -1,0 +1,76 @@
+"""What an image in the bucket says of itself, in its own bytes: which commit it ends with, and who wrote it.
+
+Twenty bytes of SQLite's header are kept for later by its format, and no SQLite looks at them. The label lies there and
+not in metadata, because the tag of an object is a hash of its bytes: two images with the same rows and different labels
+must have different tags, or somebody who slept could replace a newer one by mistake.
+
+    kind 4 bits · position 36 · epoch 36 · put_id 42 · other 42
+
+In the bucket, the header says that no write-ahead log lies beside the file, so that any SQLite opens it.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from headwater.errors import StoreDamaged, StoreForeign
+
+HEADER_BYTES = 100
+PUT_ID_BITS = 42
+
+_BEGIN, _END = 72, 92
+_MODES = slice(18, 20)
+_MAGIC = b"SQLite format 3\x00"
+
+
+class Kind(IntEnum):
+    """How the store is kept, and whether its last holder has left it."""
+
+    CHAIN = 1
+    IMAGE = 2
+    IMAGE_LEFT = 3
+
+
+class Label(msgspec.Struct, frozen=True):
+    """`position` and `put_id` of the last commit in the image, the epoch it belongs to, and `other`: for a chain its
+    floor, up to which entries may be gone; for an image the put_id that its epoch began with."""
+
+    kind: Kind
+    position: int
+    epoch: int
+    put_id: int
+    other: int
+
+
+def labelled(image: bytes | bytearray, label: Label) -> bytes:
+    """The bytes of an image for the bucket."""
+    packed = int(label.kind)
+    for bits, value in ((36, label.position), (36, label.epoch), (PUT_ID_BITS, label.put_id), (42, label.other)):
+        packed = packed << bits | value
+    view = memoryview(image)
+    return b"".join((view[:18], b"\x01\x01", view[20:_BEGIN], packed.to_bytes(_END - _BEGIN, "big"), view[_END:]))
+
+
+def read_label(data: bytes, name: str) -> Label:
+    """What the header of an image says; raises when it is none of ours."""
+    if len(data) < HEADER_BYTES or data[:16] != _MAGIC:
+        raise StoreForeign(f"{name} is not a store: it is no SQLite file")
+    packed = int.from_bytes(data[_BEGIN:_END], "big")
+    values = []
+    for bits in (42, PUT_ID_BITS, 36, 36):
+        values.append(packed & ((1 << bits) - 1))
+        packed >>= bits
+    other, put_id, epoch, position = values
+    if packed not in tuple(Kind):
+        raise StoreForeign(f"{name} is a SQLite file that was not put there by Headwater")
+    if not position or epoch > position:
+        raise StoreDamaged(f"{name} has a label that cannot be: position {position}, epoch {epoch}")
+    return Label(Kind(packed), position, epoch, put_id, other)
+
+
+def unlabelled(data: bytes) -> bytearray:
+    """The file as it is worked on: in write-ahead mode, without a label."""
+    image = bytearray(data)
+    image[_MODES] = b"\x02\x02"
+    image[_BEGIN:_END] = bytes(_END - _BEGIN)
+    return image

@@ -1,0 +1,176 @@
+"""Reading a chain: the base, the entries behind it, and where they end. For holders, challengers and readers alike.
+
+base    the whole file at one position, with a label; none in a new store
+walk    entries behind the base to the first free position; those that count make the file newer
+floor   entries up to it may be gone; whoever began with an older base than that begins again
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from headwater.errors import StoreDamaged, StoreError, StoreForeign
+from headwater.stores.bucket.entries import Entry, Header, counts, decode
+from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, read_label, unlabelled
+from headwater.stores.bucket.objects import Objects, Unsure
+
+log = logging.getLogger(__name__)
+
+WINDOW = 16
+PAUSE_SECONDS = 0.05
+PAUSE_SECONDS_MAX = 2.0
+TELL_SECONDS = 10.0
+
+NOTHING = Label(Kind.CHAIN, 0, 0, 0, 0)
+
+Answer = TypeVar("Answer")
+
+
+class Base(NamedTuple):
+    """What is known of the base: its label, the tag of this version ('' when there is none), and the file."""
+
+    label: Label
+    tag: str
+    image: bytearray
+
+    @property
+    def floor(self) -> int:
+        return self.label.other
+
+
+class Walk(NamedTuple):
+    """Entries that count behind a base, the first free position, and what a next entry has to follow."""
+
+    entries: list[Entry]
+    free: int
+    tip: int
+    epoch: int
+
+
+class Names:
+    """The keys of one store."""
+
+    def __init__(self, key: str) -> None:
+        self.base = key
+        self.log = f"{key}-log/"
+
+    def entry(self, position: int) -> str:
+        return f"{self.log}{position:012d}"
+
+
+class Look:
+    """Looks at a bucket until it answers."""
+
+    def __init__(self, objects: Objects, names: Names, pause_seconds: float = PAUSE_SECONDS) -> None:
+        self.objects = objects
+        self.names = names
+        self._pause_seconds = pause_seconds
+
+    async def ask(self, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Something that may be asked twice, asked until it is answered. What the bucket refuses for good is raised."""
+        pauses = self.pauses()
+        while True:
+            try:
+                return await call()
+            except Unsure as error:
+                await pauses.rest(error)
+
+    def pauses(self) -> "Pauses":
+        """How long to wait between tries."""
+        return Pauses(self._pause_seconds)
+
+    async def entry(self, position: int) -> Entry | None:
+        """The entry at a position, whether it counts or not."""
+        key = self.names.entry(position)
+        found = await self.ask(lambda: self.objects.get(key))
+        return None if found is None else decode(found.data, key)
+
+    async def base(self) -> Base:
+        """The base with its file."""
+        found = await self.ask(lambda: self.objects.get(self.names.base))
+        if found is None:
+            return Base(NOTHING, "", bytearray())
+        return Base(self._label(found.data), found.tag, unlabelled(found.data))
+
+    async def label(self) -> Base:
+        """The base without its file."""
+        found = await self.ask(lambda: self.objects.head(self.names.base, HEADER_BYTES))
+        return (
+            Base(NOTHING, "", bytearray()) if found is None else Base(self._label(found.data), found.tag, bytearray())
+        )
+
+    def _label(self, data: bytes) -> Label:
+        label = read_label(data, self.names.base)
+        if label.kind is not Kind.CHAIN:
+            raise StoreForeign(f"{self.names.base} is kept as whole images: open it with ship=image, or without ship")
+        return label
+
+    async def walk(self, base: Base) -> Walk:
+        """All that lies behind a base."""
+        position, tip, epoch = base.label.position, base.label.put_id, base.label.epoch
+        entries: list[Entry] = []
+        while True:
+            found = await asyncio.gather(*(self.entry(position + step) for step in range(1, WINDOW + 1)))
+            for entry in found:
+                if entry is None:
+                    return Walk(entries, position + 1, tip, epoch)
+                position += 1
+                if entry.header.position != position:
+                    raise StoreDamaged(f"{self.names.entry(position)} is the entry of another position")
+                if counts(entry.header, tip, epoch):
+                    entries.append(entry)
+                    tip, epoch = entry.header.put_id, entry.header.epoch
+
+    async def is_overtaken(self, base: Base) -> bool:
+        """Whether entries behind this base may be gone by now."""
+        return (await self.label()).floor > base.label.position
+
+    async def everything(self) -> tuple[Base, Walk]:
+        """Base and entries as they were at some moment since the call."""
+        while True:
+            base = await self.base()
+            walk = await self.walk(base)
+            if not await self.is_overtaken(base):
+                return base, walk
+
+    def is_taken(self, position: int) -> bool:
+        """Whether there is an entry at a position, on the spot."""
+        return self.objects.peek(self.names.entry(position), 1) is not None
+
+    async def last(self, base: Base, walk: Walk) -> Header | None:
+        """The header of the last entry that counts; None in a new store."""
+        if walk.entries:
+            return walk.entries[-1].header
+        entry = await self.entry(base.label.position) if base.label.position else None
+        return None if entry is None or entry.header.put_id != base.label.put_id else entry.header
+
+
+class Pauses:
+    """Growing pauses between tries, told to the log when they have lasted."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._rested = 0.0
+        self._told = 0.0
+
+    async def rest(self, why: Exception) -> None:
+        """Wait before the next try."""
+        await asyncio.sleep(self._seconds)
+        self._rested += self._seconds
+        self._seconds = min(self._seconds * 2, PAUSE_SECONDS_MAX)
+        if isinstance(why, StoreError) and not self._told:
+            self._rested = max(self._rested, TELL_SECONDS)
+        if self._rested - self._told >= TELL_SECONDS:
+            self._told = self._rested
+            log.warning("the bucket does not answer, trying again: %s", why)
+
+
+def newest_image(base: Base, entries: list[Entry]) -> bytearray:
+    """The file with everything that counts."""
+    image = bytearray(base.image)
+    for entry in entries:
+        changes = entry.changes()
+        if changes is not None:
+            changes.apply(image)
+    return image

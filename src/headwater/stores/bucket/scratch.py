@@ -1,0 +1,110 @@
+"""The scratch file of a store in a bucket: no larger than was agreed, and small before it is put away."""
+
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from headwater.config import Config
+from headwater.stores.bucket.keeper import BucketKeeper
+from headwater.stores.contract import Fact
+from headwater.stores.sqlite.connection import SqliteConnection
+from headwater.stores.sqlite.frames import PAGE_BYTES
+from headwater.stores.sqlite.reserve import Reserve
+from headwater.stores.sqlite.scratch_file import ScratchFile
+
+MEMORY = "/dev/shm"
+RESERVE_PAGES = 1_024
+SPARE_PAGES = 256
+# Beyond this part of a file that holds nothing, it is made smaller before it is sent whole.
+SLACK_PARTS = 4
+
+
+def new_folder(bytes_max: int) -> str:
+    """A name for a folder of files that are thrown away: in memory, where there is room for the store and its log."""
+    has_room = os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > 2 * bytes_max
+    return os.path.join(MEMORY if has_room else tempfile.gettempdir(), f"headwater-bucket-{secrets.token_hex(8)}")
+
+
+def digest(location: str) -> str:
+    """A name for files of this machine that belong to a store elsewhere."""
+    return f"bucket-{hashlib.sha256(location.encode()).hexdigest()[:32]}"
+
+
+class PageReserve(Reserve):
+    """Room below the cap for what drops records: dropping writes before it frees."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__("", 0)
+        self._pages = max(bytes_max // PAGE_BYTES, 2 * RESERVE_PAGES)
+        self._connection: SqliteConnection | None = None
+
+    def guard(self, connection: SqliteConnection) -> None:
+        """Hold this connection to the cap from now on."""
+        self._connection = connection
+        self.take()
+
+    def take(self) -> bool:
+        """Keep the reserve free; whether there is room for more below it."""
+        if self._connection is None:
+            return True
+        self._set(self._pages - RESERVE_PAGES)
+        return self._used() + SPARE_PAGES < self._pages - RESERVE_PAGES
+
+    def give_up(self) -> bool:
+        """Let what drops records have the reserve."""
+        if self._connection is None:
+            return False
+        self._set(self._pages)
+        return True
+
+    def _set(self, pages: int) -> None:
+        assert self._connection is not None
+        self._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+
+    def _used(self) -> int:
+        assert self._connection is not None
+        count, free = self._connection.pragma("page_count"), self._connection.pragma("freelist_count")
+        return int(str(count)) - int(str(free))
+
+
+class BucketFile(ScratchFile):
+    """A scratch file whose commits go to a bucket."""
+
+    def __init__(self, folder: str, keeper: BucketKeeper, config: Config, bytes_max: int) -> None:
+        super().__init__(folder, keeper, config)
+        self._bucket = keeper
+        self._room = PageReserve(bytes_max)
+        self.reserve = self._room
+
+    @asynccontextmanager
+    async def preparing(self, connection: SqliteConnection) -> AsyncIterator[None]:
+        """As in any scratch file, and no larger than its cap."""
+        async with super().preparing(connection):
+            self._room.guard(connection)
+            yield
+
+    async def has_room(self) -> bool:
+        """Below the cap, beside the reserve."""
+        return self._room.take()
+
+    async def close(self, let_go: Callable[[], None]) -> None:
+        """Make the file small, if much of it holds nothing, then send the last of it."""
+        if not self.turn.lost and self._checkpoints is not None:
+            pages, unused = int(str(self._connection.pragma("page_count"))), self._unused()
+            if unused * SLACK_PARTS > pages:
+                await self._compact(unused)
+        await super().close(let_go)
+
+    async def examine(self) -> list[Fact]:
+        """Where the pages are, how much of them holds something, and what keeping them has cost."""
+        pages, unused = int(str(self._connection.pragma("page_count"))), self._unused()
+        return [
+            *await super().examine(),
+            *self._bucket.facts(),
+            Fact("bucket_unused_bytes", unused * PAGE_BYTES),
+            Fact("bucket_used_bytes", (pages - unused) * PAGE_BYTES),
+        ]

@@ -1,0 +1,146 @@
+"""A real S3 server for tests: SeaweedFS from a wheel, on loopback, one for each test process.
+
+It is started at first use and ends with the process. Its conditional PUTs are true ones (from 4.17 on), which those of
+the usual stand-ins are not.
+"""
+
+import atexit
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+WEED = Path(sys.executable).with_name("weed")
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 20.0
+PAUSE_SECONDS = 0.1
+BUCKET = "headwater"
+PR_SET_PDEATHSIG = 1
+KEY, SECRET = "headwater", "headwater-not-a-secret"
+
+
+class SeaweedServer:
+    """A server that runs, with an empty bucket."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="hwweed-", dir=_memory()))
+        self._keys = count(1)
+        names = ("master", "volume", "filer", "s3")
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        grpc = dict(zip(names, free_ports(len(names)), strict=True))
+        self.port = ports["s3"]
+        self._process = self._start(ports, grpc)
+        self._wait_until_ready()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a client of it has in its environment."""
+        return environment_for(self.port)
+
+    def new_key(self) -> str:
+        """A name that no test has used here."""
+        return f"t{next(self._keys)}/log.sqlite"
+
+    def stop(self) -> None:
+        """End it for good."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, ports: Mapping[str, int], grpc: Mapping[str, int]) -> "subprocess.Popen[bytes]":
+        actions = ["Admin", "Read", "Write", "List", "Tagging"]
+        identity = {"name": KEY, "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": actions}
+        config = self.folder / "s3.json"
+        config.write_text(json.dumps({"identities": [identity]}))
+        (self.folder / "data").mkdir()
+        flags = [f"-{name}.port={port}" for name, port in ports.items()]
+        flags += [f"-{name}.port.grpc={port}" for name, port in grpc.items()]
+        places = [f"-dir={self.folder}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3.ip.bind=127.0.0.1"]
+        s3 = ["-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+        sockets = [f"-s3.localSocket={self.folder}/s3.sock", f"-filer.localSocket={self.folder}/filer.sock"]
+        more = ["-master.telemetry=false", "-master.volumeSizeLimitMB=1024", "-volume.max=20"]
+        with (self.folder / "log").open("wb") as log:
+            return subprocess.Popen(
+                [str(WEED), "-v=0", "server", *places, *flags, *s3, *sockets, *more],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                preexec_fn=_end_with_parent,
+            )
+
+    def _wait_until_ready(self) -> None:
+        """Until it can be written to, which makes the bucket."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                store = S3Store(BUCKET, config=store_config(self.port), client_options={"allow_http": True})
+                obstore.put(store, "first", b"-")
+            except (BaseError, OSError):
+                time.sleep(PAUSE_SECONDS)
+            else:
+                return
+        raise RuntimeError(f"SeaweedFS did not start: {(self.folder / 'log').read_text()[-2_000:]}")
+
+
+def _end_with_parent() -> None:
+    """Also when the tests are killed, nothing goes on running."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def environment_for(port: int) -> dict[str, str]:
+    """What a client of an S3 server on this port has in its environment."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+    }
+
+
+def store_config(port: int) -> Any:
+    """The same for obstore."""
+    config = {name.lower(): value for name, value in environment_for(port).items()}
+    return {**config, "aws_virtual_hosted_style_request": "false"}
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody listens at."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in found:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in found]
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+
+@cache
+def server() -> SeaweedServer:
+    """The server of this process."""
+    started = SeaweedServer()
+    pid = os.getpid()
+    atexit.register(lambda: started.stop() if os.getpid() == pid else None)
+    return started

@@ -1,0 +1,61 @@
+"""A broker of one's own: pull, batch, flush, without our server."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headwater.bucket import batch_operations, flush_to_s3, pull_from_s3
+from headwater.errors import QueueMissing
+from headwater.log.operations import Clear, Pop
+from tests.contracts.clock import FakeClock
+from tests.contracts.factories import in_memory
+from tests.contracts.log import payloads, push
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    with in_memory() as place:
+        yield place
+
+
+@pytest.mark.parametrize("ship", ["chain", "image"])
+async def test_a_loop_of_three_functions_is_a_broker(folder: str, ship: str) -> None:
+    address = f"file://{folder}/queue.sqlite?ship={ship}"
+    broker = await pull_from_s3(address, clock=FakeClock())
+    await batch_operations(broker, [push(1), push(2)])
+    await batch_operations(broker, [push(3)])
+    pushed = await flush_to_s3(broker)
+    assert [one.first_offset for one in pushed] == [0, 1, 2]
+    assert await flush_to_s3(broker) == []
+    await broker.close()
+    broker = await pull_from_s3(address, clock=FakeClock())
+    await batch_operations(broker, [Pop(queue="orders", batch=10)])
+    (popped,) = await flush_to_s3(broker)
+    assert [payload for batch in popped.batches for payload in payloads(batch)] == [1, 2, 3]
+    await broker.close()
+
+
+@pytest.mark.parametrize("ship", ["chain", "image"])
+async def test_what_was_not_flushed_is_applied_again_to_what_another_broker_left(folder: str, ship: str) -> None:
+    address = f"file://{folder}/queue.sqlite?ship={ship}&lease_seconds=0"
+    one = await pull_from_s3(address, clock=FakeClock())
+    guessed = await batch_operations(one, [push("ours", partition="a")])
+    assert guessed[0].first_offset == 0
+    other = await pull_from_s3(address, clock=FakeClock())
+    await batch_operations(other, [push("theirs", partition="a")])
+    assert [pushed.first_offset for pushed in await flush_to_s3(other)] == [0]
+    assert [pushed.first_offset for pushed in await flush_to_s3(one)] == [1]
+    await batch_operations(other, [Pop(queue="orders", batch=10)])
+    (popped,) = await flush_to_s3(other)
+    assert [payload for batch in popped.batches for payload in payloads(batch)] == ["theirs", "ours"]
+    await one.close()
+    await other.close()
+
+
+async def test_an_operation_that_is_refused_is_an_error_in_its_place(folder: str) -> None:
+    broker = await pull_from_s3(f"file://{folder}/queue.sqlite", clock=FakeClock())
+    await batch_operations(broker, [push(1), Clear(queue="none")])
+    pushed, refused = await flush_to_s3(broker)
+    assert pushed.first_offset == 0
+    assert isinstance(refused, QueueMissing)
+    await broker.close()
