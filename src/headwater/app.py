@@ -284,6 +284,8 @@ def make_router(hw: Headwater) -> "Router":
     """All routes over an open store."""
     from headwater import __version__
     from headwater.doors.all_routes import make_door
+    from headwater.doors.realtime.limits import load_limits
     from headwater.doors.site import Site
 
-    return make_door(Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, __version__))
+    services = (hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer)
+    return make_door(Site(*services, __version__, load_limits()))

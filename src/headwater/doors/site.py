@@ -9,6 +9,9 @@ from typing import Any
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.doors.board import Board
+from headwater.doors.realtime.hall import Hall
+from headwater.doors.realtime.limits import RealtimeLimits
+from headwater.doors.realtime.table import HANDLERS
 from headwater.doors.wire import Request
 from headwater.doors.work import Work
 from headwater.errors import HeadwaterError, NotAllowed
@@ -66,6 +69,7 @@ class Site:
         tail: Tail,
         committer: Committer,
         version: str,
+        realtime: RealtimeLimits | None = None,
     ) -> None:
         self.queues = queues
         self.jobs = jobs
@@ -82,6 +86,7 @@ class Site:
         self.work: dict[str, Work] = {}
         self.board = Board(1)
         self.switches = Switches(queues)
+        self.realtime = Hall(realtime or RealtimeLimits(), HANDLERS)
 
     @property
     def clock(self) -> Clock:
