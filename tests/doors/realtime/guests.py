@@ -38,6 +38,13 @@ class MemoryPeer:
     def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
         self.closed_with = self.closed_with or (code, reason)
 
+    def is_open(self) -> bool:
+        return self.closed_with is None
+
+    def rests(self) -> bool:
+        """Whether nothing is read from it."""
+        return self.is_paused
+
     def pause(self) -> None:
         self.is_paused = True
 
@@ -87,10 +94,10 @@ class Guest:
         self.connection = connection
         self._number = 0
 
-    def say(self, type: str, **payload: Any) -> str:
+    def say(self, kind: str, /, **payload: Any) -> str:
         """Send a message; its id."""
         self._number += 1
-        self.connection.send(json.dumps({"id": str(self._number), "type": type, "payload": payload}))
+        self.connection.send(json.dumps({"id": str(self._number), "type": kind, "payload": payload}))
         return str(self._number)
 
     def hear(self) -> dict[str, Any]:
@@ -100,9 +107,9 @@ class Guest:
             if message["type"] != "heartbeat":
                 return message
 
-    def ask(self, type: str, **payload: Any) -> dict[str, Any]:
+    def ask(self, kind: str, /, **payload: Any) -> dict[str, Any]:
         """Send a message, and its answer."""
-        id = self.say(type, **payload)
+        id = self.say(kind, **payload)
         while (message := self.hear()).get("id") != id:
             continue
         return message
@@ -127,5 +134,7 @@ class Guest:
 def joined(url: str, **options: Any) -> Iterator[Guest]:
     """A guest of the server at a URL."""
     address = url.replace("http://", "ws://", 1) + "/realtime/ws"
-    with connect(address, open_timeout=PATIENCE_SECONDS, close_timeout=PATIENCE_SECONDS, **options) as connection:
+    # A client that does not read hears no pong either; whether the server is there is not its business here.
+    patience = {"open_timeout": PATIENCE_SECONDS, "close_timeout": PATIENCE_SECONDS, "ping_interval": None}
+    with connect(address, **{**patience, **options}) as connection:
         yield Guest(connection)

@@ -63,7 +63,8 @@ def guarded(tmp_path: Path) -> Iterator[LiveDoor]:
 
 def make_token(door: LiveDoor, **options: Any) -> tuple[str, str]:
     """The id and the text of a new token."""
-    making = door.hw.access_tokens().create("ann", ["publish", "consume"], **options)
+    scopes = options.pop("scopes", ["publish", "consume"])
+    making = door.hw.access_tokens().create("ann", scopes, **options)
     token, text = asyncio.run_coroutine_threadsafe(making, door.loop).result(PATIENCE_SECONDS)
     return token.id, text
 
@@ -109,3 +110,36 @@ def test_who_guesses_on_and_on_is_let_go(guarded: LiveDoor) -> None:
         for number in range(AccessSettings().guesses_burst + 2):
             guest.say("auth", token=f"hw_{number}")
         assert guest.close_code() == CloseCode.POLICY_VIOLATED
+
+
+def test_a_token_says_which_rooms_and_whether_to_send_or_only_to_see(guarded: LiveDoor) -> None:
+    _, looks_on = make_token(guarded, scopes=["subscribe"], queues=["rooms/canvas-*"])
+    _, writes = make_token(guarded, scopes=["publish"], queues=["rooms/canvas-*"])
+    with joined(guarded.url) as ann, joined(guarded.url) as bob:
+        ann.ask("auth", token=looks_on)
+        bob.ask("auth", token=writes)
+        assert ann.ask("join", room="canvas-1")["type"] == "join_ack"
+        assert ann.ask("join", room="elsewhere")["payload"]["code"] == "not_found"
+        assert ann.ask("send", room="canvas-1", type="test")["payload"]["code"] == "not_allowed"
+        assert bob.ask("join", room="canvas-1")["payload"]["code"] == "not_allowed"
+        assert bob.ask("send", room="elsewhere", type="test")["payload"]["code"] == "not_found"
+        assert bob.ask("send", room="canvas-1", type="test")["type"] == "send_ack"
+        assert ann.until("room-message")["type"] == "test"
+
+
+@pytest.mark.parametrize("path", ["/realtime/sse?room=a", "/api/v1/rooms/a/messages", "/api/v1/rooms/a/members"])
+def test_without_a_token_nothing_is_read(guarded: LiveDoor, path: str) -> None:
+    with guarded.client() as client:
+        assert client.get(path).status_code == 401
+
+
+def test_a_listener_whose_token_is_revoked_hears_no_more(guarded: LiveDoor) -> None:
+    id, token = make_token(guarded)
+    headers = {"authorization": f"Bearer {token}"}
+    url = f"{guarded.url}/realtime/sse?room=a"
+    with httpx.stream("GET", url, headers=headers, timeout=PATIENCE_SECONDS) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        revoking = guarded.hw.access_tokens().revoke(id)
+        asyncio.run_coroutine_threadsafe(revoking, guarded.loop).result(PATIENCE_SECONDS)
+        assert any("1008" in line for line in lines)
