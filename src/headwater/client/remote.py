@@ -10,6 +10,7 @@ import msgspec
 
 from headwater.client.connection import Broken, HttpResponse
 from headwater.client.exchange import Exchange, decoder_of, encode
+from headwater.client.following import ServerFollowing
 from headwater.client.jobs import RemoteJobs
 from headwater.client.wire import Wire
 from headwater.clock import SystemClock, Timestamp
@@ -31,6 +32,7 @@ from headwater.log.operations import (
 )
 from headwater.model.names import Lsn
 from headwater.services.admission import admit
+from headwater.services.follow import Steps
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import release
 from headwater.services.life import Life
@@ -135,6 +137,16 @@ class RemoteQueues(Verbs):
         if len(answers) != len(pushes):
             raise ServerUnreadable(f"{len(pushes)} pushes got {len(answers)} answers")
         return [CommittedResult(answer.pushed, answer.durability) for answer in answers]
+
+    # ── following ──
+
+    async def last_lsn(self) -> Lsn:
+        """Where the log ends now."""
+        return (await self.greet()).lsn
+
+    async def follow(self, database: str, queue: str, after: Lsn) -> Steps:
+        """The log of a queue from an LSN on."""
+        return ServerFollowing(self.store.segments, queue, after)
 
     # ── popping and reporting ──
 
