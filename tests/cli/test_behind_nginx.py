@@ -12,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 from queen import Queen
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 import headwater
 from tests.cli.program import Program, end
@@ -151,6 +153,26 @@ def test_changes_of_jobs_stream_through_it_as_they_happen(program: Program, clie
         assert next(lines) == ": jobs"
         program.expect(0, "jobs", "enqueue", '{"command": "true"}')
         assert next(line for line in lines if line.startswith("event")) == "event: job"
+
+
+def test_members_of_a_room_meet_through_it(url: str, client: httpx.Client) -> None:
+    address = url.replace("http", "ws") + "/realtime/ws"
+    with connect(address, origin=Origin(url)) as one, connect(address, origin=Origin(url)) as other:
+        for socket_ in (one, other):
+            socket_.send(json.dumps({"id": "1", "type": "join", "payload": {"room": "page"}}))
+            assert told(socket_, "join_ack")["room"] == "page"
+        one.send(json.dumps({"type": "send", "payload": {"room": "page", "type": "test", "data": "hello"}}))
+        assert told(other, "room-message")["data"] == "hello"
+    # Plain requests beside it keep their connections.
+    assert client.get("/health").status_code == 200
+
+
+def told(socket_: ClientConnection, kind: str) -> dict[str, object]:
+    """The payload of the next message of a type."""
+    while (message := json.loads(socket_.recv(timeout=PATIENCE_SECONDS)))["type"] != kind:
+        pass
+    payload: dict[str, object] = message["payload"]
+    return payload
 
 
 def test_bodies_near_the_limit_pass_and_larger_ones_are_refused(client: httpx.Client) -> None:

@@ -1,6 +1,7 @@
 """All routes of a server behind one handler: what transports carry and guards stand in front of."""
 
 from headwater.doors import health, metrics
+from headwater.doors.browser import routes as browser
 from headwater.doors.jobs import routes as jobs
 from headwater.doors.native import log_routes
 from headwater.doors.native import routes as native
@@ -21,6 +22,7 @@ ROUTES = with_openapi(
         *jobs.ROUTES,
         *realtime.ROUTES,
         *room_routes.ROUTES,
+        *browser.ROUTES,
     )
 )
 
