@@ -29,7 +29,7 @@ def free_port() -> int:
 class Server:
     """A `headwater serve` that can be killed and started again at the same address."""
 
-    def __init__(self, store: Path | str, *options: str, folder: Path | None = None) -> None:
+    def __init__(self, store: Path | str, *options: str, folder: Path | None = None, starts: bool = True) -> None:
         self._store = store
         self._options = options
         self._port = free_port()
@@ -38,11 +38,12 @@ class Server:
         self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.url = f"http://127.0.0.1:{self._port}"
-        self.start()
+        if starts:
+            self.start()
 
     def start(self) -> None:
         """Start it, and wait until it says that it is ready."""
-        command = (sys.executable, "-m", "headwater.cli", "--store", str(self._store), "serve")
+        command = (sys.executable, "-m", "headwater.cli", "--store", self._store, "serve")
         self._process = subprocess.Popen(
             [*command, "--port", str(self._port), "--json", *self._options],
             stdout=subprocess.PIPE,
