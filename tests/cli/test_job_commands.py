@@ -114,6 +114,26 @@ def test_cancel_says_asked_to_stop_until_the_worker_has_ended_the_job(queuectl: 
     assert again == {"ids": ["runs"], "count": 1, "asked_to_stop": ["runs"]}
 
 
+# ── retry ──
+
+
+@pytest.mark.parametrize("typed", ["retry", "dlq retry"])
+def test_retry_passes_over_jobs_whose_unique_key_another_has_and_says_so(queuectl: Queuectl, typed: str) -> None:
+    for id in ("a", "b"):
+        add(queuectl, {"id": id, "unique_key": "import"})
+        worked(queuectl, "no such file")
+    add(queuectl, {"id": "c", "unique_key": "import", "delay": 3_600})
+    words = typed.split()
+    refused = queuectl.expect(1, *words, "a")
+    assert refused.err == "error[job_state]: job a cannot be retried: job c has its unique key\n"
+    ended = queuectl.expect(4, *words, "--all", "--yes")
+    assert ended.out.startswith("passed over, another job has the unique key: ")
+    queuectl.expect(0, "cancel", "c")
+    told = queuectl.expect(0, *words, "--all", "--yes", "--json").document()
+    assert told == {"ids": ["b"], "count": 1, "passed_over": ["a"]}
+    assert [job["id"] for job in queuectl.expect(0, "list", "--state", "pending", "--json").documents()] == ["b"]
+
+
 # ── in bulk ──
 
 

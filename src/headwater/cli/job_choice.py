@@ -12,6 +12,7 @@ from headwater.cli.session import reached, run_async
 from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from headwater.log.job_operations import Changed, ChooseJobs
     from headwater.services.database import Database
     from headwater.stores.job_questions import JobStatus
 
@@ -41,12 +42,20 @@ class Choice(NamedTuple):
 
 
 class Deed(NamedTuple):
-    """What is done with them, in words and as a call: `Cancel`, `cancelled`; and whether it can be undone."""
+    """What is done with them, in words and as a call: `Cancel`, `cancelled`."""
 
     name: str
     done: str
-    act: "Callable[[Database, list[str]], Awaitable[Sequence[str]]]"
-    asks: bool = True
+    act: "Callable[[Database, list[str]], Awaitable[Changed]]"
+
+
+def changes(kind: "type[ChooseJobs]", *, skip_unfit: bool) -> "Callable[[Database, list[str]], Awaitable[Changed]]":
+    """What a deed does with jobs by id."""
+
+    def act(hw: "Database", names: list[str]) -> "Awaitable[Changed]":
+        return hw.jobs.change(kind(database=hw.jobs.database, ids=tuple(names), skip_unfit=skip_unfit))
+
+    return act
 
 
 def change_chosen(settings: Settings, choice: Choice, deed: Deed, *, everything: bool, yes: bool) -> None:
@@ -58,17 +67,19 @@ def change_chosen(settings: Settings, choice: Choice, deed: Deed, *, everything:
 
 async def _change(settings: Settings, choice: Choice, deed: Deed, *, yes: bool) -> None:
     async with reached(settings) as hw:
+        changed: list[Changed] = []
         if choice.ids:
-            changed = list(await deed.act(hw, list(choice.ids)))
+            changed.append(await deed.act(hw, list(choice.ids)))
         else:
             found = await _find(hw, choice)
             if not found:
                 _tell_nothing(settings)
             preview(settings, found, deed, yes=yes)
-            changed = []
             for start in range(0, len(found), BITE):
-                changed += await deed.act(hw, [job.id for job in found[start : start + BITE]])
+                changed.append(await deed.act(hw, [job.id for job in found[start : start + BITE]]))
         await _tell(hw, settings, changed, deed)
+        if not any(one.ids for one in changed):
+            raise typer.Exit(ExitCode.NOTHING)
 
 
 async def _find(hw: "Database", choice: Choice) -> "list[JobStatus]":
@@ -100,19 +111,29 @@ def _tell_nothing(settings: Settings) -> None:
     raise typer.Exit(ExitCode.NOTHING)
 
 
-async def _tell(hw: "Database", settings: Settings, ids: list[str], deed: Deed) -> None:
+async def _tell(hw: "Database", settings: Settings, changed: "list[Changed]", deed: Deed) -> None:
     """What is done, and what is only asked for: a job that runs is not cancelled before its worker has ended it."""
     asked: set[str] = set()
+    ids = [name for one in changed for name in one.ids]
     if deed.name == "Cancel" and ids:
         running = await hw.jobs.list(state="processing", limit=FOUND_MAX)
         asked = {job.id for job in running if job.cancelling} & set(ids)
     done = [name for name in ids if name not in asked]
+    passed_over = [name for one in changed for name in one.passed_over]
     if settings.json:
         told: dict[str, object] = {"ids": ids, "count": len(ids)}
-        print_json({**told, "asked_to_stop": sorted(asked)} if deed.name == "Cancel" else told)
+        if deed.name == "Cancel":
+            told["asked_to_stop"] = sorted(asked)
+        if passed_over:
+            told["passed_over"] = passed_over
+        print_json(told)
         return
-    for words, names in ((deed.done, done), ("asked to stop", sorted(asked))):
-        if names:
-            print_line(
-                (f"{words}: ", ""), (", ".join(names) if len(names) <= 10 else plural(len(names), "job"), "cyan")
-            )
+    _tell_some(deed.done, done)
+    _tell_some("asked to stop", sorted(asked))
+    _tell_some("passed over, another job has the unique key", passed_over)
+
+
+def _tell_some(words: str, names: list[str]) -> None:
+    if names:
+        shown = ", ".join(names) if len(names) <= 10 else plural(len(names), "job")
+        print_line((f"{words}: ", ""), (shown, "cyan"))

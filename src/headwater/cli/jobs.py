@@ -11,7 +11,18 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.job_choice import Choice, Deed, InState, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
+from headwater.cli.job_choice import (
+    Choice,
+    Deed,
+    InState,
+    OfQueue,
+    OfType,
+    SomeIds,
+    WithError,
+    Yes,
+    change_chosen,
+    changes,
+)
 from headwater.cli.job_views import Queue, check_state, duration_of
 from headwater.cli.output import note, plural, print_json, print_line
 from headwater.cli.session import reached, run_async
@@ -38,9 +49,11 @@ def cancel(
       queuectl cancel job1
       queuectl cancel --type tasks:send_email --queue mail
     """
+    from headwater.log.job_operations import CancelJobs
+
     states = [check_state(state)] if state else ["pending", "scheduled", "waiting", "failed", "processing"]
     choice = Choice(ids or (), states, queue, type_, error)
-    deed = Deed("Cancel", "cancelled", lambda hw, names: hw.jobs.cancel(*names, skip_unfit=not ids))
+    deed = Deed("Cancel", "cancelled", changes(CancelJobs, skip_unfit=not ids))
     change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
 
 
@@ -56,15 +69,19 @@ def retry(
 ) -> None:
     """Give jobs that failed, died or were cancelled all their attempts again, from now on.
 
-    By --queue, --type or --error, those that failed or are dead are meant; --state names another state.
+    By --all, --queue, --type or --error, those that failed or are dead are meant: a job that somebody cancelled comes
+    back only when it is named, by its id or by --state cancelled. A job whose unique key another one has by now is
+    refused, and among many passed over.
 
     Examples:
       queuectl retry job1
       queuectl retry --type tasks:send_email --error 'connection refused'
     """
+    from headwater.log.job_operations import RetryJobs
+
     states = [check_state(state)] if state else ["failed", "dead"]
     choice = Choice(ids or (), states, queue, type_, error)
-    deed = Deed("Retry", "armed again", lambda hw, names: hw.jobs.retry(*names, skip_unfit=not ids))
+    deed = Deed("Retry", "armed again", changes(RetryJobs, skip_unfit=not ids))
     change_chosen(settings_of(ctx), choice, deed, everything=everything or bool(state), yes=yes)
 
 
@@ -74,7 +91,7 @@ def cleanup(
     state: Annotated[str, typer.Option(help="Jobs that ended so: completed, cancelled or dead.")] = "completed",
     queue: Queue = "",
 ) -> None:
-    """Forget jobs that ended long ago.
+    """Forget jobs that completed long ago, or ended so as --state says.
 
     Examples:
       queuectl cleanup
