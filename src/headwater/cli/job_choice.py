@@ -77,7 +77,7 @@ async def _change(settings: Settings, choice: Choice, deed: Deed, *, yes: bool) 
             preview(settings, found, deed, yes=yes)
             for start in range(0, len(found), BITE):
                 changed.append(await deed.act(hw, [job.id for job in found[start : start + BITE]]))
-        await _tell(hw, settings, changed, deed)
+        _tell(settings, changed, deed)
         if not any(one.ids for one in changed):
             raise typer.Exit(ExitCode.NOTHING)
 
@@ -111,25 +111,23 @@ def _tell_nothing(settings: Settings) -> None:
     raise typer.Exit(ExitCode.NOTHING)
 
 
-async def _tell(hw: "Database", settings: Settings, changed: "list[Changed]", deed: Deed) -> None:
-    """What is done, and what is only asked for: a job that runs is not cancelled before its worker has ended it."""
-    asked: set[str] = set()
+def _tell(settings: Settings, changed: "list[Changed]", deed: Deed) -> None:
+    """What the store has done: a job that runs is not cancelled before its worker has ended it, and may complete."""
     ids = [name for one in changed for name in one.ids]
-    if deed.name == "Cancel" and ids:
-        running = await hw.jobs.list(state="processing", limit=FOUND_MAX)
-        asked = {job.id for job in running if job.cancelling} & set(ids)
-    done = [name for name in ids if name not in asked]
+    asked = sorted(name for one in changed for name in one.asked_to_stop)
+    stopping = set(asked)
+    done = [name for name in ids if name not in stopping]
     passed_over = [name for one in changed for name in one.passed_over]
     if settings.json:
         told: dict[str, object] = {"ids": ids, "count": len(ids)}
         if deed.name == "Cancel":
-            told["asked_to_stop"] = sorted(asked)
+            told["asked_to_stop"] = asked
         if passed_over:
             told["passed_over"] = passed_over
         print_json(told)
         return
     _tell_some(deed.done, done)
-    _tell_some("asked to stop", sorted(asked))
+    _tell_some("asked to stop", asked)
     _tell_some("passed over, another job has the unique key", passed_over)
 
 

@@ -167,11 +167,13 @@ class WorkerAbout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The jobs that were changed. `passed_over` were chosen and not retried, because another unfinished job has their
+    """The jobs that were changed. Those among them that ran and are to be cancelled are `asked_to_stop`: what becomes
+    of them, their worker will say. `passed_over` were chosen and not retried, because another unfinished job has their
     unique key."""
 
     ids: list[str]
     passed_over: list[str] = []
+    asked_to_stop: list[str] = []
 
 
 class Depart(Operation[Changed], frozen=True, kw_only=True):

@@ -338,7 +338,8 @@ class Jobs(Subject):
         """Cancel jobs; those that run are ended by their worker."""
         rows = self._chosen(operation, UNFINISHED, "cancelled")
         self._cancel_rows(rows, "", now)
-        return Changed([row.id for row in rows])
+        running = [row.id for row in rows if row.state == JobState.PROCESSING]
+        return Changed([row.id for row in rows], asked_to_stop=running)
 
     def _cancel_rows(self, rows: Sequence[JobRow], reason: str, now: Timestamp) -> None:
         running = [row for row in rows if row.state == JobState.PROCESSING]
