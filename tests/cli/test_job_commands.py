@@ -12,8 +12,9 @@ import pytest
 
 import headwater
 from headwater.cli.job_logs import kept_of, news_of
-from headwater.log.job_operations import Claim, Heartbeat, JobReport, Note, Settle
-from headwater.model.job import JobOutcome
+from headwater.log.job_operations import Changed, ChooseJobs, Claim, Heartbeat, JobReport, Note, Settle
+from headwater.model.job import JobNumber, JobOutcome, JobState
+from headwater.services.jobs import Jobs
 from headwater.worker.capture import Capture
 from tests.cli.queuectl import Queuectl
 
@@ -112,6 +113,46 @@ def test_cancel_says_asked_to_stop_until_the_worker_has_ended_the_job(queuectl: 
     assert (document["state"], document["cancelling"]) == ("processing", True)
     again = queuectl.expect(0, "cancel", "runs", "--json").document()
     assert again == {"ids": ["runs"], "count": 1, "asked_to_stop": ["runs"]}
+
+
+@pytest.mark.parametrize("typed", [["runs"], ["--queue", "default", "--yes"]])
+def test_cancel_says_what_the_store_did_whatever_became_of_the_jobs_since(
+    queuectl: Queuectl, monkeypatch: pytest.MonkeyPatch, typed: list[str]
+) -> None:
+    """A job that ran completes between the cancel and the moment at which it is told of."""
+    add(queuectl, {"id": "runs"})
+    worked(queuectl, "", settle=False)
+    cancel = Jobs.change
+
+    async def change(jobs: Jobs, operation: ChooseJobs) -> Changed:
+        changed = await cancel(jobs, operation)
+        report = JobReport(number=JobNumber(1), token=1, outcome=JobOutcome.COMPLETED)
+        settled = await jobs.service.run(Settle(worker="w", reports=[report]))
+        assert settled.states == [JobState.COMPLETED]
+        return changed
+
+    monkeypatch.setattr(Jobs, "change", change)
+    assert queuectl.expect(0, "cancel", *typed).lines() == ["asked to stop: runs"]
+
+
+# ── retry ──
+
+
+@pytest.mark.parametrize("typed", ["retry", "dlq retry"])
+def test_retry_passes_over_jobs_whose_unique_key_another_has_and_says_so(queuectl: Queuectl, typed: str) -> None:
+    for id in ("a", "b"):
+        add(queuectl, {"id": id, "unique_key": "import"})
+        worked(queuectl, "no such file")
+    add(queuectl, {"id": "c", "unique_key": "import", "delay": 3_600})
+    words = typed.split()
+    refused = queuectl.expect(1, *words, "a")
+    assert refused.err == "error[job_state]: job a cannot be retried: job c has its unique key\n"
+    ended = queuectl.expect(4, *words, "--all", "--yes")
+    assert ended.out.startswith("passed over, another job has the unique key: ")
+    queuectl.expect(0, "cancel", "c")
+    told = queuectl.expect(0, *words, "--all", "--yes", "--json").document()
+    assert told == {"ids": ["b"], "count": 1, "passed_over": ["a"]}
+    assert [job["id"] for job in queuectl.expect(0, "list", "--state", "pending", "--json").documents()] == ["b"]
 
 
 # ── in bulk ──

@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.queuectl import Queuectl
 
+NEVER_EMPTY = ("id", "queue", "cwd", "batch", "unique_key", "concurrency_key", "limit_key")
 GOOD = '{"id": "job1", "command": "sleep 2"}'
 
 
@@ -54,13 +55,25 @@ def test_lines_from_a_file_or_a_pipe_go_in_together_or_not_at_all(queuectl: Queu
         ('{"command": "true", "run_at": "2026-01-01T00:00:00"}', "time zone"),
         ('{"command": "true", "depends_on": ["nobody"]}', "nobody"),
         ('{"command": "true", "priority": 1e9}', "no job"),
+        *((f'{{"command": "true", "{name}": ""}}', f"$.{name}") for name in NEVER_EMPTY),
+        ('{"argv": [""]}', "argv begins with the program"),
+        ('{"argv": ["", "a"]}', "argv begins with the program"),
+        ('{"command": "true", "type": "command:"}', "a name after command:"),
+        ('{"command": "true", "queue": "headwater/jobs"}', "choose another queue"),
     ],
 )
 def test_a_job_that_is_none_is_refused_with_the_reason(queuectl: Queuectl, job: str, reason: str) -> None:
     ended = queuectl.run("enqueue", job)
-    assert ended.code == (1 if ended.err.startswith("error[not_found]: ") else 2), ended
+    assert ended.code == 2, ended
     assert reason in ended.err
     assert queuectl.run("status", "--json").code in (0, 3)
+
+
+def test_an_id_that_comes_twice_in_one_call_is_wrong_usage(queuectl: Queuectl) -> None:
+    ended = queuectl.expect(2, "enqueue", GOOD, GOOD)
+    assert "these ids come more than once: job1" in ended.err
+    queuectl.expect(0, "enqueue", GOOD)
+    assert "there is a job job1 already" in queuectl.expect(1, "enqueue", GOOD).err
 
 
 # ── looking and changing ──

@@ -136,6 +136,43 @@ async def test_a_unique_job_with_a_window_keeps_others_out_even_after_its_end(bo
     assert await board.add(shell("c", unique_key="import")) == ["c"]
 
 
+async def die(board: Board, *names: str) -> None:
+    """Jobs of one key, each of which dies before the next is added."""
+    for name in names:
+        await board.add(shell(name, unique_key="import", retries=0))
+        await board.settle(await board.take(), outcome=JobOutcome.FAILED)
+        assert await board.state(name) is JobState.DEAD
+
+
+async def test_a_job_whose_unique_key_another_has_cannot_be_retried_by_its_id(board: Board) -> None:
+    await die(board, "a", "b")
+    await board.add(shell("c", unique_key="import"))
+    with pytest.raises(JobUnfit, match="job a cannot be retried: job c has its unique key"):
+        await board.log.run(RetryJobs(ids=["a"]))
+    assert await board.state("a") is JobState.DEAD
+    await board.settle(await board.take())
+    await board.log.run(RetryJobs(ids=["a"]))
+    with pytest.raises(JobUnfit, match="job b cannot be retried: job a has its unique key"):
+        await board.log.run(RetryJobs(ids=["b"]))
+
+
+async def test_of_several_jobs_with_one_unique_key_one_comes_back(board: Board) -> None:
+    await die(board, "a", "b", "c")
+    with pytest.raises(JobUnfit):
+        await board.log.run(RetryJobs(ids=["a", "c"]))
+    changed = await board.log.run(RetryJobs())
+    assert (changed.ids, sorted(changed.passed_over)) == (["c"], ["a", "b"])
+    changed = await board.log.run(RetryJobs(ids=["a", "b"], skip_unfit=True))
+    assert (changed.ids, sorted(changed.passed_over)) == ([], ["a", "b"])
+    assert [job.id for job in await board.claim(10)] == ["c"]
+
+
+async def test_a_job_that_came_back_has_its_unique_key_again(board: Board) -> None:
+    await die(board, "a", "b")
+    await board.log.run(RetryJobs(ids=["a"]))
+    assert await board.add(shell("d", unique_key="import")) == ["a"]
+
+
 async def test_a_newer_unique_job_may_replace_one_that_has_not_begun(board: Board) -> None:
     await board.add(shell("a", unique_key="report"))
     assert await board.add(shell("b", unique_key="report", unique_mode="replace")) == ["b"]

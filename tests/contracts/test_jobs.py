@@ -280,7 +280,8 @@ async def test_progress_and_output_are_kept_only_from_whoever_holds_the_job(boar
 async def test_cancelling_ends_what_has_not_begun_and_asks_the_worker_of_what_runs(board: Board) -> None:
     await board.add("runs", "waits", shell("later", delay=60))
     job = await board.take()
-    await board.change(CancelJobs(ids=("runs", "waits", "later")))
+    changed = await board.log.run(CancelJobs(ids=("runs", "waits", "later")))
+    assert (sorted(changed.ids), changed.asked_to_stop) == (["later", "runs", "waits"], ["runs"])
     assert [await board.state(name) for name in ("runs", "waits", "later")] == ["processing", "cancelled", "cancelled"]
     assert (await board.beat()).cancelled == [job.number]
     await board.settle(job, outcome=JobOutcome.CANCELLED)

@@ -43,7 +43,7 @@ class Misuse(ConfigError):
 class InvalidJob(InvalidInput):
     """A job that is to be enqueued is wrong, in whichever way: wrong usage, one exit code for scripts."""
 
-    def __init__(self, error: InvalidInput) -> None:
+    def __init__(self, error: HeadwaterError) -> None:
         super().__init__(str(error))
         self.code = error.code  # type: ignore[misc]
 

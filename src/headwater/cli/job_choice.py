@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from headwater.cli.commands import Result, Working, nothing
-from headwater.cli.exits import Misuse
+from headwater.cli.exits import ExitCode, Misuse
 from headwater.cli.output import confirm, note, plural, print_line, print_table
 from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from headwater.log.job_operations import Changed, ChooseJobs
     from headwater.services.database import Database
     from headwater.stores.job_questions import JobStatus
 
@@ -42,12 +43,20 @@ class Choice(NamedTuple):
 
 
 class Deed(NamedTuple):
-    """What is done with them, in words and as a call: `Cancel`, `cancelled`; and whether it can be undone."""
+    """What is done with them, in words and as a call: `Cancel`, `cancelled`."""
 
     name: str
     done: str
-    act: "Callable[[Database, list[str]], Awaitable[Sequence[str]]]"
-    asks: bool = True
+    act: "Callable[[Database, list[str]], Awaitable[Changed]]"
+
+
+def changes(kind: "type[ChooseJobs]", *, skip_unfit: bool) -> "Callable[[Database, list[str]], Awaitable[Changed]]":
+    """What a deed does with jobs by id."""
+
+    def act(hw: "Database", names: list[str]) -> "Awaitable[Changed]":
+        return hw.jobs.change(kind(database=hw.jobs.database, ids=tuple(names), skip_unfit=skip_unfit))
+
+    return act
 
 
 def change_chosen(settings: Settings, choice: Choice, deed: Deed, *, everything: bool, yes: bool) -> Working:
@@ -59,17 +68,17 @@ def change_chosen(settings: Settings, choice: Choice, deed: Deed, *, everything:
 
 async def _change(settings: Settings, choice: Choice, deed: Deed, *, yes: bool) -> Result:
     async with reached(settings) as hw:
+        changed: list[Changed] = []
         if choice.ids:
-            changed = list(await deed.act(hw, list(choice.ids)))
+            changed.append(await deed.act(hw, list(choice.ids)))
         else:
             found = await _find(hw, choice)
             if not found:
                 return nothing({"ids": [], "count": 0}, "there are no such jobs")
             preview(settings, found, deed, yes=yes)
-            changed = []
             for start in range(0, len(found), BITE):
-                changed += await deed.act(hw, [job.id for job in found[start : start + BITE]])
-        return await _changed(hw, changed, deed)
+                changed.append(await deed.act(hw, [job.id for job in found[start : start + BITE]]))
+        return _changed(changed, deed)
 
 
 async def _find(hw: "Database", choice: Choice) -> "list[JobStatus]":
@@ -93,17 +102,20 @@ def preview(settings: Settings, jobs: "list[JobStatus]", deed: Deed, *, yes: boo
     confirm(f"{deed.name} {plural(len(jobs), 'job')}?", yes=yes)
 
 
-async def _changed(hw: "Database", ids: list[str], deed: Deed) -> Result:
-    """What is done, and what is only asked for: a job that runs is not cancelled before its worker has ended it."""
-    asked: set[str] = set()
-    if deed.name == "Cancel" and ids:
-        running = await hw.jobs.list(state="processing", limit=FOUND_MAX)
-        asked = {job.id for job in running if job.cancelling} & set(ids)
+def _changed(changed: "list[Changed]", deed: Deed) -> Result:
+    """What the store has done: a job that runs is not cancelled before its worker has ended it, and may complete."""
+    ids = [name for one in changed for name in one.ids]
+    asked = sorted(name for one in changed for name in one.asked_to_stop)
+    passed_over = [name for one in changed for name in one.passed_over]
     document: dict[str, object] = {"ids": ids, "count": len(ids)}
     if deed.name == "Cancel":
-        document["asked_to_stop"] = sorted(asked)
-    done = [name for name in ids if name not in asked]
-    return Result([document], lambda: _print_changed({deed.done: done, "asked to stop": sorted(asked)}))
+        document["asked_to_stop"] = asked
+    if passed_over:
+        document["passed_over"] = passed_over
+    done = [name for name in ids if name not in set(asked)]
+    shown = {deed.done: done, "asked to stop": asked, "passed over, another job has the unique key": passed_over}
+    code = ExitCode.OK if ids else ExitCode.NOTHING
+    return Result([document], lambda: _print_changed(shown), code=code)
 
 
 def _print_changed(changed: "dict[str, list[str]]") -> None:

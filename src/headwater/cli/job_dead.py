@@ -7,19 +7,19 @@ Examples:
   queuectl dlq purge --all --yes
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.cli.commands import Result, Working, command
-from headwater.cli.job_choice import Choice, Deed, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
+from headwater.cli.job_choice import Choice, Deed, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen, changes
 from headwater.cli.job_views import JobId, Queue, job_table, look_at_job
 from headwater.cli.output import confirm, plural
 from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from headwater.log.job_operations import Changed
     from headwater.services.database import Database
 
 All = Annotated[bool, typer.Option("--all", help="All dead jobs, or all of the queue.")]
@@ -73,11 +73,12 @@ def retry_dead(
       queuectl dlq retry --type tasks:send_email --error 'connection refused'
       queuectl dlq retry --all --queue mail --yes
     """
+    from headwater.log.job_operations import RetryJobs
 
-    async def act(hw: "Database", names: list[str]) -> "Sequence[str]":
+    async def act(hw: "Database", names: list[str]) -> "Changed":
         if ids:
             await _need_dead(hw, names)
-        return await hw.jobs.retry(*names, skip_unfit=not ids)
+        return await changes(RetryJobs, skip_unfit=not ids)(hw, names)
 
     choice = Choice(ids or (), ["dead"], queue, type_, error)
     return change_chosen(settings, choice, Deed("Retry", "armed again", act), everything=everything, yes=yes)
@@ -99,13 +100,15 @@ def purge_dead(
       queuectl dlq purge job1 --yes
       queuectl dlq purge --all --yes
     """
+    from headwater.log.job_operations import DropJobs
+
     if ids:
         confirm(f"Drop {plural(len(ids), 'dead job')} for good?", yes=yes)
 
-    async def act(hw: "Database", names: list[str]) -> "Sequence[str]":
+    async def act(hw: "Database", names: list[str]) -> "Changed":
         if ids:
             await _need_dead(hw, names)
-        return await hw.jobs.drop(*names, skip_unfit=not ids)
+        return await changes(DropJobs, skip_unfit=not ids)(hw, names)
 
     choice = Choice(ids or (), ["dead"], queue, type_, error)
     deed = Deed("Drop for good", "dropped", act)

@@ -1,6 +1,7 @@
 """`queuectl enqueue`: jobs as JSON, as arguments or as lines, or one job made of options."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,15 @@ from headwater.cli.output import plural, print_line
 from headwater.cli.pushing import open_input
 from headwater.cli.session import reached
 from headwater.cli.settings import Settings
-from headwater.errors import HeadwaterError, InvalidInput
+from headwater.errors import HeadwaterError, InvalidInput, JobMissing
 
 if TYPE_CHECKING:
     from headwater.log.job_operations import NewJob
     from headwater.services.jobs import JobHandle
 
 INPUT_BYTES_MAX = 256 * 1_048_576
+# A job that is not there can only be one that these depend on.
+WRONG_JOB = (InvalidInput, JobMissing)
 WORK, POLICY, TIES = "What it does", "How it is run", "What it has to do with others"
 
 
@@ -93,7 +96,7 @@ def _wrong_usage() -> Iterator[None]:
     """Whatever is wrong with a job is wrong usage, before a store is opened for it and after."""
     try:
         yield
-    except InvalidInput as error:
+    except WRONG_JOB as error:
         raise InvalidJob(error) from error
 
 
@@ -103,7 +106,12 @@ def _found(jobs: list[str], file: Path | None, options: dict[str, Any]) -> "list
         raise Misuse("give jobs as arguments, or with --file, or one job by options: one of these")
     if options:
         return [_made(options)]
-    return [_decode(text, f"job {number}") for number, text in enumerate(jobs, 1)] or _read(file)
+    found = [_decode(text, f"job {number}") for number, text in enumerate(jobs, 1)] or _read(file)
+    counts = Counter(job.id for job in found if job.id)
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise InvalidInput(f"these ids come more than once: {', '.join(repeated[:5])}")
+    return found
 
 
 def _made(options: dict[str, Any]) -> "NewJob":

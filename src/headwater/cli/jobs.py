@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from headwater.cli.commands import Result, Working, command, line
-from headwater.cli.job_choice import Choice, Deed, InState, OfQueue, OfType, SomeIds, WithError, Yes, change_chosen
+from headwater.cli.job_choice import (
+    Choice,
+    Deed,
+    InState,
+    OfQueue,
+    OfType,
+    SomeIds,
+    WithError,
+    Yes,
+    change_chosen,
+    changes,
+)
 from headwater.cli.job_views import Queue, check_state, duration_of
 from headwater.cli.output import plural
 from headwater.cli.session import reached
@@ -42,9 +53,11 @@ def cancel(
       queuectl cancel job1
       queuectl cancel --type tasks:send_email --queue mail
     """
+    from headwater.log.job_operations import CancelJobs
+
     states = [check_state(state)] if state else ["pending", "scheduled", "waiting", "failed", "processing"]
     choice = Choice(ids or (), states, queue, type_, error)
-    deed = Deed("Cancel", "cancelled", lambda hw, names: hw.jobs.cancel(*names, skip_unfit=not ids))
+    deed = Deed("Cancel", "cancelled", changes(CancelJobs, skip_unfit=not ids))
     return change_chosen(settings, choice, deed, everything=everything or bool(state), yes=yes)
 
 
@@ -61,15 +74,19 @@ def retry(
 ) -> Working:
     """Give jobs that failed, died or were cancelled all their attempts again, from now on.
 
-    By --queue, --type or --error, those that failed or are dead are meant; --state names another state.
+    By --all, --queue, --type or --error, those that failed or are dead are meant: a job that somebody cancelled comes
+    back only when it is named, by its id or by --state cancelled. A job whose unique key another one has by now is
+    refused, and among many passed over.
 
     Examples:
       queuectl retry job1
       queuectl retry --type tasks:send_email --error 'connection refused'
     """
+    from headwater.log.job_operations import RetryJobs
+
     states = [check_state(state)] if state else ["failed", "dead"]
     choice = Choice(ids or (), states, queue, type_, error)
-    deed = Deed("Retry", "armed again", lambda hw, names: hw.jobs.retry(*names, skip_unfit=not ids))
+    deed = Deed("Retry", "armed again", changes(RetryJobs, skip_unfit=not ids))
     return change_chosen(settings, choice, deed, everything=everything or bool(state), yes=yes)
 
 
@@ -80,7 +97,7 @@ async def cleanup(
     state: Annotated[str, typer.Option(help="Jobs that ended so: completed, cancelled or dead.")] = "completed",
     queue: Queue = "",
 ) -> Result:
-    """Forget jobs that ended long ago.
+    """Forget jobs that completed long ago, or ended so as --state says.
 
     Examples:
       queuectl cleanup

@@ -166,10 +166,14 @@ class WorkerAbout(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
 
 
-class Changed(msgspec.Struct, frozen=True):
-    """The jobs that were changed."""
+class Changed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The jobs that were changed. Those among them that ran and are to be cancelled are `asked_to_stop`: what becomes
+    of them, their worker will say. `passed_over` were chosen and not retried, because another unfinished job has their
+    unique key."""
 
     ids: list[str]
+    passed_over: list[str] = []
+    asked_to_stop: list[str] = []
 
 
 class Depart(Operation[Changed], frozen=True, kw_only=True):
@@ -227,7 +231,8 @@ class CancelJobs(ChooseJobs, frozen=True, kw_only=True):
 
 
 class RetryJobs(ChooseJobs, frozen=True, kw_only=True):
-    """Give jobs that failed, died or were cancelled all their attempts again, from now on."""
+    """Give jobs that failed, died or were cancelled all their attempts again, from now on. One whose unique key another
+    unfinished job has is an error by its id, and passed over with `skip_unfit` or by a filter."""
 
 
 class DropJobs(ChooseJobs, frozen=True, kw_only=True):

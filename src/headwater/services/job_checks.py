@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.errors import InvalidOption, TooLarge
 from headwater.log.job_operations import NewJob
-from headwater.model.job import COMMAND_PREFIX, HIDDEN, SHELL, runs_command
+from headwater.model.job import COMMAND_PREFIX, HIDDEN, JOBS_QUEUE, SHELL, runs_command
 from headwater.model.names import check_name
 from headwater.services.checks import TIMESTAMP_MAX, check_optional_name, check_text, is_text
 
@@ -35,8 +35,7 @@ def check_job(job: object, bytes_max: int) -> NewJob:
         raise InvalidOption(f"a headwater.NewJob is expected; got a {type(job).__name__}")
     if job.id:
         check_name("job", job.id)
-    check_optional_name("queue", job.queue)
-    check_name("job type", job.type)
+    _check_place(job)
     _check_lists(job)
     if _options(job) != _defaults:
         job = _in_seconds(job)
@@ -55,14 +54,23 @@ def check_job(job: object, bytes_max: int) -> NewJob:
 
 def check_declared(job: NewJob) -> NewJob:
     """A job as a function declares it for its calls: these may still say what goes with it."""
-    check_optional_name("queue", job.queue)
-    check_name("job type", job.type)
+    _check_place(job)
     if runs_command(job.type):
         raise InvalidOption(f"{job.type!r:.80} is the type of a command: give the function another name")
     _check_lists(job)
     job = _in_seconds(job)
     _check_options(job)
     return job
+
+
+def _check_place(job: NewJob) -> None:
+    """Its queue and its type."""
+    check_optional_name("queue", job.queue)
+    check_name("job type", job.type)
+    if job.queue == JOBS_QUEUE:
+        raise InvalidOption(f"{JOBS_QUEUE} is where changes of jobs are told of: choose another queue")
+    if job.type == COMMAND_PREFIX:
+        raise InvalidOption(f"a type of your own has a name after {COMMAND_PREFIX}, like {COMMAND_PREFIX}backup")
 
 
 def _check_lists(job: NewJob) -> None:
@@ -130,6 +138,8 @@ def _check_command(job: NewJob) -> None:
     for text in (job.command, *job.argv):
         if not is_text(text):
             raise InvalidOption(f"a command and its arguments are texts without NUL; got {text!r:.80}")
+    if job.argv and not job.argv[0]:
+        raise InvalidOption("argv begins with the program to run; the first text of this one is empty")
     if len(job.argv) > ARGUMENTS_MAX or len(job.command) + sum(map(len, job.argv)) > COMMAND_BYTES_MAX:
         raise TooLarge(f"a command may have {COMMAND_BYTES_MAX:,} characters in {ARGUMENTS_MAX:,} arguments")
 

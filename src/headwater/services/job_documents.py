@@ -1,7 +1,7 @@
 """Jobs as JSON: what people and programs write to add one, and what they read of it. The same on every door."""
 
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 from msgspec import structs
@@ -22,6 +22,9 @@ from headwater.stores.job_questions import (
     WorkerStatus,
 )
 
+# What is there and says nothing was meant to say something, as an unset variable of a script: it is not guessed at.
+Said = Annotated[str, msgspec.Meta(min_length=1)]
+
 
 class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to be added: `{"id": "job1", "command": "sleep 2"}`. Times are ISO 8601, lengths of time seconds.
@@ -30,18 +33,22 @@ class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields
     `retries`, `delay`, `timeout`, `backoff_max` and `result_ttl`.
     """
 
-    id: str = ""
+    id: Said = ""
+    queue: Said = ""
     command: str = ""
     argv: tuple[str, ...] = ()
     type: str = SHELL
     args: list[Any] = msgspec.field(default_factory=list)
     kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
     env: dict[str, str] = msgspec.field(default_factory=dict)
-    cwd: str = ""
+    cwd: Said = ""
     run_at: str | None = None
     depends_on: tuple[str, ...] = ()
     depends_when: str = "completed"
-    batch: str = ""
+    batch: Said = ""
+    unique_key: Said = ""
+    concurrency_key: Said = ""
+    limit_key: Said = ""
     max_retries: int | None = None
     delay_seconds: float | None = None
     timeout_seconds: float | None = None

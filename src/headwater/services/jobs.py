@@ -18,6 +18,7 @@ from headwater.log.job_operations import (
     CancelJobs,
     Changed,
     ChangeSchedule,
+    ChooseJobs,
     DropJobs,
     Enqueue,
     NewJob,
@@ -246,7 +247,8 @@ class Jobs:
         return await self._change(CancelJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def retry(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
-        """Give jobs that failed, died or were cancelled all their attempts again, from now on."""
+        """Give jobs that failed, died or were cancelled all their attempts again, from now on. JobUnfit when another
+        unfinished job has the unique key of one; `skip_unfit` leaves those out, and those that have moved on."""
         return await self._change(RetryJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def retry_dead(self, *, queue: str = "", type: str = "", error: str = "", limit: int = BITE) -> Sequence[str]:
@@ -260,6 +262,10 @@ class Jobs:
             limit=limit,
         )
         return await self._change(operation)
+
+    async def change(self, operation: ChooseJobs) -> Changed:
+        """Cancel, retry or drop jobs by an operation; everything that came of it, in the commit that did it."""
+        return await self._run(operation)
 
     async def drop(self, *ids: str, skip_unfit: bool = False) -> Sequence[str]:
         """Forget jobs that have ended."""

@@ -33,9 +33,10 @@ class Commands:
         self._starts = starts
         self._marks = marks_of(starts.path, worker)
         self._sweeps = sweeps
-        self._shells: dict[JobNumber, Shell] = {}
+        # By token too: one whose lease was lost may still be ending when its job comes here again.
+        self._shells: dict[tuple[JobNumber, int], Shell] = {}
         self._watcher: Watcher | None = None
-        self._sent_bytes: dict[JobNumber, int] = {}
+        self._sent_bytes: dict[tuple[JobNumber, int], int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._all_ended: asyncio.Future[None] | None = None
         self.spare: Callable[[], set[int]] = set
@@ -72,7 +73,7 @@ class Commands:
             self._could_not_start(job, error)
             return
         self._starts.name_process(slot, job.number, job.token, shell.process)
-        self._shells[job.number] = shell
+        self._shells[job.number, job.token] = shell
         if self._telling is None:
             self._tell_later()
 
@@ -94,10 +95,10 @@ class Commands:
 
     def stop(self, number: JobNumber, reason: str) -> bool:
         """Ask a command to end, and insist after a while; False when it does not run here."""
-        shell = self._shells.get(number)
-        if shell is not None:
+        found = [shell for (one, _), shell in self._shells.items() if one == number]
+        for shell in found:
             shell.stop(reason)
-        return shell is not None
+        return bool(found)
 
     def abort(self, reason: str) -> None:
         """End all commands at once."""
@@ -116,8 +117,8 @@ class Commands:
             self._watcher = None
 
     def _ended(self, job: ClaimedJob, ended: Ended) -> None:
-        del self._shells[job.number]
-        self._sent_bytes.pop(job.number, None)
+        del self._shells[job.number, job.token]
+        self._sent_bytes.pop((job.number, job.token), None)
         self._kill_strays(mark_of(job))
         self.on_report(report_of(job, ended))
         if self._all_ended is not None and not self._shells:
@@ -149,9 +150,9 @@ class Commands:
     def _tell_output(self) -> None:
         """A command that runs for long shows its output while it does."""
         self._telling = None
-        for number, shell in self._shells.items():
-            if shell.printed_bytes != self._sent_bytes.get(number, 0):
-                self._sent_bytes[number] = shell.printed_bytes
-                self.on_output(Note(number=number, token=shell.job.token, output=shell.output))
+        for (number, token), shell in self._shells.items():
+            if shell.printed_bytes != self._sent_bytes.get((number, token), 0):
+                self._sent_bytes[number, token] = shell.printed_bytes
+                self.on_output(Note(number=number, token=token, output=shell.output))
         if self._shells:
             self._tell_later()

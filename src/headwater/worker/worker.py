@@ -13,10 +13,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 
 from headwater.clock import SECOND, Clock, Timestamp
-from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, StoreReplaced
-from headwater.log.committer import Committer
-from headwater.log.job_operations import Beat, Claimed, ClaimedJob, Depart, Heartbeat, JobReport, Note
+from headwater.log.job_operations import Claimed, ClaimedJob, JobReport, Note
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, JobOutcome, WorkerSettings, runs_command
 from headwater.model.selection import Selection
@@ -26,6 +24,7 @@ from headwater.stores.job_starts import JobStarts, starts_path
 from headwater.worker.call_reports import release
 from headwater.worker.commands import Commands
 from headwater.worker.functions import Functions
+from headwater.worker.lease import Lease
 from headwater.worker.mending import mend_starts
 from headwater.worker.news import News
 from headwater.worker.notes import Notes
@@ -56,14 +55,13 @@ class Worker:
 
     def __init__(self, service: JobService, options: WorkerOptions, settings: WorkerSettings) -> None:
         self._service = service
-        self._committer: Committer = service.committer
         self._store = service.store
         self._clock: Clock = service.clock
         self._followers = service.followers
         self._options = options
         self._settings = settings
         self._buffer: deque[ClaimedJob] = deque()
-        self._jobs: dict[JobNumber, ClaimedJob] = {}
+        self._jobs: dict[tuple[JobNumber, int], ClaimedJob] = {}
         self._reports: list[JobReport] = []
         self._reported_at = 0.0
         self._notes = Notes()
@@ -81,8 +79,11 @@ class Worker:
         self._left = LeftToOthers()
         self._lacking_until = 0.0
         self._asked_for: frozenset[str] | None = None
-        self._starts_path = starts_path(self._store.traits.beside, options.id)
-        self.starts = JobStarts.make(self._starts_path, max(options.concurrency, AHEAD_MAX))
+        path = starts_path(self._store.traits.beside, options.id)
+        self.starts = JobStarts.make(path, max(options.concurrency, AHEAD_MAX))
+        self._lease = Lease(service.committer, options, settings.lease, self.starts)
+        self._lease.on_lost = self._lost
+        self._lease.on_stale = self._stale
         self._settlement = Settlement(service.committer, options.database, options.id, self.starts)
         self._settlement.on_change = self._news.tell
         self.commands = Commands(settings, self.starts, worker=options.id, sweeps=options.sweeps)
@@ -295,11 +296,7 @@ class Worker:
         self._look = False
         self._pace.rest()
         try:
-            # Not waited for on the disk: a claim that a power cut takes is a job that runs again, as is promised.
-            claimed: Claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
-            if any(job.attempts_max == 1 for job in claimed.jobs):
-                # These run at most once, so not even a power cut may take back that they were claimed.
-                await self._committer.submit(self._heartbeat(()), Durability.SYNCED)
+            claimed = await self._lease.claim(claim)
         except (Closed, StoreReplaced):
             raise
         except HeadwaterError as error:
@@ -310,13 +307,12 @@ class Worker:
         self._take(claimed, wanted)
 
     def _take(self, claimed: Claimed, wanted: int) -> None:
-        self._check_lease(alive=claimed.alive)
         # A function that is known here is only busy.
         unknown = [one for one in claimed.unknown if one not in self.functions.known]
         self._left.say(unknown)
         self._buffer.extend(claimed.jobs)
         for job in claimed.jobs:
-            self._jobs[job.number] = job
+            self._jobs[job.number, job.token] = job
             self.starts.hold(job.number, job.token)
         self._pace.looked(in_vain=not claimed.jobs)
         self._ready_at = claimed.ready_at
@@ -332,10 +328,8 @@ class Worker:
         await self._settlement.finished()
 
     async def _depart(self) -> None:
-        reason = "the worker was ended while it ran"
-        operation = Depart(database=self._options.database, worker=self._options.id, reason=reason)
         try:
-            await self._committer.submit(operation)
+            await self._lease.depart("the worker was ended while it ran")
         except HeadwaterError as error:
             log.warning("the worker's end could not be noted; its lease runs out by itself: %s", error)
 
@@ -370,33 +364,16 @@ class Worker:
 
     async def _beat(self) -> None:
         self._beat_now.clear()
-        operation = self._heartbeat(self._notes.take())
-        beat: Beat = (await self._committer.submit(operation, Durability.WRITTEN)).result
-        self._check_lease(alive=beat.alive)
+        beat = await self._lease.beat(self._notes.take())
         for number in beat.cancelled:
             self._cancel(number)
         if beat.stopping:
             self.stop()
 
-    def _heartbeat(self, notes: Sequence[Note]) -> Heartbeat:
-        return Heartbeat(
-            database=self._options.database,
-            worker=self._options.id,
-            lease_seconds=self._settings.lease,
-            about=self._options.about(),
-            notes=notes,
-        )
-
-    def _check_lease(self, *, alive: bool) -> None:
-        if alive:
-            return
-        if not self._is_idle():
-            self._lost()
-        if self.starts.is_closed():
-            self.starts.renew(self._starts_path)
-
     def _lost(self) -> None:
         """The lease ran out while we were away: everything that we hold is somebody else's now."""
+        if self._is_idle():
+            return
         log.warning("the lease was lost; what runs here is ended")
         self._buffer.clear()
         self._jobs.clear()
@@ -404,6 +381,11 @@ class Worker:
         self.commands.abort("the lease was lost")
         self.functions.close()
         self.starts.let_all_go()
+
+    def _stale(self, jobs: Iterable[ClaimedJob]) -> None:
+        """Jobs that were claimed under a lease that is over, or may be."""
+        self._give_back(jobs)
+        self._look = True
 
     def _cancel(self, number: JobNumber) -> None:
         held = [job for job in self._buffer if job.number == number]
@@ -448,7 +430,7 @@ class Worker:
         self._buffer.clear()
 
     def _report(self, report: JobReport) -> None:
-        job = self._jobs.pop(report.number, None)
+        job = self._jobs.pop((report.number, report.token), None)
         if job is not None and report.outcome in (JobOutcome.FAILED, JobOutcome.BURIED):
             log_failure(job, report)
         if report.duration_seconds is not None:
@@ -466,7 +448,7 @@ class Worker:
     def _give_back(self, jobs: Iterable[ClaimedJob]) -> None:
         """Nothing of them has run: no attempt is counted."""
         for job in jobs:
-            self._jobs.pop(job.number, None)
+            self._jobs.pop((job.number, job.token), None)
             self._reports.append(release(job))
 
     def _release_waiting(self) -> None:

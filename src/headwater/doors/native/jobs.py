@@ -80,7 +80,10 @@ async def _check_choice(site: Site, request: Request, choice: ChooseJobs) -> Cho
 
 
 async def _their_ids(site: Site, request: Request, choice: ChooseJobs, changed: Changed) -> Changed:
-    return Changed([name for name in changed.ids if request.principal.may_see_name(name)])
+    def seen(names: list[str]) -> list[str]:
+        return [name for name in names if request.principal.may_see_name(name)]
+
+    return Changed(seen(changed.ids), seen(changed.passed_over), seen(changed.asked_to_stop))
 
 
 async def _check_new_schedule(site: Site, request: Request, put: PutSchedule) -> PutSchedule:

@@ -51,6 +51,7 @@ from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_dependents import JobDependents
 from headwater.stores.tables.job_foresight import JobForesight
 from headwater.stores.tables.job_intake import JobIntake
+from headwater.stores.tables.job_keys import JobKeys
 from headwater.stores.tables.job_lanes import JobLanes, QueueLook, known_of
 from headwater.stores.tables.job_queues import JobQueues
 from headwater.stores.tables.job_reports import (
@@ -106,6 +107,7 @@ class Jobs(Subject):
         self._lanes = JobLanes(connection, self.queues)
         self._dependents = JobDependents(connection)
         self._types = JobTypes(connection)
+        self._keys = JobKeys(connection)
         self.intake = JobIntake(connection, self.queues, self._types, self._lanes, self.books, self._cancel_rows)
         self._schedules = JobSchedules(connection, self.intake, self.books)
         self._settings = JobSettings(self.queues, self._types, self._lanes, self.books)
@@ -336,7 +338,8 @@ class Jobs(Subject):
         """Cancel jobs; those that run are ended by their worker."""
         rows = self._chosen(operation, UNFINISHED, "cancelled")
         self._cancel_rows(rows, "", now)
-        return Changed([row.id for row in rows])
+        running = [row.id for row in rows if row.state == JobState.PROCESSING]
+        return Changed([row.id for row in rows], asked_to_stop=running)
 
     def _cancel_rows(self, rows: Sequence[JobRow], reason: str, now: Timestamp) -> None:
         running = [row for row in rows if row.state == JobState.PROCESSING]
@@ -350,13 +353,20 @@ class Jobs(Subject):
         )
 
     def retry(self, operation: RetryJobs, now: Timestamp) -> Changed:
-        """Give jobs all their attempts again."""
-        rows = self._chosen(operation, RETRYABLE, "retried")
+        """Give jobs all their attempts again, unless another has their unique key meanwhile."""
+        chosen = self._chosen(operation, RETRYABLE, "retried")
+        held = self._keys.held_elsewhere(operation.database, chosen)
+        if operation.ids and not operation.skip_unfit:
+            for row in chosen:
+                if row.number in held:
+                    raise JobUnfit(f"job {row.id} cannot be retried: job {held[row.number]} has its unique key")
+        rows = [row for row in chosen if row.number not in held]
+        self._keys.regain(operation.database, rows, now)
         moves: list[Move] = []
         for row in rows:
             moves.append((row, Verdict(first_state(now, now, waits=row.waits > 0), 0, now), None))
         self._move(moves, now)
-        return Changed([row.id for row in rows])
+        return Changed([row.id for row in rows], passed_over=[row.id for row in chosen if row.number in held])
 
     def drop(self, operation: DropJobs, now: Timestamp) -> Changed:
         """Forget jobs that have ended."""

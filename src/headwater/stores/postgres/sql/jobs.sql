@@ -178,6 +178,10 @@ WHERE u.database = $1 AND u.key = $2;
 INSERT INTO hw_job_unique (database, key, job, until) VALUES ($1, $2, $3, $4)
 ON CONFLICT (database, key) DO UPDATE SET job = excluded.job, until = excluded.until;
 
+-- name: unique_keys_of
+-- The unique keys that these jobs were added with.
+SELECT number, unique_key FROM hw_jobs WHERE number = ANY (hw_numbers($1)) AND unique_key IS NOT NULL;
+
 -- name: drop_unique
 -- Free the unique keys of jobs that are forgotten, once their time is over.
 DELETE FROM hw_job_unique WHERE job = ANY (hw_numbers($1)) AND until <= $2;

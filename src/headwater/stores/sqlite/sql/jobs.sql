@@ -174,6 +174,10 @@ WHERE u.database = ? AND u.key = ?;
 INSERT INTO hw_job_unique (database, key, job, until) VALUES (?, ?, ?, ?)
 ON CONFLICT (database, key) DO UPDATE SET job = excluded.job, until = excluded.until;
 
+-- name: unique_keys_of
+-- The unique keys that these jobs were added with.
+SELECT number, unique_key FROM hw_jobs WHERE number IN (SELECT value FROM json_each(?)) AND unique_key IS NOT NULL;
+
 -- name: drop_unique
 -- Free the unique keys of jobs that are forgotten, once their time is over.
 DELETE FROM hw_job_unique WHERE job IN (SELECT value FROM json_each(?)) AND until <= ?;
