@@ -76,6 +76,10 @@ class RemoteLogReader:
         """Which store the server serves now."""
         return (await self._about()).identity
 
+    async def database(self) -> str:
+        """The database of the token."""
+        return (await self._about()).database
+
     async def fingerprint(self, through: Lsn) -> Fingerprint | None:
         """The newest segment at or before `through` that this reader may read."""
         return (await self._get("/v1/log/fingerprint", Seen, through=through)).fingerprint
