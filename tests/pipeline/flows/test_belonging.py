@@ -1,5 +1,6 @@
-"""A folder belongs to one store and one database: for others it is refused and left alone."""
+"""A folder belongs to one store, one database and, an export, to one queue: for others it is refused and left alone."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,19 +9,23 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+import headwater.sync
+from headwater.cli.program import run
 from headwater.clock import Timestamp
-from headwater.errors import FlowError, SourceUnfit, StoreReplaced
+from headwater.errors import DataLost, FlowError, SourceUnfit, StoreReplaced
 from headwater.log.operations import DeleteQueue, Push
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.pipeline.belonging import find_stranger
-from headwater.pipeline.flows import archive, restore
+from headwater.pipeline.flows import archive, export, restore
 from headwater.pipeline.flows.archive import Archive
+from headwater.pipeline.flows.export import Export
 from headwater.pipeline.flows.restore import Restore
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import Entry, Manifest, need_manifest, new_manifest, write_manifest
 from headwater.pipeline.summary import Summary
 from headwater.stores.questions import FindArchived, PartitionStatus
-from tests.pipeline.flows.logs import NOON, apply, record
+from tests.pipeline.flows.logs import NOON, apply, fill, record
+from tests.scenarios.servers import Server
 
 
 def push(store: Path, payload: Any, database: str = "main", partition: str = "p") -> None:
@@ -29,6 +34,10 @@ def push(store: Path, payload: Any, database: str = "main", partition: str = "p"
 
 def archive_of(spark: SparkSession, store: Path, folder: Path, database: str = "main") -> Summary:
     return archive.run(spark, Archive(store=str(store), folder=str(folder), database=database))
+
+
+def export_of(spark: SparkSession, store: Path, folder: Path, database: str = "main") -> Summary:
+    return export.run(spark, Export(store=str(store), queue="orders", folder=str(folder), database=database))
 
 
 def archived(store: Path, database: str = "main") -> int:
@@ -40,6 +49,10 @@ def archived(store: Path, database: str = "main") -> int:
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a folder, to see that nothing was changed."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def lines(folder: Path) -> list[Any]:
+    return [json.loads(line) for path in sorted(folder.glob("lsn-*")) for line in path.read_text().splitlines()]
 
 
 def forget_owner(folder: Path, kind: str, **more: Any) -> Manifest:
@@ -149,6 +162,84 @@ def test_records_that_were_not_read_are_neither_lost_nor_archived(
     assert archived(store) == 0
     facts = archive_of(spark, store, folder).facts
     assert (facts["archived"], facts["lost to retention before"]) == (1, 0)
+
+
+# ── exports ──
+
+
+def test_an_export_takes_nothing_of_another_database_or_store(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    folder, other = tmp_path / "out", tmp_path / "other.db"
+    export_of(spark, store, folder)
+    before = contents(folder)
+    push(store, {"of": "acme", "later": True}, "acme")
+    with pytest.raises(SourceUnfit, match=r"belongs to the database 'main', not to 'acme'.*choose another folder"):
+        export_of(spark, store, folder, "acme")
+    fill(other, 9)
+    with pytest.raises(SourceUnfit, match=r"belongs to another store.*choose another folder"):
+        export_of(spark, other, folder)
+    assert contents(folder) == before
+    assert lines(folder) == [{"of": "main"}]
+    assert export_of(spark, store, tmp_path / "acme", "acme").facts["rows out"] == 2
+
+
+def test_an_export_of_a_queue_that_was_made_again_is_not_gone_on_with(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    export_of(spark, store, folder)
+    before = contents(folder)
+    apply(store, DeleteQueue(queue="orders"))
+    push(store, {"of": "the new one"})
+    with pytest.raises(DataLost, match=r"orders was deleted and made again.*choose another folder"):
+        export_of(spark, store, folder)
+    assert contents(folder) == before
+
+
+def test_an_export_that_does_not_say_whose_it_is_gets_the_owner_whose_records_it_has(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    export_of(spark, store, folder)
+    old = forget_owner(folder, "export")
+    apply(tmp_path / "other.db", Push(queue="orders", records=[record({"of": "another store"})]))
+    with pytest.raises(SourceUnfit, match="not from here"):
+        export_of(spark, tmp_path / "other.db", folder)
+    # One that two databases were mixed in has partitions of both.
+    mixed = forget_owner(folder, "export", ends={**old.ends, 1: 1})
+    with pytest.raises(SourceUnfit, match="a partition 1, which is not in these queues"):
+        export_of(spark, store, folder)
+    forget_owner(folder, "export", ends={number: end for number, end in mixed.ends.items() if number != 1})
+    assert export_of(spark, store, folder).facts["rows out"] == 0
+    assert need_manifest(folder, "export").identity
+
+
+def test_the_database_of_a_folder_is_that_of_the_token(
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    spark: SparkSession,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with headwater.sync.open(str(store), housekeeping=False) as hw:
+        for database in ("main", "acme"):
+            tokens = hw._inner.access_tokens(database)
+            _, secret = hw._bridge.run(tokens.create(database, ("subscribe",)))
+            Path(database).write_text(secret)
+    server = Server(store, "--auth", "token")
+    command = ["pipeline", "run", "export", "--queue", "orders", "--to", "out", "--server", server.url, "--token-file"]
+    try:
+        assert run([*command, "acme"]) == 0
+        before = contents(tmp_path / "out")
+        capsys.readouterr()
+        assert run([*command, "main"]) != 0
+        assert "belongs to the database 'acme', not to 'main'" in capsys.readouterr().err
+    finally:
+        server.stop()
+    assert contents(tmp_path / "out") == before
+    assert lines(tmp_path / "out") == [{"of": "acme"}]
+    # The same store and database by its file is the same owner.
+    assert export_of(spark, store, tmp_path / "out", "acme").facts["rows out"] == 0
 
 
 # ── rules ──
