@@ -358,6 +358,26 @@ async def test_without_a_token_the_error_says_where_one_is_looked_for(
     assert TOKEN not in str(told.value)
 
 
+async def test_a_token_that_was_replaced_in_its_file_is_taken_from_there_once(guarded: Guarded, tmp_path: Path) -> None:
+    hw, url = guarded
+    await hw.queue("orders").push(1)
+    file = tmp_path / "token"
+    first, secret = await hw.access_tokens().create("first", ("subscribe",))
+    file.write_text(secret)
+    reader = await connect(url, token_file=str(file))
+    second, secret = await hw.access_tokens().create("second", ("subscribe",))
+    file.write_text(secret)
+    await hw.access_tokens().revoke(first.id)
+    # Two requests that meet the change together are both asked again.
+    assert list(await asyncio.gather(scan(reader, "orders"), scan(reader, "orders"))) == [[1], [1]]
+    file.write_text(TOKEN)
+    assert await scan(reader, "orders") == [1]
+    await hw.access_tokens().revoke(second.id)
+    with pytest.raises(Unauthenticated):
+        await reader.span()
+    await reader.close()
+
+
 def test_a_token_comes_from_the_option_the_file_or_the_environment_in_this_order(tmp_path: Path) -> None:
     kept, other = tmp_path / "token", tmp_path / "other"
     kept.write_text("of-the-file\n")

@@ -387,6 +387,23 @@ async def test_who_has_no_token_is_told_where_it_is_looked_for(guarded: tuple[he
         await writer.close()
 
 
+async def test_a_commit_goes_on_with_a_token_that_was_replaced_in_its_file(
+    guarded: tuple[headwater.Headwater, str], tmp_path: Path
+) -> None:
+    hw, url = guarded
+    file = tmp_path / "token"
+    first, secret = await hw.access_tokens().create("first", ("publish",))
+    file.write_text(secret)
+    writer = RemoteLogWriter(url, Access(token_file=str(file)))
+    await writer.commit(step(0, push(1)))
+    _, secret = await hw.access_tokens().create("second", ("publish",))
+    file.write_text(secret)
+    await hw.access_tokens().revoke(first.id)
+    await writer.commit(step(1, push(2)))
+    assert await kept(hw) == [1, 2]
+    await writer.close()
+
+
 async def test_nobody_makes_the_source_of_others_look_loaded(guarded: tuple[headwater.Headwater, str]) -> None:
     """What one token says is here hides nothing from those who load with other rights."""
     hw, _ = guarded

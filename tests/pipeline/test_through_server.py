@@ -134,6 +134,32 @@ def test_a_database_that_is_named_is_that_of_the_token_or_refused(
     assert table().count() == there
 
 
+def test_a_stream_goes_on_when_its_token_is_replaced_in_its_file(spark: SparkSession, tmp_path: Path) -> None:
+    path, file = tmp_path / "log.db", tmp_path / "token"
+    with headwater.sync.open(str(path), housekeeping=False) as hw:
+        hw.queue("orders").push({"id": 1})
+        tokens = hw._inner.access_tokens()
+        first, secret = hw._bridge.run(tokens.create("first", ("publish", "subscribe", "consume")))
+        file.write_text(secret)
+        server = Server(path, "--auth", "token")
+        there = {"store": server.url, "tokenFile": str(file)}
+        rows = spark.readStream.format("headwater").options(**there, queue="orders", group="g").load().select("value")
+        writing = rows.writeStream.format("headwater").options(**there, queue="copies")
+        query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            query.processAllAvailable()
+            _, secret = hw._bridge.run(tokens.create("second", ("publish", "subscribe", "consume")))
+            file.write_text(secret)
+            hw._bridge.run(tokens.revoke(first.id))
+            hw.queue("orders").push({"id": 2})
+            query.processAllAvailable()
+        finally:
+            query.stop()
+            server.stop()
+        with hw.queue("copies").consume(group="seen", idle_seconds=0) as copies:
+            assert [message.payload["id"] for message in copies] == [1, 2]
+
+
 # ── a token is a secret ──
 
 CANARY = "hw_canary0000000000000000000000000000000000000"

@@ -7,7 +7,7 @@ the first. So an answer that was lost is asked for again, and has one effect.
 import asyncio
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
@@ -81,15 +81,17 @@ class NotNow(Exception):
 class Exchange:
     """Asks one server."""
 
-    def __init__(self, address: Address, token: str, pool: Pool, timing: Timing) -> None:
+    def __init__(
+        self, address: Address, token: str, pool: Pool, timing: Timing, find_token: Callable[[], str] | None = None
+    ) -> None:
+        """`find_token` is asked when the server does not take the token: another may be where it is kept."""
         self._pool = pool
         self._timing = timing
         self._where = f"{address.authority}{address.prefix}"
         self._prefix = address.prefix
-        lines = [f"host: {address.authority}", "accept: application/json"]
-        if token:
-            lines.append(f"authorization: Bearer {token}")
-        self._head = "".join(f"{line}\r\n" for line in lines)
+        self._token = token
+        self._find_token = find_token
+        self._head = f"host: {address.authority}\r\naccept: application/json\r\n"
 
     async def ask(
         self,
@@ -106,7 +108,19 @@ class Exchange:
         `wait_seconds` is how long the server may wait before it begins to answer. `orphaned` gets what comes
         after the caller was cancelled.
         """
-        request = self._request(method, path, body)
+        token = self._token
+        try:
+            return await self._repeat(self._request(method, path, body), decoder, wait_seconds, orphaned)
+        except Unauthenticated:
+            self._token = token if self._find_token is None else self._find_token()
+            if self._token == token:
+                raise
+        return await self._repeat(self._request(method, path, body), decoder, wait_seconds, orphaned)
+
+    async def _repeat(
+        self, request: bytes, decoder: Decoder[Result], wait_seconds: float, orphaned: Orphaned | None
+    ) -> Result:
+        """Ask until there is an answer, or its time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timing.retry_seconds
         for pause in _pauses():
@@ -128,7 +142,9 @@ class Exchange:
         self._pool.close()
 
     def _request(self, method: str, path: str, body: bytes) -> bytes:
-        about = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if method == "POST" else ""
+        about = f"authorization: Bearer {self._token}\r\n" if self._token else ""
+        if method == "POST":
+            about += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
         return f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._head}{about}\r\n".encode("latin-1") + body
 
     async def _try(

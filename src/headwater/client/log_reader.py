@@ -5,6 +5,7 @@ Which part of the log this is, the token says. An answer of another store than t
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -61,7 +62,7 @@ class RemoteLogReader:
         """Greet the server: a token that is not good is told here."""
         timing = Timing(answer_seconds=ANSWER_SECONDS, retry_seconds=self._access.retry_seconds)
         pool = Pool(self._address, connections_max=1, connect_seconds=timing.connect_seconds)
-        self._exchange = Exchange(self._address, self._token, pool, timing)
+        self._exchange = Exchange(self._address, self._token, pool, timing, partial(find_token, self._access))
         try:
             self._identity = (await self._about()).identity
         except BaseException:
@@ -75,6 +76,10 @@ class RemoteLogReader:
     async def identity(self) -> str:
         """Which store the server serves now."""
         return (await self._about()).identity
+
+    async def database(self) -> str:
+        """The database of the token."""
+        return (await self._about()).database
 
     async def fingerprint(self, through: Lsn) -> Fingerprint | None:
         """The newest segment at or before `through` that this reader may read."""

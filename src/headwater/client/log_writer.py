@@ -7,6 +7,7 @@ request has a key, and its step is taken once. So an answer that was lost is ask
 import logging
 import secrets
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -52,7 +53,7 @@ class RemoteLogWriter:
         pool = Pool(address, connections_max=1, connect_seconds=timing.connect_seconds)
         self._url = url
         self._token = find_token(access)
-        self._exchange = Exchange(address, self._token, pool, timing)
+        self._exchange = Exchange(address, self._token, pool, timing, partial(find_token, access))
 
     async def identity(self) -> str:
         """Which store the server serves now."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from headwater.errors import QueueMissing, SourceUnfit
+from headwater.errors import FlowError, QueueMissing, SourceUnfit
 from headwater.log.operations import Touch
 from headwater.model.names import Lsn
 from headwater.model.record import BareRecord, Record, split_if_bare, split_records
@@ -162,6 +162,29 @@ def plan(
     if last > min(marks.values()):
         steps.append(planner.finish(last))
     return [step for step in steps if step is not None and step.spans]
+
+
+def check_gone(log: Log, database: str, marks: Mapping[str, int], step: Step, read: int) -> int:
+    """How many records of a step retention took before it was read; raises when the log has some that were not read.
+
+    What a flow has done up to an LSN is never looked at again, so it must be done, or gone.
+    """
+    short = step.records - read
+    if short < 0:
+        raise FlowError(f"{-short:,} records more than planned came from the log up to LSN {step.through}")
+    if not short:
+        return 0
+    kept = sum(
+        touch.count
+        for touch in log.touches(database, sorted(marks), step.spans[0].after, step.through)
+        if touch.lane.database == database and touch.lsn > marks.get(touch.lane.queue, touch.lsn)
+    )
+    if kept > read:
+        raise FlowError(
+            f"{kept - read:,} records up to LSN {step.through} are in the log and were not read from it. Nothing of "
+            "this step was kept: see that all machines read the same store, and run it again"
+        )
+    return short
 
 
 # ── reading ──

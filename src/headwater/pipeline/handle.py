@@ -15,7 +15,8 @@ from headwater.log.committer import Committer
 from headwater.log.operations import Operation, Touch
 from headwater.model.names import Lsn
 from headwater.pipeline.asking import ask
-from headwater.stores.open import open_store
+from headwater.stores.log_reader import LogReader
+from headwater.stores.open import open_reader, open_store
 from headwater.stores.questions import FindLastLsn, ListPartitions, ListQueues, PartitionStatus, QueueStatus
 
 TOUCHES_PER_LOOK = 50_000
@@ -30,6 +31,8 @@ class Handle:
 
     def __init__(self, address: str, *, create: bool = False, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
+        self._address = address
+        self._reading: LogReader | None = None
         self.config = load_config(housekeeping=False)
         self.store = open_store(address, self.config, self._clock, create=create)
         self.location = str(self.store.traits.location)
@@ -71,6 +74,18 @@ class Handle:
         """The answer to a question: `log.ask(log.store.queues("main"))`."""
         return ask(self._runner, question)
 
+    def reader(self) -> LogReader:
+        """The same log for reading by LSN."""
+        if self._reading is None:
+            reader = open_reader(self._address, self.config)
+            self.ask(reader.open())
+            self._reading = reader
+        return self._reading
+
+    def tenant(self, database: str) -> str:
+        """The database that is meant by a name: in a file the one that has it."""
+        return database
+
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
         return self.ask(self.store.ask(FindLastLsn()))
@@ -105,6 +120,8 @@ class Handle:
         for waiting in self._chores.values():
             waiting.cancel()
         await self._committer.close()
+        if self._reading is not None:
+            await self._reading.close()
         await self.store.close()
 
     async def _commit(self, operations: Sequence[Operation]) -> list[Any]:

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from headwater.errors import ArchiveDamaged, ArchiveFull, FlowOvertaken, SourceUnfit
+from headwater.stores.log_reader import Fingerprint
 
 NAME = "_manifest.json"
 # Where folders of older versions have it; readers of whole folders took it for data.
@@ -50,13 +51,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     `ends` has the next offset of every partition, by its number: where the next file must go on; `partitions` when each
     was made, which tells it from one of another store. `lost` counts, by queue, records that retention dropped before
     they could be written here.
+
+    `identity` is that of the store whose `database` this is, `numbers` has those of its queues, `seen` the segment that
+    the store's log had at the end of what was written; those of older versions have none of these (`belonging.py`).
     """
 
     format: int = FORMAT
     id: str
     kind: str
     store: str
+    identity: str = ""
     database: str
+    numbers: dict[str, int] = {}
+    seen: Fingerprint | None = None
     about: dict[str, str] = {}
     queues: dict[str, int] = {}
     ends: dict[int, int] = {}

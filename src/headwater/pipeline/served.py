@@ -23,6 +23,7 @@ from headwater.model.lane import Lane
 from headwater.model.names import DATABASE_DEFAULT, Lsn
 from headwater.pipeline.asking import ask
 from headwater.pipeline.handle import Handle
+from headwater.stores.log_reader import LogReader
 from headwater.stores.open import is_server
 from headwater.stores.questions import PartitionStatus, QueueStatus
 
@@ -51,6 +52,18 @@ class Log(Protocol):
 
     def greet(self) -> None:
         """Raises when nobody is there, or the token is not good."""
+        ...
+
+    def ask(self, question: Coroutine[Any, Any, Result]) -> Result:
+        """The answer to a question."""
+        ...
+
+    def reader(self) -> LogReader:
+        """The same log for reading by LSN."""
+        ...
+
+    def tenant(self, database: str) -> str:
+        """The database that is meant by a name."""
         ...
 
     def now(self) -> int:
@@ -99,13 +112,13 @@ class ServedLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ask(self._close())
+        self.ask(self._close())
         self._runner.close()
 
     def greet(self) -> None:
         """Raises when nobody is there, or the token is not good. Who may only push is greeted, too."""
         with suppress(NotAllowed):
-            self._ask(self._writer.identity())
+            self.ask(self._writer.identity())
 
     def now(self) -> int:
         """The time, in microseconds."""
@@ -113,22 +126,27 @@ class ServedLog:
 
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
-        return self._ask(self._reader().span())[1]
+        return self.ask(self.reader().span())[1]
+
+    def tenant(self, database: str) -> str:
+        """The database of the token, which is meant by the default one too; another that is named is refused."""
+        # A flow that was told no database has the default one, and means that of the token.
+        self.ask(self.reader().queue_numbers("" if database == DATABASE_DEFAULT else database))
+        return self.ask(self.reader().database())
 
     def queues(self, database: str) -> list[QueueStatus]:
         """The queues that the token may use."""
-        # A flow that was told no database has the default one, and means that of the token.
-        self._ask(self._reader().queue_numbers("" if database == DATABASE_DEFAULT else database))
-        return self._ask(self._reader().queue_statuses())
+        self.tenant(database)
+        return self.ask(self.reader().queue_statuses())
 
     def partitions(self, database: str, queue: str, limit: int, after: int) -> list[PartitionStatus]:
         """The first partitions of a queue after a number."""
-        return self._ask(self._reader().partitions(database, queue, limit, after))
+        return self.ask(self.reader().partitions(database, queue, limit, after))
 
     def touches(self, database: str, queues: Sequence[str], after: int, last: int) -> Iterator[Touch]:
         """The segments of these queues in a stretch of the log."""
         lanes: dict[int, Lane] = {}
-        while found := self._ask(self._reader().outline(Lsn(after), Lsn(last), TOUCHES_PER_LOOK, database, queues)):
+        while found := self.ask(self.reader().outline(Lsn(after), Lsn(last), TOUCHES_PER_LOOK, database, queues)):
             if any(segment.partition_id not in lanes for segment in found):
                 lanes = {number: lane for queue in queues for number, lane in self._lanes(database, queue)}
             for segment in found:
@@ -142,7 +160,7 @@ class ServedLog:
         loads = [operation for operation in operations if isinstance(operation, Load)]
         if len(loads) != len(operations):
             raise TypeError("a flow through a server commits loads and nothing else")
-        return [self._ask(self._writer.load(load)) for load in loads]
+        return [self.ask(self._writer.load(load)) for load in loads]
 
     def _lanes(self, database: str, queue: str) -> Iterator[tuple[int, Lane]]:
         after = 0
@@ -151,10 +169,11 @@ class ServedLog:
                 yield one.partition_id, Lane(database, queue, "", "", one.partition)
             after = found[-1].partition_id
 
-    def _reader(self) -> RemoteLogReader:
+    def reader(self) -> RemoteLogReader:
+        """The same log for reading by LSN."""
         if self._reading is None:
             reader = RemoteLogReader(self.location, self._access)
-            self._ask(reader.open())
+            self.ask(reader.open())
             self._reading = reader
         return self._reading
 
@@ -163,7 +182,8 @@ class ServedLog:
         if self._reading is not None:
             await self._reading.close()
 
-    def _ask(self, question: Coroutine[Any, Any, Result]) -> Result:
+    def ask(self, question: Coroutine[Any, Any, Result]) -> Result:
+        """The answer to a question."""
         return ask(self._runner, question)
 
 

@@ -20,9 +20,11 @@ from headwater.errors import ArchiveDamaged, FlowError, SourceUnfit
 from headwater.log.flow_operations import MarkArchived
 from headwater.model.names import Lsn
 from headwater.pipeline.archiving import SUFFIX, write_step
+from headwater.pipeline.belonging import check_owner, made_again, with_end, with_numbers
 from headwater.pipeline.ends import (
     RECORDS_PER_STEP,
     Step,
+    check_gone,
     check_plain,
     choose_queues,
     partitions_of,
@@ -74,14 +76,14 @@ def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
         began_at = log.now()
         queues = choose_queues(log, job.database, job.queues)
         check_plain(log, job.database, queues, job.decrypt)
-        manifest = _resume(folder, log, job, queues)
+        manifest = before = _resume(folder, log, job, queues)
         marks = {queue: manifest.queues.get(queue, 0) for queue in queues}
         steps = plan(log, job.database, marks, manifest.ends, job.records_per_step)
-        manifest = before = _know_partitions(folder, log, manifest, queues)
+        manifest = with_numbers(_know_partitions(folder, log, manifest, queues), log, queues)
         progress = Progress(tell, sum(step.records for step in steps))
         for step in steps:
             with progress.step(spark.sparkContext, step.records):
-                manifest = _archive_step(spark, job, step, manifest, marks)
+                manifest = _archive_step(spark, job, step, manifest, marks, log)
             _mark(log, manifest, queues)
         if not steps:
             # Also an archive of nothing is one.
@@ -95,9 +97,11 @@ def run(spark: SparkSession, job: Archive, tell: Tell = keep_quiet) -> Summary:
 def _resume(folder: Path, log: Handle, job: Archive, queues: Sequence[str]) -> Manifest:
     """Where the last run stands, after what it left half-done is cleared away."""
     known = resume_manifest(folder, KIND, FILES)
-    manifest = known or new_manifest(KIND, str(log.store.traits.location), job.database)
+    manifest = known or new_manifest(KIND, log.location, job.database)
     if manifest.kind != KIND:
         raise SourceUnfit(f"{folder} is an {manifest.kind}, not an {KIND}; choose another folder")
+    # A queue that was made again goes on: its partitions are others, and in the files each stands under its number.
+    manifest = check_owner(folder, manifest, log, job.database, queues=())
     manifest = _know_partitions(folder, log, manifest, queues)
     if known is None:
         begin_manifest(folder, manifest, FILES)
@@ -125,25 +129,27 @@ def _mark(log: Handle, manifest: Manifest, queues: Sequence[str]) -> None:
         log.commit(marks)
 
 
-def _archive_step(spark: SparkSession, job: Archive, step: Step, manifest: Manifest, marks: dict[str, int]) -> Manifest:
+def _archive_step(
+    spark: SparkSession, job: Archive, step: Step, manifest: Manifest, marks: dict[str, int], log: Handle
+) -> Manifest:
     try:
-        return _take_step(spark, job, step, manifest, marks)
+        return _take_step(spark, job, step, manifest, marks, log)
     except Exception:
         # Readers of the folder see what the manifest names, and no half of a step.
         remove_strangers(Path(job.folder), manifest, FILES)
         raise
 
 
-def _take_step(spark: SparkSession, job: Archive, step: Step, manifest: Manifest, marks: dict[str, int]) -> Manifest:
+def _take_step(
+    spark: SparkSession, job: Archive, step: Step, manifest: Manifest, marks: dict[str, int], log: Handle
+) -> Manifest:
     folder = Path(job.folder)
     staged = folder / STAGING / f"{step.through}"
     entries: list[Entry] = []
     if step.records:
         write_step(spark, Place(anywhere(job.store), job.database), marks, step, staged)
         entries = take_in(folder, staged)
-    short = step.records - sum(entry.records for entry in entries)
-    if short < 0:
-        raise FlowError(f"{-short:,} records more than planned came from the log up to LSN {step.through}")
+    short = check_gone(log, job.database, marks, step, sum(entry.records for entry in entries))
     lost = dict(manifest.lost)
     for queue, count in step.lost.items():
         lost[queue] = lost.get(queue, 0) + count
@@ -158,6 +164,7 @@ def _take_step(spark: SparkSession, job: Archive, step: Step, manifest: Manifest
         ends={**manifest.ends, **step.ends},
         lost=lost,
     )
+    after = with_end(after, log, step.through)
     write_manifest(folder, after)
     shutil.rmtree(folder / STAGING, ignore_errors=True)
     return after
@@ -261,4 +268,6 @@ def _summary(log: Handle, before: Manifest, after: Manifest, began_at: int) -> S
         "through LSN": max(after.queues.values(), default=0),
         "messages a second": rate(records, began_at, log.now()),
     }
+    if again := made_again(before, after):
+        facts["made again since"] = ", ".join(again)
     return Summary(flow=KIND, facts=facts)

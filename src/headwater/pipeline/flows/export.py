@@ -22,7 +22,8 @@ from pyspark.sql import types as spark_types
 
 from headwater.client.access import Access
 from headwater.errors import FlowError, SourceUnfit
-from headwater.pipeline.ends import RECORDS_PER_STEP, Step, check_plain, choose_queues, plan, read_step
+from headwater.pipeline.belonging import check_owner, with_end, with_numbers
+from headwater.pipeline.ends import RECORDS_PER_STEP, Step, check_gone, check_plain, choose_queues, plan, read_step
 from headwater.pipeline.files import CSV_OPTIONS, check_format, plain_place, plain_times
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
 from headwater.pipeline.manifest import (
@@ -109,7 +110,7 @@ def run(spark: SparkSession, job: Export, tell: Tell = keep_quiet) -> Summary:
         progress = Progress(tell, sum(step.records for step in steps))
         for step in steps:
             with progress.step(spark.sparkContext, step.records):
-                manifest = _try_step(spark, job, step, manifest, schema)
+                manifest = _try_step(spark, job, step, manifest, schema, log)
         return _summary(job, before, manifest, began_at, log.now())
 
 
@@ -130,8 +131,12 @@ def _resume(folder: Path, log: Log, job: Export) -> Manifest:
     if manifest.kind != KIND or manifest.about != about:
         was = ", ".join(f"{name} {value!r}" for name, value in manifest.about.items() if value)
         raise SourceUnfit(f"{folder} holds something else ({manifest.kind}: {was}); choose another folder")
+    owned = check_owner(folder, manifest, log, job.database, (job.queue,))
+    manifest = with_numbers(owned, log, (job.queue,))
     if known is None:
         begin_manifest(folder, manifest, FILES)
+    elif manifest != known:
+        write_manifest(folder, manifest)
     shutil.rmtree(folder / STAGING, ignore_errors=True)
     manifest = _move_quarantine(folder, manifest)
     remove_strangers(folder, manifest, FILES)
@@ -166,10 +171,10 @@ def _move_quarantine(folder: Path, manifest: Manifest) -> Manifest:
 
 
 def _try_step(
-    spark: SparkSession, job: Export, step: Step, manifest: Manifest, schema: spark_types.StructType | None
+    spark: SparkSession, job: Export, step: Step, manifest: Manifest, schema: spark_types.StructType | None, log: Log
 ) -> Manifest:
     try:
-        return _export_step(spark, job, step, manifest, schema)
+        return _export_step(spark, job, step, manifest, schema, log)
     except Exception:
         # Readers of the folder see what the manifest names, and no half of a step.
         remove_strangers(Path(job.folder), manifest, FILES)
@@ -177,7 +182,7 @@ def _try_step(
 
 
 def _export_step(
-    spark: SparkSession, job: Export, step: Step, manifest: Manifest, schema: spark_types.StructType | None
+    spark: SparkSession, job: Export, step: Step, manifest: Manifest, schema: spark_types.StructType | None, log: Log
 ) -> Manifest:
     folder = Path(job.folder)
     staged = folder / STAGING / f"{step.through}"
@@ -203,7 +208,10 @@ def _export_step(
             f"{read:,} messages in, {out:,} rows out and {bad:,} quarantined up to LSN {step.through} do not add up. "
             f"Nothing of this step was kept: see that nobody else changes files in {folder}, and run it again"
         )
-    lost = manifest.lost.get(job.queue, 0) + step.lost.get(job.queue, 0) + step.records - read
+    # What is missing of it may be so because the queue was deleted meanwhile.
+    check_owner(folder, manifest, log, job.database, (job.queue,))
+    gone = check_gone(log, job.database, marks, step, read)
+    lost = manifest.lost.get(job.queue, 0) + step.lost.get(job.queue, 0) + gone
     after = msgspec.structs.replace(
         manifest,
         entries=(*manifest.entries, *entries),
@@ -212,6 +220,7 @@ def _export_step(
         lost={job.queue: lost},
         quarantined=manifest.quarantined + bad,
     )
+    after = with_end(after, log, step.through)
     write_manifest(folder, after)
     shutil.rmtree(folder / STAGING, ignore_errors=True)
     return after
