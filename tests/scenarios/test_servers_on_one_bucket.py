@@ -38,7 +38,7 @@ def push(server: Server, payload: object) -> None:
 
 
 def pop(server: Server) -> list[Any]:
-    query = {"batch": 100, "autoAck": "true", "wait": "false"}
+    query: dict[str, str | int] = {"batch": 100, "autoAck": "true", "wait": "false"}
     answer = httpx.get(f"{server.url}/api/v1/pop/queue/orders", params=query, timeout=PATIENCE_SECONDS)
     return [message["data"] for message in answer.json()["messages"]] if answer.status_code == 200 else []
 
