@@ -5,6 +5,8 @@
     │   ├── InvalidName
     │   ├── InvalidOption
     │   ├── InvalidPayload
+    │   ├── InvalidFilter
+    │   ├── FilterTooLarge
     │   └── TooLarge
     ├── QueueError            the request was understood, the state of a queue speaks against it
     │   ├── QueueMissing
@@ -92,6 +94,26 @@ class InvalidPayload(InvalidInput):
     """The payload cannot be written as JSON, or bytes given as JSON are not."""
 
     code = "invalid_payload"
+
+
+class InvalidFilter(InvalidInput):
+    """A filter cannot be read. `position` is the character at which it goes wrong, or the number of the condition."""
+
+    code = "invalid_filter"
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class FilterTooLarge(InvalidInput):
+    """A filter is longer, deeper or dearer than allowed; ask for less at once. `position` as in `InvalidFilter`."""
+
+    code = "filter_too_large"
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class TooLarge(InvalidInput):
