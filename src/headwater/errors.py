@@ -23,6 +23,10 @@
     │   ├── JobExists
     │   ├── JobUnfit
     │   └── JobUnsuccessful
+    ├── DocumentError         the request was understood, the state of a document speaks against it
+    │   ├── DocumentMissing
+    │   ├── DocumentExists
+    │   └── PreconditionFailed
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -224,6 +228,30 @@ class JobUnsuccessful(JobError):
     def __init__(self, message: str, state: str = "") -> None:
         super().__init__(message)
         self.state = state
+
+
+class DocumentError(HeadwaterError):
+    """The state of a document speaks against the request."""
+
+    code = "document_error"
+
+
+class DocumentMissing(DocumentError):
+    """No such document in this collection, or not any more."""
+
+    code = "document_missing"
+
+
+class DocumentExists(DocumentError):
+    """A document with this id is there already; choose another id, or set or update it."""
+
+    code = "document_exists"
+
+
+class PreconditionFailed(DocumentError):
+    """The document is not as the conditions of the write say; read it again, then decide anew."""
+
+    code = "precondition_failed"
 
 
 class StoreError(HeadwaterError):

@@ -74,6 +74,8 @@ def fill(client: httpx.Client) -> None:
 
 async def add_jobs(hw: headwater.Headwater) -> None:
     """A function that failed once, one that gave a result, a command that waits for it, a schedule and a worker."""
+    await hw.collection("things").create({"n": 1}, id="0")
+    await hw.collection("things").index("n")
     await hw.jobs.register({"shop:mail": JobPolicy(retries=3)})
     await hw.jobs.add(id="0", type="shop:mail", retries=3)
     await hw.jobs.add(id="later", command="true", depends_on=("0",))
@@ -168,6 +170,9 @@ ASKED_ABOUT: dict[str, dict[str, object]] = {
     "find-job": {"id": "later"},
     "list-job-dependencies": {"id": "later"},
     "list-job-attempts": {"id": "0"},
+    "find-document": {"collection": "things", "id": "0"},
+    "query-documents": {"query": {"collection": "things"}},
+    "list-documents-after": {"collection": "things"},
 }
 
 

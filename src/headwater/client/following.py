@@ -1,22 +1,28 @@
 """Following the log of a server's queue: steps as those of an open store, each a request that waits."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headwater.model.names import Lsn
 from headwater.services.follow import Limits, Step, Steps
-
-if TYPE_CHECKING:
-    from headwater.client.client import Client
+from headwater.services.requests import SegmentsResponse
 
 WAIT_SECONDS = 20.0
 SEGMENTS = 16
 
 
+class ReadsLog(Protocol):
+    """Whoever reads stretches of a queue's log from a server."""
+
+    async def segments(self, queue: str, after: Lsn, limit: int, wait_seconds: float) -> SegmentsResponse:
+        """A stretch of a queue's log; waits for one."""
+        ...
+
+
 class ServerFollowing(Steps):
     """The log of one queue from a position on."""
 
-    def __init__(self, client: "Client", queue: str, after: Lsn, limits: Limits | None = None) -> None:
-        self._client = client
+    def __init__(self, log: ReadsLog, queue: str, after: Lsn, limits: Limits | None = None) -> None:
+        self._log = log
         self._queue = queue
         self._limits = limits or Limits(SEGMENTS)
         self.position = after
@@ -29,7 +35,7 @@ class ServerFollowing(Steps):
     async def step(self, wait_seconds: float | None = None) -> Step:
         """What comes next; without a time it may come back with nothing, to be asked again."""
         wait = WAIT_SECONDS if wait_seconds is None else wait_seconds
-        told = await self._client.read(self._queue, self.position, limit=self._limits.segments, wait=wait)
+        told = await self._log.segments(self._queue, self.position, self._limits.segments, wait)
         self.position = max(self.position, told.through)
         return Step(told.segments, self.position, told.resync)
 

@@ -31,7 +31,7 @@ from headwater.log.operations import (
 from headwater.model.names import Lsn
 from headwater.model.selection import Selection
 from headwater.services.admission import admit
-from headwater.services.follow import Followers, Limits, Step
+from headwater.services.follow import Followers, Following, Limits, Step
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
@@ -254,6 +254,10 @@ class Queues(Verbs):
             return await self.followers.read(selection, after, limits)
         async with await self.followers.follow(selection, after, limits) as following:
             return await following.step(wait_seconds, parked)
+
+    async def follow_log(self, database: str, queue: str, after: Lsn) -> Following:
+        """The log of a queue after an LSN."""
+        return await self.followers.follow(Selection(database, (queue,)), after)
 
     # ── the rest ──
 

@@ -17,7 +17,7 @@ from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
 from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push, Result
 from headwater.model.cursor import Outcome
-from headwater.model.names import SYSTEM_PREFIX, check_name
+from headwater.model.names import SYSTEM_PREFIX, Lsn, check_name
 from headwater.model.record import Record, encode_payloads
 from headwater.model.spreading import check_priority
 from headwater.services.checks import (
@@ -25,6 +25,7 @@ from headwater.services.checks import (
     check_optional_name,
     check_seconds,
 )
+from headwater.services.follow import Steps
 from headwater.services.holdings import Holdings
 from headwater.services.life import Life
 from headwater.services.messages import Message, Outgoing, extension_of, mark_reported, messages_of, reports_of
@@ -88,6 +89,10 @@ class Verbs(ABC):
     @abstractmethod
     async def run(self, operation: Operation[Result]) -> Result:
         """One operation, and what it came to."""
+
+    @abstractmethod
+    async def follow_log(self, database: str, queue: str, after: Lsn) -> Steps:
+        """The log of a queue after an LSN, one bounded step after the other; use it with `async with`."""
 
     @abstractmethod
     def submit_and_forget(self, operation: Operation) -> None:
