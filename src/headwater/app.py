@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+import msgspec
+
 from headwater.clock import Clock, SystemClock
 from headwater.config import Config, Durability, load_config
 from headwater.housekeeping.keeper import Keeper
@@ -13,12 +15,14 @@ from headwater.housekeeping.sentinel import Sentinel
 from headwater.log.committer import Committer
 from headwater.log.tail import Tail
 from headwater.model.names import DATABASE_DEFAULT
+from headwater.model.room_settings import RoomSettings, load_room_settings
 from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
 from headwater.services.follow import Followers
 from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
+from headwater.services.rooms import Rooms
 from headwater.services.timings import Timings, timed
 from headwater.stores.contract import Store
 from headwater.stores.open import open_reader, open_store
@@ -41,7 +45,9 @@ class Headwater(Database):
 
     queues_service: Queues
 
-    def __init__(self, store: Store, config: Config, clock: Clock, database: str) -> None:
+    def __init__(
+        self, store: Store, config: Config, clock: Clock, database: str, rooms: RoomSettings | None = None
+    ) -> None:
         self.store = store
         self.config = config
         self.clock = clock
@@ -52,7 +58,8 @@ class Headwater(Database):
         measured = timed(store, timings)
         self.followers = Followers(measured, self.tail)
         self.committer = Committer(measured, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
-        self.keeper = Keeper(store, self.committer, clock, config)
+        room_settings = rooms or RoomSettings()
+        self.keeper = Keeper(store, self.committer, clock, with_cleanup(config, room_settings.cleanup_interval))
         self.wakeup: Wakeup | None = None
         self.jobs_service = JobService(measured, self.committer, self.followers, clock, config)
         self.log_reading = LogReading(
@@ -63,6 +70,7 @@ class Headwater(Database):
         queues = Queues(measured, self.committer, self.followers, clock, config, timings)
         on_loss = (queues.intentions.fail, self.jobs_service.waits.fail, self.tail.lose)
         self.sentinel = Sentinel(store, self.committer, on_loss)
+        self.rooms_service = Rooms(queues, room_settings)
         super().__init__(queues, database, self.jobs_service)
 
     async def __aenter__(self) -> Self:
@@ -103,6 +111,7 @@ class Headwater(Database):
         if not life.is_open:
             return
         await self.queues_service.holdings.close()
+        await self.rooms_service.close()
         life.end()
         await self.sentinel.close()
         await self.keeper.close()
@@ -121,6 +130,11 @@ class Headwater(Database):
     def access_tokens(self, database: str = "") -> AccessTokens:
         """The access tokens of a database, this one's unless another is named."""
         return AccessTokens(self.store, self.committer, self.clock, database or self.name)
+
+
+def with_cleanup(config: Config, cleanup_interval: float) -> Config:
+    """Chores as often as rooms want them, if that is more often."""
+    return msgspec.structs.replace(config, housekeeping_seconds=min(config.housekeeping_seconds, cleanup_interval))
 
 
 def open_headwater(
@@ -155,19 +169,21 @@ def open_headwater(
     recent_bytes_max: int | None = None,
     recent_segments_max: int | None = None,
     encryption_key: str | None = None,
+    rooms: Mapping[str, Any] | None = None,
 ) -> Headwater:
     """A Headwater over the store at `store`: a path, or a URL. Use it with `async with`.
 
     `adopt` adds Headwater's tables to a file that has tables of your own application; without `create` a missing file
-    is an error. The others are the settings of `headwater.Config`; one that is not given comes from its `HEADWATER_*`
-    variable, or is the default.
+    is an error. `rooms` are settings of rooms (docs/rooms.md). The others are the settings of `headwater.Config`; one
+    that is not given comes from its `HEADWATER_*` variable, or is the default.
 
     >>> async with headwater.open("headwater.db") as hw:
     ...     await hw.queue("orders").push({"id": 7})
     """
     config = load_config(**_settings_among(locals()))
     clock = clock or SystemClock()
-    return Headwater(open_store(store, config, clock, adopt=adopt, create=create), config, clock, database)
+    opened = open_store(store, config, clock, adopt=adopt, create=create)
+    return Headwater(opened, config, clock, database, load_room_settings(rooms))
 
 
 def connect(
@@ -240,6 +256,7 @@ def asgi(
     recent_bytes_max: int | None = None,
     recent_segments_max: int | None = None,
     encryption_key: str | None = None,
+    rooms: Mapping[str, Any] | None = None,
 ) -> "AsgiApp":
     """A store as an ASGI app: for uvicorn and the like, or mounted in an app of your own.
 
@@ -252,6 +269,7 @@ def asgi(
     >>> app = Starlette(routes=[Mount("/queues", headwater.asgi("headwater.db", access={"auth": "token"}))])
     """
     options = {"database": database, "adopt": adopt, "create": create, "clock": clock, **_settings_among(locals())}
+    options["rooms"] = rooms
     from headwater.doors.access.settings import AccessSettings, load_access
     from headwater.doors.asgi import AsgiApp
 
@@ -284,6 +302,8 @@ def make_router(hw: Headwater) -> "Router":
     """All routes over an open store."""
     from headwater import __version__
     from headwater.doors.all_routes import make_door
+    from headwater.doors.realtime.limits import load_limits
     from headwater.doors.site import Site
 
-    return make_door(Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, __version__))
+    services = (hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer)
+    return make_door(Site(*services, __version__, hw.rooms_service, load_limits()))

@@ -9,7 +9,7 @@ Nothing is written twice: `bridged` turns a coroutine of the async interface int
 
 import builtins
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from types import TracebackType
@@ -19,11 +19,13 @@ from headwater import app
 from headwater.config import Config
 from headwater.errors import InvalidInput
 from headwater.log.job_operations import NewJob
+from headwater.model.room import RoomMessage
 from headwater.services import database as async_database
 from headwater.services import documents as async_documents
 from headwater.services import jobs as async_jobs
 from headwater.services import messages as async_messages
 from headwater.services import queue as async_queue
+from headwater.services import room as async_room
 from headwater.services import signals
 from headwater.services.bridge import Bridge, Runs
 from headwater.services.callables import check_no_awaitable, check_plain
@@ -225,6 +227,50 @@ class Messages:
         raise TypeError("consume() of headwater.sync is for a plain `for`; `async for` needs headwater.open")
 
 
+class Room(Bridged):
+    """One room, without async."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self._inner.name)
+
+    @property
+    def database(self) -> str:
+        """The database (tenant) that it is in."""
+        return str(self._inner.database)
+
+    @property
+    def queue(self) -> str:
+        """The queue that it is in the log."""
+        return str(self._inner.queue)
+
+    send = bridged(async_room.Room.send)
+    members = bridged(async_room.Room.members)
+    watermarks = bridged(async_room.Room.watermarks)
+    lowest_watermark = bridged(async_room.Room.lowest_watermark)
+
+    def follow(self, since: int | str = "now") -> Generator[RoomMessage, None, None]:
+        """Messages as they come: those behind an offset first, all that are kept with "beginning"."""
+        messages = self._inner.follow(since)
+        try:
+            while True:
+                try:
+                    yield self._bridge.run(_next(messages))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._bridge.run(_close(messages))
+
+
+async def _next(messages: AsyncGenerator[RoomMessage, None]) -> RoomMessage:
+    return await anext(messages)
+
+
+async def _close(messages: AsyncGenerator[RoomMessage, None]) -> None:
+    await messages.aclose()
+
+
 class Jobs(Bridged):
     """The jobs of one database, without async."""
 
@@ -326,13 +372,13 @@ class Collection(Bridged):
         """A live query: a snapshot of the documents, then each that enters, changes or leaves."""
         changes = self._inner.follow(where, filters=filters)
         try:
-            while (change := self._bridge.run(_next(changes))) is not None:
+            while (change := self._bridge.run(_next_change(changes))) is not None:
                 yield change
         finally:
             self._bridge.run(changes.aclose())
 
 
-async def _next(changes: AsyncIterator[LiveChange]) -> LiveChange | None:
+async def _next_change(changes: AsyncIterator[LiveChange]) -> LiveChange | None:
     return await anext(changes, None)
 
 
@@ -355,6 +401,10 @@ class Database(Bridged):
     def jobs(self) -> Jobs:
         """The jobs of the database."""
         return Jobs(self._bridge, self._inner.jobs)
+
+    def room(self, name: str) -> Room:
+        """The room of this name; it is there as soon as somebody says something or comes."""
+        return Room(self._bridge, self._inner.room(name))
 
     def queue(self, name: str) -> Queue:
         """The queue of this name."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 import httpx
@@ -46,7 +47,11 @@ def takes_something(label: str) -> bool:
 
 
 # An answer without an end is no case for this.
-STREAMS = {f"{route.method} {route.path}" for route in ROUTES if "text/event-stream" in route.content_types}
+STREAMS = {
+    f"{route.method} {route.path}"
+    for route in ROUTES
+    if "text/event-stream" in route.content_types or route.status == HTTPStatus.SWITCHING_PROTOCOLS
+}
 CASES = [
     *((label, GenerationMode.POSITIVE) for label in OPERATIONS if label not in STREAMS),
     *((label, GenerationMode.NEGATIVE) for label in OPERATIONS if label not in STREAMS and takes_something(label)),

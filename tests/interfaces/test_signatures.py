@@ -14,7 +14,7 @@ from headwater.client.client import Client
 from headwater.model.queue import QueueOptions
 
 # The settings of a store are those of `Config`; beside them `open` takes what is no setting.
-OPEN_ONLY = {"store", "database", "adopt", "create", "clock"}
+OPEN_ONLY = {"store", "database", "adopt", "create", "clock", "rooms"}
 
 
 def arguments(call: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
@@ -56,7 +56,7 @@ def test_the_sync_face_has_the_verbs_and_the_arguments_of_the_async_one(spoken: 
 
 # What the library is made of, which people do not hold: it belongs to the loop.
 PARTS = {"life", "queues_service", "jobs_service", "service", "check_all", "store", "committer", "tail", "wakeup"}
-PARTS |= {"clock", "keeper", "sentinel", "log_reading", "followers"}
+PARTS |= {"clock", "keeper", "sentinel", "log_reading", "followers", "rooms_service", "push_of"}
 
 
 async def test_the_sync_face_has_everything_that_the_async_one_shows(tmp_path: Path) -> None:
@@ -69,6 +69,7 @@ async def test_the_sync_face_has_everything_that_the_async_one_shows(tmp_path: P
                 (hw, plain),
                 (hw.database("tenant"), plain.database("tenant")),
                 (hw.queue("orders"), plain.queue("orders")),
+                (hw.room("canvas-1"), plain.room("canvas-1")),
                 (hw.jobs, plain.jobs),
                 (await hw.jobs.add(id="a", type="x:y"), await asyncio.to_thread(plain.jobs.add, id="a", type="x:y")),
                 ((await hw.queue("orders").pop())[0], (await asyncio.to_thread(plain.queue("orders").pop))[0]),

@@ -28,7 +28,7 @@ async def follow(hw: "Headwater | Client", queue: str, after: Lsn) -> Steps:
     from headwater.client.following import ServerFollowing
 
     if isinstance(hw, Client):
-        return ServerFollowing(hw.queues_service.store, queue, after)
+        return ServerFollowing(hw.queues_service.store.segments, queue, after)
     return await hw.followers.follow(Selection(hw.name, (queue,)), after, Limits(SEGMENTS_AT_ONCE))
 
 

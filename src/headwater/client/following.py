@@ -1,28 +1,23 @@
 """Following the log of a server's queue: steps as those of an open store, each a request that waits."""
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from headwater.model.names import Lsn
 from headwater.services.follow import Limits, Step, Steps
 from headwater.services.requests import SegmentsResponse
 
+# A stretch of a queue's log after an LSN: so many segments, waiting for so long.
+Read = Callable[[str, Lsn, int, float], Awaitable[SegmentsResponse]]
+
 WAIT_SECONDS = 20.0
 SEGMENTS = 16
-
-
-class ReadsLog(Protocol):
-    """Whoever reads stretches of a queue's log from a server."""
-
-    async def segments(self, queue: str, after: Lsn, limit: int, wait_seconds: float) -> SegmentsResponse:
-        """A stretch of a queue's log; waits for one."""
-        ...
 
 
 class ServerFollowing(Steps):
     """The log of one queue from a position on."""
 
-    def __init__(self, log: ReadsLog, queue: str, after: Lsn, limits: Limits | None = None) -> None:
-        self._log = log
+    def __init__(self, read: Read, queue: str, after: Lsn, limits: Limits | None = None) -> None:
+        self._read = read
         self._queue = queue
         self._limits = limits or Limits(SEGMENTS)
         self.position = after
@@ -35,7 +30,7 @@ class ServerFollowing(Steps):
     async def step(self, wait_seconds: float | None = None) -> Step:
         """What comes next; without a time it may come back with nothing, to be asked again."""
         wait = WAIT_SECONDS if wait_seconds is None else wait_seconds
-        told = await self._log.segments(self._queue, self.position, self._limits.segments, wait)
+        told = await self._read(self._queue, self.position, self._limits.segments, wait)
         self.position = max(self.position, told.through)
         return Step(told.segments, self.position, told.resync)
 

@@ -33,6 +33,7 @@ from headwater.log.operations import (
 )
 from headwater.model.names import Lsn
 from headwater.services.admission import admit
+from headwater.services.follow import Steps
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import release
 from headwater.services.life import Life
@@ -138,6 +139,16 @@ class RemoteQueues(Verbs):
             raise ServerUnreadable(f"{len(pushes)} pushes got {len(answers)} answers")
         return [CommittedResult(answer.pushed, answer.durability) for answer in answers]
 
+    # ── following ──
+
+    async def last_lsn(self) -> Lsn:
+        """Where the log ends now."""
+        return (await self.greet()).lsn
+
+    async def follow(self, database: str, queue: str, after: Lsn) -> Steps:
+        """The log of a queue from an LSN on."""
+        return ServerFollowing(self.store.segments, queue, after)
+
     # ── popping and reporting ──
 
     async def pop_batches(self, operation: Pop, wait_seconds: float = 0, reports: Sequence[Ack] = ()) -> Popped:
@@ -222,10 +233,6 @@ class RemoteQueues(Verbs):
         answer = await self._post("/v1/transaction", body, _Transacted)
         steps = zip(answer.results, transaction.operations, strict=True)
         return Transacted([answer_of(decoder_of(result_kind(type(step))).decode(result)) for result, step in steps])
-
-    async def follow_log(self, database: str, queue: str, after: Lsn) -> ServerFollowing:
-        """The log of a queue after an LSN."""
-        return ServerFollowing(self.store, queue, after)
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""

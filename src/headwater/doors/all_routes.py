@@ -6,6 +6,8 @@ from headwater.doors.native import log_routes
 from headwater.doors.native import routes as native
 from headwater.doors.openapi import with_openapi
 from headwater.doors.queen import routes as queen
+from headwater.doors.realtime import room_routes
+from headwater.doors.realtime import routes as realtime
 from headwater.doors.routes import Router
 from headwater.doors.site import Site
 
@@ -17,6 +19,8 @@ ROUTES = with_openapi(
         *log_routes.ROUTES,
         *queen.ROUTES,
         *jobs.ROUTES,
+        *realtime.ROUTES,
+        *room_routes.ROUTES,
     )
 )
 

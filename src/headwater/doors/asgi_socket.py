@@ -63,6 +63,8 @@ class AsgiSocket:
 
     def send(self, frame: Frame) -> bool:
         """Send without waiting; False when the client is gone, or is let go because too much waits for it already."""
+        if frame.parts:
+            return all(self.send(part) for part in frame.parts)
         if self._code is not None:
             return False
         size = len(frame.data)

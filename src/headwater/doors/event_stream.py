@@ -32,7 +32,9 @@ def as_event_stream(response: Response, sessions: OpenSessions, outbox_bytes_max
 def encode_event(frame: Frame) -> bytes:
     """A frame as one event; made once for all who get it."""
     encoded = frame.as_event
-    if encoded is None:
+    if encoded is None and frame.parts:
+        encoded = frame.as_event = b"".join(map(encode_event, frame.parts))
+    elif encoded is None:
         if isinstance(frame.data, bytes):
             raise TypeError("server-sent events carry text; a frame of bytes needs a WebSocket")
         about = [f"{name}: {value}\n" for name, value in (("id", frame.id), ("event", frame.event)) if value]

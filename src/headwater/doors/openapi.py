@@ -18,7 +18,7 @@ One durable log in the database you already have, and every way of drinking from
 Routes under `/v1` carry the operations of the log as they are; those under `/api/v1` and `/streams/v1` are those of
 queen-mq. Every error is a problem (RFC 9457) with a stable `code`.
 """
-GROUPS = {"/v1/": "headwater", "/api/v1/": "queen-mq", "/streams/": "queen-mq streams"}
+GROUPS = {"/v1/": "headwater", "/api/v1/": "queen-mq", "/streams/": "queen-mq streams", "/realtime/": "realtime"}
 NAME_PATTERN = "^[A-Za-z0-9._:/-]{1,256}$"
 NAMES = {"queue", "group", "name"}
 

@@ -9,6 +9,10 @@ from typing import Any
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.doors.board import Board
+from headwater.doors.realtime.hall import Hall
+from headwater.doors.realtime.limits import RealtimeLimits
+from headwater.doors.realtime.rooms import Audience
+from headwater.doors.realtime.table import HANDLERS
 from headwater.doors.wire import Request
 from headwater.doors.work import Work
 from headwater.errors import HeadwaterError, NotAllowed
@@ -20,10 +24,13 @@ from headwater.model.idempotency import scoped_key
 from headwater.model.lane import Lane
 from headwater.model.names import PartitionId
 from headwater.model.principal import Scope, require, require_queue
+from headwater.model.room_settings import RoomSettings
 from headwater.services.checks import check_text
 from headwater.services.jobs import JobService
+from headwater.services.live_room import LiveRoom
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
+from headwater.services.rooms import Rooms
 from headwater.stores.questions import FindLane, ListSwitches
 
 PUSH_SWITCH = "hold pushes"
@@ -66,6 +73,8 @@ class Site:
         tail: Tail,
         committer: Committer,
         version: str,
+        rooms: Rooms | None = None,
+        realtime: RealtimeLimits | None = None,
     ) -> None:
         self.queues = queues
         self.jobs = jobs
@@ -82,6 +91,9 @@ class Site:
         self.work: dict[str, Work] = {}
         self.board = Board(1)
         self.switches = Switches(queues)
+        self.rooms = rooms or Rooms(queues, RoomSettings())
+        self.audiences: dict[LiveRoom, Audience] = {}
+        self.realtime = Hall(realtime or RealtimeLimits(), HANDLERS)
 
     @property
     def clock(self) -> Clock:

@@ -83,7 +83,9 @@ def encode(opcode: Opcode, data: bytes) -> bytes:
 def encode_message(frame: Frame) -> bytes:
     """A frame as WebSockets carry it; made once for all of them."""
     encoded = frame.as_websocket
-    if encoded is None:
+    if encoded is None and frame.parts:
+        encoded = frame.as_websocket = b"".join(map(encode_message, frame.parts))
+    elif encoded is None:
         data = frame.data
         encoded = encode(Opcode.TEXT, data.encode()) if isinstance(data, str) else encode(Opcode.BINARY, data)
         frame.as_websocket = encoded

@@ -52,7 +52,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     the guard in front of the routes found out. Of a request that `awaits_body` only the head has come: it is asked
     whether the rest is wanted, and the answer is `CONTINUE` or a refusal. A route calls `park` when it begins to wait
     for something that may not come for long: from then on a client that hangs up is taken for gone, and the route is
-    cancelled.
+    cancelled. Who comes without a credential to a path that takes one later (`LATE_PATHS`) is nobody yet, and
+    `identify` says whose the one is that they show then; None where nobody is asked.
     """
 
     method: str
@@ -65,6 +66,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal = OWNER
     awaits_body: bool = False
     park: Callable[[], None] = stay
+    identify: Callable[[str], Awaitable[Principal]] | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +93,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 # What watches over a server has no credential: these say that it runs, and nothing about what it holds.
 OPEN_PATHS = frozenset({"/health", "/ready"})
+
+# A page cannot send a header when it opens a WebSocket: it says who it is in its first message.
+LATE_PATHS = frozenset({"/realtime/ws"})
+# Conversations that outlast a credential: whoever has them asks again whose it is.
+LASTING_PATHS = LATE_PATHS | {"/realtime/sse"}
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -194,12 +201,16 @@ def status_of(error: HeadwaterError) -> HTTPStatus:
 
 def error_response(error: HeadwaterError, request_id: str = "") -> Response:
     """An error of the services. What the store says of itself stays here: it may name places and statements."""
-    status = status_of(error)
-    detail = str(error)
-    if isinstance(error, StoreError) and not isinstance(error, EncryptionKeyMissing):
-        detail = (type(error).__doc__ or "the store did not take it").strip().partition("\n")[0]
     headers = (("retry-after", "1"),) if error.retryable else ()
-    return problem_response(status, error.code, detail, request_id=request_id, headers=headers)
+    detail = public_detail(error)
+    return problem_response(status_of(error), error.code, detail, request_id=request_id, headers=headers)
+
+
+def public_detail(error: HeadwaterError) -> str:
+    """What a client is told of an error."""
+    if isinstance(error, StoreError) and not isinstance(error, EncryptionKeyMissing):
+        return (type(error).__doc__ or "the store did not take it").strip().partition("\n")[0]
+    return str(error)
 
 
 # ── reading what was sent ──

@@ -16,6 +16,7 @@ from headwater.services.life import Life, verb
 from headwater.services.messages import Message, Outgoing, Receipt, Receipts, in_order
 from headwater.services.outgoing import Target, target_of
 from headwater.services.queue import Queue, make_pop
+from headwater.services.room import Room
 from headwater.services.transaction import Together
 from headwater.services.verbs import Verbs
 from headwater.stores.questions import GroupStatus, LeaseStatus, ListGroups, ListLeases, ListQueues, QueueStatus
@@ -41,6 +42,10 @@ class Database:
         if self._jobs is None:
             raise InvalidOption("jobs are not served over this connection; open the store itself")
         return self._jobs
+
+    def room(self, name: str) -> Room:
+        """The room of this name; it is there as soon as somebody says something or comes."""
+        return Room(self.queues_service, self.name, name)
 
     def queue(self, name: str) -> Queue:
         """The queue of this name; it is made when it is first pushed to or configured."""

@@ -133,7 +133,7 @@ class LiveQuery:
         while True:
             snapshot = await self._snapshot()
             yield snapshot
-            async with await self._verbs.follow_log(
+            async with await self._verbs.follow(
                 self._database, changes_queue(self._query.collection), snapshot.lsn
             ) as steps:
                 is_lost = False

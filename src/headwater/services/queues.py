@@ -31,14 +31,14 @@ from headwater.log.operations import (
 from headwater.model.names import Lsn
 from headwater.model.selection import Selection
 from headwater.services.admission import admit
-from headwater.services.follow import Followers, Following, Limits, Step
+from headwater.services.follow import Followers, Limits, Step, Steps
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
 from headwater.services.timings import Timings
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Store, Traits
-from headwater.stores.questions import Answer, FindLane, Question
+from headwater.stores.questions import Answer, FindLane, FindLastLsn, Question
 
 log = logging.getLogger(__name__)
 
@@ -255,8 +255,12 @@ class Queues(Verbs):
         async with await self.followers.follow(selection, after, limits) as following:
             return await following.step(wait_seconds, parked)
 
-    async def follow_log(self, database: str, queue: str, after: Lsn) -> Following:
-        """The log of a queue after an LSN."""
+    async def last_lsn(self) -> Lsn:
+        """Where the log ends now."""
+        return await self.store.ask(FindLastLsn())
+
+    async def follow(self, database: str, queue: str, after: Lsn) -> Steps:
+        """The log of a queue from an LSN on."""
         return await self.followers.follow(Selection(database, (queue,)), after)
 
     # ── the rest ──

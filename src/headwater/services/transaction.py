@@ -20,6 +20,7 @@ from headwater.services.documents import CollectionTogether, Writes
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, mark_reported, reports_of
 from headwater.services.outgoing import target, target_of
+from headwater.services.room import MESSAGE_TTL_SECONDS, Room
 from headwater.services.verbs import Verbs
 
 
@@ -85,6 +86,23 @@ class Together:
         )
         chosen = target_of(payload, target(queue, partition, delay, priority))
         push = chosen.push(self._database, (record,), ttl_seconds=ttl_seconds)
+        self._queues.check_push(push)
+        self._operations.append(push)
+
+    def send(
+        self,
+        room: str,
+        data: Any,
+        *,
+        type: str = "message",
+        key: str = "",
+        sender: str = "",
+        ttl_seconds: float = MESSAGE_TTL_SECONDS,
+    ) -> None:
+        """Say something in a room when the block ends: together with everything else, or not at all."""
+        self._check_block()
+        said = Room(self._queues, self._database, room)
+        push = said.push_of(data, type=type, key=key, sender=sender, ttl_seconds=ttl_seconds)
         self._queues.check_push(push)
         self._operations.append(push)
 

@@ -91,8 +91,12 @@ class Verbs(ABC):
         """One operation, and what it came to."""
 
     @abstractmethod
-    async def follow_log(self, database: str, queue: str, after: Lsn) -> Steps:
-        """The log of a queue after an LSN, one bounded step after the other; use it with `async with`."""
+    async def last_lsn(self) -> Lsn:
+        """Where the log ends now."""
+
+    @abstractmethod
+    async def follow(self, database: str, queue: str, after: Lsn) -> Steps:
+        """The log of a queue from an LSN on."""
 
     @abstractmethod
     def submit_and_forget(self, operation: Operation) -> None:

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from hashlib import sha256
 
 import msgspec
@@ -22,7 +23,7 @@ from headwater.clock import Clock, Timestamp
 from headwater.doors.access.rates import Allowances, address_key
 from headwater.doors.access.refusals import refusal
 from headwater.doors.access.verifiers import Verified, Verifier
-from headwater.doors.wire import OPEN_PATHS, Handler, Request, Response
+from headwater.doors.wire import LASTING_PATHS, LATE_PATHS, OPEN_PATHS, Handler, Request, Response
 from headwater.errors import HeadwaterError, RateExceeded, Unauthenticated
 from headwater.model.principal import NOBODY, Principal
 
@@ -81,6 +82,10 @@ class Reception:
         """The routes' answer, or a refusal."""
         if request.path in OPEN_PATHS:
             return await self._handler(msgspec.structs.replace(request, principal=NOBODY))
+        if request.path in LASTING_PATHS:
+            request = msgspec.structs.replace(request, identify=partial(self.identify, request))
+            if request.path in LATE_PATHS and "authorization" not in request.headers:
+                return await self._handler(msgspec.structs.replace(request, principal=NOBODY))
         try:
             principal = await self.principal_of(request)
         except HeadwaterError as error:
@@ -117,7 +122,11 @@ class Reception:
 
     async def principal_of(self, request: Request) -> Principal:
         """Who asks. Raises Unauthenticated, or RateExceeded after too many guesses."""
-        credential = bearer_credential(request.headers)
+        return await self.identify(request, bearer_credential(request.headers))
+
+    async def identify(self, request: Request, credential: str) -> Principal:
+        """Whose a credential is that came with a request, or in the conversation that the request began."""
+        check_credential(credential)
         name = sha256(credential.encode()).digest()
         verifier = self._verifier_for(credential)
         known = self._known.get(name)
@@ -169,9 +178,14 @@ def bearer_credential(headers: dict[str, str]) -> str:
     kind, _, credential = header.partition(" ")
     if kind.lower() != "bearer" or not credential:
         raise Unauthenticated("this needs a credential: send the header Authorization: Bearer <token>")
+    check_credential(credential)
+    return credential
+
+
+def check_credential(credential: str) -> None:
+    """Raises when this can be nobody's."""
     if len(credential) > CREDENTIAL_BYTES_MAX or not _is_plain(credential):
         raise Unauthenticated("the credential is not valid, or not any more")
-    return credential
 
 
 def _is_plain(credential: str) -> bool:

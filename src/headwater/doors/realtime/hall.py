@@ -1,0 +1,177 @@
+"""All realtime sessions of one server: who is there, heartbeats, who must say who they are, and how often they speak.
+
+There may be a hundred thousand that only wait, so one timer is for all of them: once in a second it looks at those
+whose heartbeat is due, at those who have not said who they are, and at each credential that sessions go by. One that
+was revoked ends its sessions within that second. The timer runs only while somebody is there.
+"""
+
+import asyncio
+import logging
+import math
+from collections import Counter, deque
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headwater.doors.access.rates import Allowances, address_key
+from headwater.doors.realtime.envelope import tell
+from headwater.doors.realtime.limits import RealtimeLimits
+from headwater.doors.sessions import CloseCode
+from headwater.doors.wire import Request
+from headwater.errors import AccessError, HeadwaterError, Overloaded, RateExceeded, Unauthenticated
+from headwater.model.allowance import Rate
+from headwater.model.principal import Principal
+
+if TYPE_CHECKING:
+    from headwater.doors.realtime.session import MessageHandler, RealtimeSession
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+BURST_SECONDS = 2.0
+
+
+class Hall:
+    """Where the sessions of one server are. `handlers` say what is done about each type of message."""
+
+    def __init__(self, limits: RealtimeLimits, handlers: "Mapping[str, MessageHandler]") -> None:
+        self.limits = limits
+        self.handlers = handlers
+        self.rate = Rate(limits.messages_per_second, max(1.0, limits.messages_per_second * BURST_SECONDS))
+        together = limits.messages_per_token_per_second
+        self._together = Rate(together, max(1.0, together * BURST_SECONDS))
+        self._sessions: set[RealtimeSession] = set()
+        self._ring: deque[RealtimeSession] = deque()
+        # Those who have not said who they are, with the time by which they must, in that order.
+        self._unknown: dict[RealtimeSession, float] = {}
+        self._by_credential: dict[str, set[RealtimeSession]] = {}
+        self._by_address: Counter[Hashable] = Counter()
+        self._by_principal: Counter[Hashable] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+        self._checking: asyncio.Task[None] | None = None
+
+    @cached_property
+    def allowances(self) -> Allowances:
+        """How often all connections of one token, or of one address, may speak together."""
+        return Allowances(self._together, now=asyncio.get_running_loop().time)
+
+    def count(self) -> int:
+        """How many sessions there are."""
+        return len(self._sessions)
+
+    # ── coming and going ──
+
+    def admit(self, request: Request) -> None:
+        """Raises when there are too many from where a request comes."""
+        if self._by_address[address_key(request.client)] >= self.limits.connections_per_address_max:
+            raise Overloaded("too many realtime connections from this address; close some, or come back later")
+
+    def enter(self, session: "RealtimeSession") -> None:
+        """A session has begun."""
+        self._sessions.add(session)
+        self._ring.append(session)
+        self._by_address[session.address] += 1
+        if session.principal is None:
+            self._unknown[session] = asyncio.get_running_loop().time() + self.limits.auth_seconds
+        if self._timer is None:
+            self._tick_later()
+
+    def know(self, session: "RealtimeSession", principal: Principal, credential: str) -> None:
+        """A session is known to be somebody's; raises when they have too many already."""
+        key = key_of(principal, session.address)
+        if key != session.key:
+            if self._by_principal[key] >= self.limits.connections_per_token_max:
+                raise Overloaded("too many realtime connections with this token; close some, or come back later")
+            self._forget(session)
+            self._by_principal[key] += 1
+            session.key = key
+        self._unknown.pop(session, None)
+        self._drop_credential(session)
+        if credential:
+            session.credential = credential
+            self._by_credential.setdefault(credential, set()).add(session)
+
+    def leave(self, session: "RealtimeSession") -> None:
+        """A session is over."""
+        if session not in self._sessions:
+            return
+        self._sessions.discard(session)
+        self._unknown.pop(session, None)
+        self._drop_credential(session)
+        self._forget(session)
+        _count_down(self._by_address, session.address)
+        if not self._sessions:
+            self._ring.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _drop_credential(self, session: "RealtimeSession") -> None:
+        theirs = self._by_credential.get(session.credential)
+        if theirs is not None:
+            theirs.discard(session)
+            if not theirs:
+                del self._by_credential[session.credential]
+        session.credential = ""
+
+    def _forget(self, session: "RealtimeSession") -> None:
+        if session.key is not None:
+            _count_down(self._by_principal, session.key)
+            session.key = None
+
+    # ── once in a second ──
+
+    def _tick_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_later()
+        for _ in range(math.ceil(len(self._ring) * min(TICK_SECONDS / self.limits.heartbeat_seconds, 1.0))):
+            session = self._ring.popleft()
+            if session in self._sessions:
+                self._ring.append(session)
+                session.send(HEARTBEAT)
+        now = asyncio.get_running_loop().time()
+        late = [session for session, due in self._unknown.items() if due <= now]
+        for session in late:
+            session.refuse(Unauthenticated("nobody has said who they are in time"), CloseCode.POLICY_VIOLATED)
+        if self._by_credential and self._checking is None:
+            self._checking = asyncio.ensure_future(self._check_credentials())
+
+    async def _check_credentials(self) -> None:
+        """Ask for each credential whether it is still good. What was verified a moment ago is known without a look."""
+        try:
+            for credential, sessions in list(self._by_credential.items()):
+                await self._check(credential, next(iter(sessions)))
+        finally:
+            self._checking = None
+
+    async def _check(self, credential: str, one: "RealtimeSession") -> None:
+        if one.identify is None:
+            return
+        try:
+            principal = await one.identify(credential)
+        except (Unauthenticated, RateExceeded) as error:
+            for session in list(self._by_credential.get(credential, ())):
+                session.refuse(error, CloseCode.POLICY_VIOLATED)
+        except HeadwaterError as error:
+            # The store cannot be asked now; what is known of them stands until it can.
+            level = logging.INFO if isinstance(error, AccessError) else logging.WARNING
+            log.log(level, "a credential could not be looked at again: %s", error)
+        else:
+            for session in self._by_credential.get(credential, ()):
+                session.principal = principal
+
+
+def key_of(principal: Principal, address: str) -> Hashable:
+    """Whom a connection counts for: who it is known to be, or where it comes from."""
+    return (principal.database, principal.subject) if principal.subject else address
+
+
+def _count_down(counter: Counter[Hashable], key: Hashable) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
+
+
+HEARTBEAT = tell("heartbeat", {})

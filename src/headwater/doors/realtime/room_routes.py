@@ -1,0 +1,159 @@
+"""Rooms without a WebSocket: say something, read what is kept, see who is there, or only listen."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from headwater.config import Durability
+from headwater.doors.realtime.envelope import Envelope
+from headwater.doors.realtime.rooms import Join, check_since
+from headwater.doors.realtime.session import RealtimeSession
+from headwater.doors.routes import Route
+from headwater.doors.sessions import Peer
+from headwater.doors.site import Site, check_use
+from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import InvalidOption, ResyncRequired
+from headwater.model.names import check_name
+from headwater.model.principal import Scope
+from headwater.model.record import check_ready_json
+from headwater.model.room import CURSOR, MEMBERS_TOLD_MAX, Attendance, Member, RoomMessage, queue_of
+from headwater.services.checks import check_text
+from headwater.services.room_gathering import NewMessage, Sent
+
+LIMIT_MAX = 1_000
+
+
+class MessageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is said: of which type, under which key, and how safe it has to be."""
+
+    type: str
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    key: Annotated[str, Meta(max_length=256)] = ""
+    durability: Durability | None = None
+
+
+class HistoryQuery(msgspec.Struct, frozen=True):
+    """Messages behind an offset; all that are kept without one."""
+
+    since: Annotated[int, Meta(ge=-1)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 100
+
+
+class History(msgspec.Struct, frozen=True):
+    """Messages, and the newest offset of the room, -1 when there is none."""
+
+    messages: list[RoomMessage]
+    offset: int
+
+
+class Members(msgspec.Struct, frozen=True):
+    """Who is in a room, and how many."""
+
+    members: list[Member]
+    count: int
+
+
+class ListenQuery(msgspec.Struct, frozen=True):
+    """Which room to listen to, and from where on: an offset, now or beginning."""
+
+    room: str = ""
+    since: str = "now"
+
+
+async def send(site: Site, request: Request, body: MessageBody, room: str) -> Response:
+    """Say something in a room."""
+    check_use(request, queue_of(room))
+    check_ready_json(body.data, site.config.record_bytes_max)
+    if body.type == CURSOR:
+        raise InvalidOption("cursors are of members, and belong to a WebSocket; send another type")
+    settings = site.rooms.settings.of(check_name("message type", body.type))
+    message = NewMessage(
+        database=request.principal.database,
+        room=room,
+        type=body.type,
+        data=body.data,
+        sender=request.principal.subject,
+        key=check_text("key", body.key),
+        durability=body.durability or settings.durability,
+    )
+    sending = site.rooms.send(message)
+    sent = Sent(None, Durability.MEMORY) if sending is None else await sending
+    return json_response(sent, status=201)
+
+
+async def history(site: Site, request: Request, query: HistoryQuery, room: str) -> Response:
+    """What is kept of a room."""
+    check_use(request, queue_of(room))
+    outline = await site.rooms.outline(request.principal.database, room)
+    since = query.since
+    if since is not None and not outline.start - 1 <= since < max(outline.end, 1):
+        raise ResyncRequired(f"messages of this room are kept from offset {outline.start} up to {outline.end - 1}")
+    found = await site.rooms.history(outline, room, -1 if since is None else since, query.limit)
+    return json_response(History(found, outline.end - 1))
+
+
+async def members(site: Site, request: Request, room: str) -> Response:
+    """Who is in a room, on all servers."""
+    check_use(request, queue_of(room))
+    attendance = Attendance()
+    for segment in await site.rooms.presence(request.principal.database, room):
+        for record in segment.records:
+            attendance.take(record, segment.written_at)
+    attendance.expire(site.clock.now())
+    return json_response(Members(attendance.members()[:MEMBERS_TOLD_MAX], attendance.count()))
+
+
+async def listen(site: Site, request: Request, query: ListenQuery) -> Response:
+    """Everything that happens in a room, as server-sent events. Who comes back says the last id it saw."""
+    check_use(request, queue_of(query.room))
+    since = check_since(request.headers.get("last-event-id") or query.since)
+    site.realtime.admit(request)
+    join = msgspec.Raw(msgspec.json.encode(Join(query.room, since, quiet=True)))
+
+    def begin(peer: Peer) -> RealtimeSession:
+        session = RealtimeSession(site, site.realtime, request, peer)
+        session.begin(Envelope("join", payload=join))
+        return session
+
+    return Response(session=begin, headers=(("cache-control", "no-store"),))
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/api/v1/rooms/{room}/messages",
+        handler=send,
+        summary="Say something in a room",
+        scope=Scope.PUBLISH,
+        takes=MessageBody,
+        gives=Sent,
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/rooms/{room}/messages",
+        handler=history,
+        summary="What is kept of a room",
+        scope=Scope.SUBSCRIBE,
+        asks=HistoryQuery,
+        gives=History,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/rooms/{room}/members",
+        handler=members,
+        summary="Who is in a room",
+        scope=Scope.SUBSCRIBE,
+        gives=Members,
+    ),
+    Route(
+        method="GET",
+        path="/realtime/sse",
+        handler=listen,
+        summary="Everything that happens in a room, as server-sent events",
+        scope=Scope.SUBSCRIBE,
+        asks=ListenQuery,
+        content_types=("text/event-stream",),
+    ),
+)

@@ -1,0 +1,312 @@
+"""Rooms on the realtime door: `join`, `leave`, `send`; what happens in a room goes to everybody who is in it.
+
+A member is one connection. Whoever joins `since` an offset gets what came after it, then what comes, without a hole and
+nothing twice: what comes while the history is read is put by for it. An event is encoded once, for all members here.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from headwater.config import Durability
+from headwater.doors.realtime.envelope import MessageId, answer, tell
+from headwater.doors.realtime.session import MessageHandler, RealtimeSession
+from headwater.doors.sessions import CloseCode, Frame
+from headwater.errors import HeadwaterError, InvalidOption, Overloaded
+from headwater.model.names import Offset, check_name
+from headwater.model.principal import Scope, require
+from headwater.model.record import check_ready_json
+from headwater.model.room import MEMBERS_TOLD_MAX, NO_PROFILE, Member, RoomMessage, queue_of
+from headwater.services.checks import check_text
+from headwater.services.live_room import Event, LiveRoom, Missed, Presence
+from headwater.services.room_gathering import NewMessage, Sent
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from headwater.services.rooms import Rooms
+
+SUBJECT = "rooms"
+PROFILE_BYTES_MAX = 4_096
+PAGE = 1_000
+# Events that may wait for one who still reads the history.
+PUT_BY_MAX = 10_000
+
+Since = int | str
+
+
+class Join(msgspec.Struct, frozen=True):
+    """The payload of `join`. Whoever is `quiet` is not shown to the others."""
+
+    room: str
+    since: Since = "now"
+    profile: msgspec.Raw = NO_PROFILE
+    quiet: bool = False
+
+
+class JoinAck(msgspec.Struct, frozen=True):
+    """The newest offset, -1 when there is none; who is there, oneself included, and how many."""
+
+    room: str
+    offset: int
+    member: str
+    members: list[Member]
+    count: int
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """The payload of `leave`, and of its answer."""
+
+    room: str
+
+
+class Send(msgspec.Struct, frozen=True):
+    """The payload of `send`."""
+
+    room: str
+    type: str
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    key: Annotated[str, Meta(max_length=256)] = ""
+    durability: Durability | None = None
+
+
+class SendAck(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a message is, when it is kept, and how safe."""
+
+    room: str
+    durability: Durability
+    offset: int | None = None
+
+
+class ResyncRequired(msgspec.Struct, frozen=True):
+    """Messages up to this offset are gone: whoever keeps a state of them makes it anew."""
+
+    room: str
+    reason: str
+    offset: int
+
+
+class PresenceEvent(msgspec.Struct, frozen=True):
+    """Somebody came or went."""
+
+    room: str
+    member: str
+    profile: msgspec.Raw
+    state: str
+
+
+class Seat:
+    """One member's place in a room. `after` is the last offset that it has."""
+
+    __slots__ = ("after", "live", "put_by", "quiet", "session")
+
+    def __init__(self, session: RealtimeSession, live: LiveRoom, *, quiet: bool) -> None:
+        self.session = session
+        self.live = live
+        self.quiet = quiet
+        self.after = live.next - 1
+        self.put_by: list[Event] | None = []
+
+    def told(self, events: Sequence[Event], frame: Frame | None) -> None:
+        """Something has happened; `frame` is all of it where that is the same for everybody."""
+        if self.put_by is not None:
+            self.put_by.extend(events)
+            if len(self.put_by) > PUT_BY_MAX:
+                self.session.refuse(
+                    Overloaded("the room is faster than its history is read"), CloseCode.TRY_AGAIN_LATER
+                )
+        elif frame is not None:
+            self.session.send(frame)
+        else:
+            for one in events:
+                if self.wants(one):
+                    self.session.send(frame_of(self.live.name, one))
+
+    def wants(self, event: Event) -> bool:
+        """Whether this is for it: not what it has, nor that it came itself."""
+        if isinstance(event, RoomMessage):
+            return event.offset is None or event.offset > self.after
+        return not isinstance(event, Presence) or event.member.member != self.session.member
+
+    def go_live(self) -> None:
+        """The history is read: what came meanwhile, and then what comes."""
+        put_by, self.put_by = self.put_by or [], None
+        self.told(put_by, None)
+
+
+class Audience:
+    """Everybody on this server who is in a room."""
+
+    def __init__(self) -> None:
+        self.seats: dict[RealtimeSession, Seat] = {}
+
+    def told(self, room: str, events: Sequence[Event]) -> None:
+        """Something has happened. What is the same for all of them is encoded once, and sent in one go."""
+        is_same = all(isinstance(event, RoomMessage) for event in events)
+        frame = bundle(room, events) if is_same else None
+        first = next((one.offset for one in events if isinstance(one, RoomMessage) and one.offset is not None), None)
+        for seat in list(self.seats.values()):
+            # One who came with an offset that this server had not reached yet has some of it already.
+            is_ahead = first is not None and seat.after >= first
+            seat.told(events, None if is_ahead else frame)
+
+
+def bundle(room: str, events: Sequence[Event]) -> Frame:
+    """Events as one frame."""
+    frames = [frame_of(room, event) for event in events]
+    return frames[0] if len(frames) == 1 else Frame(parts=tuple(frames))
+
+
+def frame_of(room: str, event: Event) -> Frame:
+    """An event as clients get it."""
+    if isinstance(event, RoomMessage):
+        return tell("room-message", event, event_id="" if event.offset is None else str(event.offset))
+    if isinstance(event, Missed):
+        return tell("resync-required", ResyncRequired(room, "dropped", event.offset))
+    return tell("presence", PresenceEvent(room, event.member.member, event.member.profile, event.state))
+
+
+# ── joining and leaving ──
+
+
+async def join(session: RealtimeSession, id: MessageId, payload: Join) -> None:
+    """Be in a room."""
+    require(session.known, Scope.SUBSCRIBE, queue_of(payload.room))
+    since = check_since(payload.since)
+    if len(payload.profile) > PROFILE_BYTES_MAX:
+        raise InvalidOption(f"a profile may have {PROFILE_BYTES_MAX:,} bytes; got {len(payload.profile):,}")
+    seats: dict[str, Seat] = session.kept.setdefault(SUBJECT, {})
+    if payload.room in seats:
+        drop_seat(session, payload.room)
+    if len(seats) >= session.limits.rooms_per_connection_max:
+        raise Overloaded(f"a connection may be in {session.limits.rooms_per_connection_max:,} rooms; leave one first")
+    rooms = session.site.rooms
+    live = await rooms.enter(session.database, payload.room)
+    seat = seats[payload.room] = take_seat(session, live, quiet=payload.quiet)
+    session.at_end(lambda: drop_seat(session, payload.room))
+    member = Member(session.member, payload.profile)
+    if not payload.quiet:
+        live.here[member.member] = member
+    known = {one.member: one for one in (*live.attendance.members(), *live.here.values())}
+    count = max(live.attendance.count(), len(known))
+    told = list(known.values())[:MEMBERS_TOLD_MAX]
+    session.send(answer("join_ack", JoinAck(payload.room, seat.after, session.member, told, count), id))
+    if since != "now":
+        await catch_up(rooms, seat, since)
+    seat.go_live()
+    if not payload.quiet and seats.get(payload.room) is seat:
+        rooms.connect(live, member)
+
+
+def check_since(since: Since) -> Since:
+    """Raises when it is no place in a room."""
+    if isinstance(since, str) and since.removeprefix("-").isdecimal():
+        since = int(since)
+    if since in ("now", "beginning") or (isinstance(since, int) and since >= -1):
+        return since
+    raise InvalidOption(f"since must be an offset, now or beginning; got {since!r:.80}")
+
+
+def take_seat(session: RealtimeSession, live: LiveRoom, *, quiet: bool) -> Seat:
+    """From now on it is put by for this member what happens."""
+    audiences: dict[LiveRoom, Audience] = session.site.audiences
+    audience = audiences.get(live)
+    if audience is None:
+        audience = audiences[live] = Audience()
+        live.listeners.append(partial(audience.told, live.name))
+    seat = audience.seats[session] = Seat(session, live, quiet=quiet)
+    return seat
+
+
+def drop_seat(session: RealtimeSession, room: str) -> None:
+    """Leave a room; a second time changes nothing."""
+    seats: dict[str, Seat] = session.kept.get(SUBJECT, {})
+    seat = seats.pop(room, None)
+    if seat is None:
+        return
+    audience = session.site.audiences.get(seat.live)
+    if audience is not None:
+        audience.seats.pop(session, None)
+        if not audience.seats:
+            del session.site.audiences[seat.live]
+            seat.live.listeners.clear()
+    rooms = session.site.rooms
+    rooms.disconnect(seat.live, session.member)
+    rooms.leave(seat.live)
+
+
+async def catch_up(rooms: "Rooms", seat: Seat, since: Since) -> None:
+    """Send what came after an offset, up to where this member began to listen."""
+    live, session = seat.live, seat.session
+    outline = await rooms.outline(live.database, live.name)
+    end = seat.after + 1
+    after = -1 if since == "beginning" else int(since)
+    if after >= outline.end:
+        session.send(tell("resync-required", ResyncRequired(live.name, "unknown offset", outline.start - 1)))
+        after = -1
+    elif after + 1 < outline.start and since != "beginning":
+        session.send(tell("resync-required", ResyncRequired(live.name, "dropped", outline.start - 1)))
+    if after >= end:
+        # This server has not delivered as far as the one that it comes from.
+        seat.after = after
+    outline = msgspec.structs.replace(outline, end=Offset(min(end, outline.end)))
+    while messages := await rooms.history(outline, live.name, after, PAGE):
+        if not session.send(bundle(live.name, messages)):
+            return
+        after = messages[-1].offset or 0
+
+
+def leave(session: RealtimeSession, id: MessageId, payload: Leave) -> None:
+    """Be in a room no more."""
+    drop_seat(session, payload.room)
+    session.send(answer("leave_ack", Leave(payload.room), id))
+
+
+# ── sending ──
+
+
+def send(session: RealtimeSession, id: MessageId, payload: Send) -> None:
+    """Say something in a room. It is answered when it is as safe as was asked for."""
+    message = new_message(session, payload)
+    sent = session.site.rooms.send(message)
+    if sent is not None:
+        sent.add_done_callback(partial(answer_sent, session, id, payload.room))
+
+
+def new_message(session: RealtimeSession, payload: Send) -> NewMessage:
+    """What a member says, checked."""
+    require(session.known, Scope.PUBLISH, queue_of(payload.room))
+    check_ready_json(payload.data, session.site.config.record_bytes_max)
+    settings = session.site.rooms.settings.of(check_name("message type", payload.type))
+    return NewMessage(
+        database=session.database,
+        room=payload.room,
+        type=payload.type,
+        data=payload.data,
+        sender=session.member,
+        key=check_text("key", payload.key),
+        durability=payload.durability or settings.durability,
+    )
+
+
+def answer_sent(session: RealtimeSession, id: MessageId, room: str, sent: "asyncio.Future[Sent]") -> None:
+    """What became of a message."""
+    if sent.cancelled():
+        return
+    error = sent.exception()
+    if isinstance(error, HeadwaterError):
+        session.fail(error, id)
+    elif error is not None:
+        raise error
+    else:
+        session.send(answer("send_ack", SendAck(room, sent.result().durability, sent.result().offset), id))
+
+
+HANDLERS = {
+    "join": MessageHandler(Join, join),
+    "leave": MessageHandler(Leave, leave),
+    "send": MessageHandler(Send, send),
+}

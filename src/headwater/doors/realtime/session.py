@@ -1,0 +1,296 @@
+"""One realtime conversation, whatever it is about.
+
+    received ─► envelope ─► who is it? (`auth` first, where the server asks) ─► handler of its type ─► answer or error
+
+**How a subject joins.** It is a module of this package with a mapping `HANDLERS` from message type to `MessageHandler`,
+and its line in `table.py`. A handler says by `takes` what its payload is, a struct, and its `handle` is called with the
+session, the id of the message and the decoded payload:
+
+    async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe) -> None:
+        require(session.known, Scope.SUBSCRIBE, …)
+        session.send(answer("subscribe_ack", …, id))
+
+    HANDLERS = {"subscribe": MessageHandler(Subscribe, subscribe)}
+
+- `handle` may be a plain function, or a coroutine: then the next messages of this client wait until it is done.
+- An error of `errors.py` that it raises becomes `error {code, message}` with the id. Anything else ends the session.
+- `session.site` has the services, `session.known` who it is, `session.member` the name of this connection.
+- `session.send(frame)` never waits; a client that is too slow is let go with a code that says to come back. A frame for
+  many is made once (`envelope.tell`) and sent to each.
+- What a subject keeps for a session is in `session.kept[subject]`; `session.at_end` takes what is to be called when it
+  is over.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headwater.doors.access.rates import address_key
+from headwater.doors.realtime.envelope import (
+    Envelope,
+    MessageId,
+    answer,
+    decode_envelope,
+    decode_payload,
+    trouble,
+)
+from headwater.doors.realtime.hall import Hall
+from headwater.doors.realtime.limits import RealtimeLimits
+from headwater.doors.sessions import CloseCode, Frame, Peer
+from headwater.doors.wire import Request
+from headwater.errors import HeadwaterError, InvalidInput, NotAllowed, Overloaded, RateExceeded, Unauthenticated
+from headwater.model.allowance import Level, refill, wait_seconds
+from headwater.model.names import DATABASE_DEFAULT
+from headwater.model.principal import Principal
+
+if TYPE_CHECKING:
+    from headwater.doors.site import Site
+
+log = logging.getLogger(__name__)
+
+# So many messages may wait while an earlier one is worked on; no more is read meanwhile.
+INBOX_MAX = 64
+# What clients of the documents call the database of a server without tenants.
+DATABASE_ALIAS = "default"
+WHO = "say who you are first: send auth with a token"
+
+Handle = Callable[["RealtimeSession", MessageId, Any], Awaitable[None] | None]
+
+
+class MessageHandler:
+    """One type of message: what its payload is, and what is done about it."""
+
+    __slots__ = ("decoder", "handle")
+
+    def __init__(self, takes: type[msgspec.Struct], handle: Handle) -> None:
+        self.decoder = msgspec.json.Decoder(takes)
+        self.handle = handle
+
+
+class Auth(msgspec.Struct, frozen=True):
+    """The payload of `auth`."""
+
+    token: str = ""
+    database: str = ""
+
+
+class AuthAck(msgspec.Struct, frozen=True):
+    """Who they are now: their database, and the name of this connection."""
+
+    database: str
+    member: str
+
+
+_auth = msgspec.json.Decoder(Auth)
+
+
+class RealtimeSession:
+    """One client. A `Session`."""
+
+    __slots__ = (
+        "_at_end",
+        "_hall",
+        "_inbox",
+        "_is_over",
+        "_is_slowed",
+        "_level",
+        "_peer",
+        "_working",
+        "address",
+        "credential",
+        "identify",
+        "kept",
+        "key",
+        "member",
+        "principal",
+        "site",
+    )
+
+    def __init__(self, site: "Site", hall: Hall, request: Request, peer: Peer) -> None:
+        self.site = site
+        self._hall = hall
+        self._peer = peer
+        self.address = address_key(request.client)
+        self.identify = request.identify
+        self.member = secrets.token_hex(8)
+        self.kept: dict[str, Any] = {}
+        # Whose limit it counts for, and the credential it goes by; the hall's.
+        self.key: Hashable | None = None
+        self.credential = ""
+        self._inbox: deque[Envelope] = deque()
+        self._working: asyncio.Task[None] | None = None
+        self._at_end: list[Callable[[], None]] = []
+        self._level = Level(hall.rate.burst, 0.0)
+        self._is_slowed = False
+        self._is_over = False
+        shown = request.headers.get("authorization", "").partition(" ")[2]
+        is_known = request.identify is None or bool(shown)
+        self.principal: Principal | None = request.principal if is_known else None
+        hall.enter(self)
+        if self.principal is not None:
+            self._know(self.principal, shown if request.identify is not None else "")
+
+    @property
+    def database(self) -> str:
+        """The database that is theirs."""
+        return self.known.database
+
+    @property
+    def known(self) -> Principal:
+        """Who it is; raises while nobody knows."""
+        if self.principal is None:
+            raise Unauthenticated(WHO)
+        return self.principal
+
+    @property
+    def limits(self) -> RealtimeLimits:
+        """The bounds of this door."""
+        return self._hall.limits
+
+    # ── what handlers ask ──
+
+    def send(self, frame: Frame) -> bool:
+        """Send without waiting; False when the client is gone, or is let go because it is too slow."""
+        return self._peer.send(frame)
+
+    def fail(self, error: HeadwaterError, id: MessageId) -> None:
+        """Tell the client what became of its message."""
+        self._peer.send(trouble(error, id))
+
+    def refuse(self, error: HeadwaterError, code: CloseCode) -> None:
+        """Tell the client why, and end the conversation."""
+        self.fail(error, "")
+        self._peer.close(code, error.code)
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Call this when the session is over; at once when it is already."""
+        if self._is_over:
+            call()
+        else:
+            self._at_end.append(call)
+
+    def begin(self, envelope: Envelope) -> None:
+        """Do as if the client had sent this: for those who can only listen."""
+        self._inbox.append(envelope)
+        self._work()
+
+    # ── what the transport calls ──
+
+    def received(self, data: str | bytes) -> None:
+        """The client has sent a message."""
+        if not isinstance(data, str):
+            self._peer.close(CloseCode.NOT_ACCEPTED, "messages are JSON, sent as text")
+            return
+        self._slow_down()
+        try:
+            envelope = decode_envelope(data)
+        except InvalidInput as error:
+            self.fail(error, "")
+            return
+        self._inbox.append(envelope)
+        if self._working is None:
+            self._work()
+        elif len(self._inbox) >= INBOX_MAX:
+            self._peer.pause()
+
+    def closed(self, code: int) -> None:
+        """It is over; called once."""
+        self._is_over = True
+        self._inbox.clear()
+        # What is being worked on is finished: it finds nobody to tell, and `at_end` is called at once.
+        self._hall.leave(self)
+        for call in self._at_end:
+            try:
+                call()
+            except Exception:
+                log.exception("somebody who was to be told that a realtime session is over failed")
+
+    def _slow_down(self) -> None:
+        """Read no more for a while from a client, or from all of somebody's, who speak too often. Nothing is lost."""
+        loop = asyncio.get_running_loop()
+        rate = self._hall.rate
+        level = refill(self._level, rate, loop.time())
+        self._level = Level(level.left - 1.0, level.at)
+        wait = max(wait_seconds(self._level, rate), self._hall.allowances.take(self.key or self.address))
+        if wait and not self._is_slowed:
+            self._is_slowed = True
+            self._peer.pause()
+            loop.call_later(wait, self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_slowed = False
+        if len(self._inbox) < INBOX_MAX:
+            self._peer.resume()
+
+    # ── one message after the other ──
+
+    def _work(self) -> None:
+        """Handle what has come; what takes time is waited for in a task, and the rest comes after it."""
+        while self._inbox and self._working is None:
+            envelope = self._inbox.popleft()
+            try:
+                pending = self._handle(envelope)
+            except HeadwaterError as error:
+                self.fail(error, envelope.id)
+                continue
+            if pending is not None:
+                self._working = asyncio.ensure_future(self._finish(envelope.id, pending))
+
+    def _handle(self, envelope: Envelope) -> Awaitable[None] | None:
+        if envelope.type == "auth":
+            return self._authenticate(envelope.id, decode_payload(envelope, _auth))
+        if self.principal is None:
+            raise Unauthenticated(WHO)
+        handler = self._hall.handlers.get(envelope.type)
+        if handler is None:
+            raise InvalidInput(f"there is no message of type {envelope.type!r:.80}")
+        return handler.handle(self, envelope.id, decode_payload(envelope, handler.decoder))
+
+    async def _finish(self, id: MessageId, pending: Awaitable[None]) -> None:
+        try:
+            await pending
+        except HeadwaterError as error:
+            self.fail(error, id)
+        except Exception:
+            log.exception("a realtime session failed")
+            self._peer.close(CloseCode.INTERNAL_ERROR, "this server failed")
+        self._working = None
+        self._work()
+        if not self._is_slowed:
+            self._peer.resume()
+
+    # ── who it is ──
+
+    async def _authenticate(self, id: MessageId, auth: Auth) -> None:
+        principal = self.principal
+        if self.identify is not None:
+            try:
+                principal = await self.identify(auth.token)
+            except RateExceeded as error:
+                self.refuse(error, CloseCode.POLICY_VIOLATED)
+                return
+        if principal is None:
+            raise Unauthenticated("nobody is known here")
+        if auth.database not in ("", principal.database, _alias(principal)):
+            raise NotAllowed(f"this token is not for the database {auth.database!r:.80}")
+        if not self._know(principal, auth.token if self.identify is not None else ""):
+            return
+        self.principal = principal
+        self.send(answer("auth_ack", AuthAck(principal.database, self.member), id))
+
+    def _know(self, principal: Principal, credential: str) -> bool:
+        try:
+            self._hall.know(self, principal, credential)
+        except Overloaded as error:
+            self.refuse(error, CloseCode.TRY_AGAIN_LATER)
+            return False
+        return True
+
+
+def _alias(principal: Principal) -> str:
+    return DATABASE_ALIAS if principal.database == DATABASE_DEFAULT else principal.database

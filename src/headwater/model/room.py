@@ -1,0 +1,248 @@
+"""What a room is in the log, and what its messages are: names, values and rules, no I/O.
+
+A room is the queue `rooms/{room}`. Its partitions:
+
+    messages   what is kept: offsets without holes, history for who comes later, until its time is over
+    memory     what only passes: cursors and the like, for the other servers; it has no offset and no history
+    presence   who is there: each server says so of its own members, again and again
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidName, InvalidPayload
+from headwater.model.names import NAME_LENGTH_MAX, Lsn, Offset, check_name
+from headwater.model.record import Record
+
+PREFIX = "rooms/"
+KEPT = "messages"
+PASSING = "memory"
+PRESENCE = "presence"
+ALL_ROOMS = f"{PREFIX}*"
+NAME_MAX = NAME_LENGTH_MAX - len(PREFIX)
+
+CURSOR = "cursor"
+CURSOR_BATCH = "cursor-batch"
+CONNECTED = "user-connected"
+DISCONNECTED = "user-disconnected"
+SNAPSHOT = "presence"
+# Made by servers; what a client sends under these names would be taken for theirs.
+OWN_TYPES = frozenset({CURSOR_BATCH, CONNECTED, DISCONNECTED, SNAPSHOT})
+
+# Headers of a record: who sent it, under which key, and which process brought it here.
+SENDER = "from"
+KEY = "key"
+ORIGIN = "origin"
+
+NO_PROFILE = msgspec.Raw(b"null")
+
+# A server says who is there this often, and is taken for gone when it was silent for so long.
+PRESENCE_SECONDS = 10.0
+GONE_SECONDS = 30.0
+# How long what a server said is kept: watermarks are compared over servers that were there in the last five minutes.
+ALIVE_SECONDS = 300.0
+# Of larger rooms only the number of members is told: who comes and goes would be told to everybody, each time.
+MEMBERS_TOLD_MAX = 250
+
+
+class Coalescing(StrEnum):
+    """What becomes of messages of one type that come faster than they are passed on."""
+
+    EVERY = "every"
+    LATEST = "latest"
+    MERGE = "merge"
+
+
+class RoomMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message as members get it. One that only passes has no offset. `at` is in milliseconds since 1970."""
+
+    room: str
+    type: str
+    data: msgspec.Raw
+    sender: str = msgspec.field(name="from")
+    at: int
+    offset: int | None = None
+
+    @property
+    def payload(self) -> Any:
+        """The data, decoded."""
+        return msgspec.json.decode(self.data)
+
+
+class Member(msgspec.Struct, frozen=True):
+    """Somebody in a room: one connection, and what others see of it."""
+
+    member: str
+    profile: msgspec.Raw = NO_PROFILE
+
+
+class Roll(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a server says of a room: its process, its name, how far it has delivered, who is there, and how many."""
+
+    origin: str
+    instance: str = ""
+    watermark: int = 0
+    count: int = 0
+    members: list[Member] = []
+
+
+class Came(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a server says when somebody comes or goes."""
+
+    origin: str
+    member: str
+    profile: msgspec.Raw = NO_PROFILE
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """How far a server has delivered a room, as an LSN, and when it said so."""
+
+    instance: str
+    lsn: Lsn
+    updated_at: Timestamp
+
+
+_rolls = msgspec.json.Decoder(Roll)
+_came = msgspec.json.Decoder(Came)
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def queue_of(room: str) -> str:
+    """The queue of a room; raises when this is no name of one."""
+    if len(check_name("room", room)) > NAME_MAX:
+        raise InvalidName(f"room name must be 1 to {NAME_MAX} characters; got {len(room):,}")
+    return PREFIX + room
+
+
+def room_of(queue: str) -> str:
+    """The room of a queue."""
+    return queue.removeprefix(PREFIX)
+
+
+def room_record(type: str, data: msgspec.Raw, sender: str, *, key: str = "", origin: str = "") -> Record:
+    """A message as the log keeps it."""
+    headers = {name: value for name, value in ((SENDER, sender), (KEY, key), (ORIGIN, origin)) if value}
+    return Record(data, type=type, headers=headers or None)
+
+
+def origin_of(record: Record) -> str:
+    """Which process brought a record here, '' when it does not say."""
+    return (record.headers or {}).get(ORIGIN, "")
+
+
+def message_of(room: str, record: Record, written_at: Timestamp, offset: Offset | None) -> RoomMessage:
+    """A record as members get it."""
+    sender = (record.headers or {}).get(SENDER, "") or record.producer_sub
+    return RoomMessage(room, record.type, record.data, sender, written_at * 1_000 // SECOND, offset)
+
+
+def merged(base: msgspec.Raw, more: msgspec.Raw) -> msgspec.Raw:
+    """An object with the fields of another laid over it."""
+    try:
+        return msgspec.Raw(msgspec.json.encode({**_objects.decode(base), **_objects.decode(more)}))
+    except msgspec.MsgspecError:
+        raise InvalidPayload("messages of a type that is merged are JSON objects") from None
+
+
+def cursor_batch(cursors: Iterable[tuple[str, msgspec.Raw]]) -> msgspec.Raw:
+    """The latest cursor of each member as one message."""
+    told = [{**_objects.decode(data), "member": member} for member, data in cursors]
+    return msgspec.Raw(msgspec.json.encode({"cursors": told}))
+
+
+def check_cursor(data: msgspec.Raw) -> None:
+    """Raises when a cursor is no object."""
+    try:
+        _objects.decode(data)
+    except msgspec.MsgspecError:
+        raise InvalidPayload("a cursor is a JSON object such as {x, y}") from None
+
+
+class Attendance:
+    """Who is in a room, over all servers, as far as they have said: a fold of its presence records.
+
+    Each server answers for its own members. What it says replaces what it said before; one that was silent for too long
+    is gone, with its members.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[str, dict[str, Member]] = {}
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, Timestamp] = {}
+
+    def members(self) -> list[Member]:
+        """Those that are known by name."""
+        return [member for theirs in self._members.values() for member in theirs.values()]
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(max(self._counts.get(origin, 0), len(theirs)) for origin, theirs in self._members.items())
+
+    def take(self, record: Record, written_at: Timestamp) -> list[tuple[str, Member]]:
+        """What changes with a record: "joined" or "left", and who. One that cannot be read changes nothing."""
+        try:
+            if record.type == SNAPSHOT:
+                roll = _rolls.decode(record.data)
+                return self._replace(roll, written_at)
+            came = _came.decode(record.data)
+        except msgspec.MsgspecError:
+            return []
+        return self._change(came, joined=record.type == CONNECTED, written_at=written_at)
+
+    def expire(self, now: Timestamp) -> list[tuple[str, Member]]:
+        """Who left because their server was silent for too long."""
+        silent = [origin for origin, at in self._seen.items() if now - at > GONE_SECONDS * SECOND]
+        left: list[tuple[str, Member]] = []
+        for origin in silent:
+            left.extend(("left", member) for member in self._members.pop(origin, {}).values())
+            self._counts.pop(origin, None)
+            del self._seen[origin]
+        return left
+
+    def _replace(self, roll: Roll, written_at: Timestamp) -> list[tuple[str, Member]]:
+        before = self._members.get(roll.origin, {})
+        after = {member.member: member for member in roll.members}
+        self._note(roll.origin, written_at)
+        self._counts[roll.origin] = roll.count
+        self._members[roll.origin] = after
+        left = [("left", member) for name, member in before.items() if name not in after]
+        return left + [("joined", member) for name, member in after.items() if name not in before]
+
+    def _change(self, came: Came, *, joined: bool, written_at: Timestamp) -> list[tuple[str, Member]]:
+        self._note(came.origin, written_at)
+        theirs = self._members.setdefault(came.origin, {})
+        member = Member(came.member, came.profile)
+        if not joined:
+            gone = theirs.pop(came.member, None)
+            return [("left", gone)] if gone is not None else []
+        is_new = came.member not in theirs
+        theirs[came.member] = member
+        return [("joined", member)] if is_new else []
+
+    def _note(self, origin: str, written_at: Timestamp) -> None:
+        self._seen[origin] = Timestamp(max(written_at, self._seen.get(origin, 0)))
+
+
+def watermarks_of(records: Sequence[tuple[Record, Timestamp]]) -> list[Watermark]:
+    """The newest watermark that each server has told, of presence records in their order."""
+    newest: dict[str, Watermark] = {}
+    for record, written_at in records:
+        if record.type != SNAPSHOT:
+            continue
+        try:
+            roll = _rolls.decode(record.data)
+        except msgspec.MsgspecError:
+            continue
+        if roll.instance:
+            newest[roll.instance] = Watermark(roll.instance, Lsn(roll.watermark), written_at)
+    return sorted(newest.values(), key=lambda mark: mark.instance)
+
+
+def lowest_watermark(marks: Iterable[Watermark], now: Timestamp) -> Lsn | None:
+    """The lowest one of servers that were there in the last five minutes; None when there was none."""
+    alive = [mark.lsn for mark in marks if now - mark.updated_at <= ALIVE_SECONDS * SECOND]
+    return min(alive, default=None)

@@ -1,0 +1,119 @@
+"""A room that somebody on this server is in: what the log brings for it, in order, to whoever listens.
+
+segments of its queue ─► messages by offset: each once, a hole is told
+                      ─► what only passes: unless this process handed it out already
+                      ─► presence: who came, who left
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.model.names import Lsn, Offset
+from headwater.model.room import KEPT, PASSING, PRESENCE, Attendance, Member, RoomMessage, message_of, origin_of
+from headwater.stores.questions import Segment
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """Somebody has come ("joined") or gone ("left")."""
+
+    state: str
+    member: Member
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """Messages up to this offset were dropped before they could be delivered."""
+
+    offset: int
+
+
+Event = RoomMessage | Presence | Missed
+Listener = Callable[[Sequence[Event]], None]
+
+
+class LiveRoom:
+    """One room. Until it is `ready`, what comes is put by."""
+
+    def __init__(self, database: str, name: str, queue: str, origin: str) -> None:
+        self.database = database
+        self.name = name
+        self.queue = queue
+        self._origin = origin
+        self.attendance = Attendance()
+        # Members on this server, by name.
+        self.here: dict[str, Member] = {}
+        self.listeners: list[Listener] = []
+        self.users = 0
+        # The offset that comes next, and the LSN up to which everything was delivered.
+        self.next = Offset(0)
+        self.delivered = Lsn(0)
+        self._presence_next = Offset(0)
+        self._put_by: list[Segment] | None = []
+
+    def make_ready(self, next_offset: Offset, presence: Sequence[Segment], presence_next: Offset) -> None:
+        """Begin: from this offset on, and with what servers have said of who is there."""
+        self.next = next_offset
+        for segment in presence:
+            for record in segment.records:
+                self.attendance.take(record, segment.written_at)
+        self._presence_next = presence_next
+        put_by, self._put_by = self._put_by or [], None
+        for segment in put_by:
+            self.take(segment)
+
+    def take(self, segment: Segment) -> None:
+        """A segment of its queue has come."""
+        if self._put_by is not None:
+            self._put_by.append(segment)
+            return
+        partition = segment.lane.partition
+        if partition == KEPT:
+            self.tell(self._kept(segment))
+        elif partition == PASSING:
+            self.tell(self._passing(segment))
+        elif partition == PRESENCE:
+            self.tell(self._presence(segment))
+        self.delivered = segment.lsn
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Hand events to everybody who listens here."""
+        if events:
+            for listener in list(self.listeners):
+                listener(events)
+
+    def tell_presence(self, changes: Sequence[tuple[str, Member]]) -> None:
+        """Say who came and who left."""
+        self.tell([Presence(state, member) for state, member in changes])
+
+    def expire(self, now: Timestamp) -> None:
+        """Members of servers that were silent for too long have left."""
+        self.tell_presence(self.attendance.expire(now))
+
+    def _kept(self, segment: Segment) -> list[Event]:
+        events: list[Event] = []
+        for place, record in enumerate(segment.records):
+            offset = Offset(segment.first_offset + place)
+            if offset < self.next:
+                continue
+            if offset > self.next:
+                events.append(Missed(offset - 1))
+            self.next = Offset(offset + 1)
+            events.append(message_of(self.name, record, segment.written_at, offset))
+        return events
+
+    def _passing(self, segment: Segment) -> list[Event]:
+        return [
+            message_of(self.name, record, segment.written_at, None)
+            for record in segment.records
+            # What this process handed out itself says so, and is not handed out twice.
+            if origin_of(record) != self._origin
+        ]
+
+    def _presence(self, segment: Segment) -> list[Event]:
+        events: list[Event] = []
+        for place, record in enumerate(segment.records):
+            if segment.first_offset + place >= self._presence_next:
+                changes = self.attendance.take(record, segment.written_at)
+                events.extend(Presence(state, member) for state, member in changes)
+        return events

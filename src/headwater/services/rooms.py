@@ -1,0 +1,330 @@
+"""Rooms: messages from whoever is in one to everybody who is, on this server and on others, by way of the log.
+
+    send ─► gathered by type (`room_gathering.py`) ─► a push to `rooms/{room}` ─► the log
+    the log ─► one follower of `rooms/*` for the whole process ─► `LiveRoom` ─► whoever listens
+
+There is no poller for each room: what others commit wakes the one tail, and is read once. Messages that are kept are
+delivered from the log, and so each once, in its order. What only passes is handed to members on this server at once,
+says so, and is not handed out again when the log brings it back.
+
+Every few seconds a server says of its rooms who is there and how far it has delivered them.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from headwater.clock import SECOND
+from headwater.config import Durability
+from headwater.errors import Closed, HeadwaterError, InvalidInput, StoreReplaced
+from headwater.log.committer import CommittedResult
+from headwater.log.operations import Push
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.record import Record
+from headwater.model.room import (
+    ALIVE_SECONDS,
+    ALL_ROOMS,
+    CONNECTED,
+    CURSOR,
+    DISCONNECTED,
+    KEPT,
+    MEMBERS_TOLD_MAX,
+    OWN_TYPES,
+    PASSING,
+    PRESENCE,
+    PRESENCE_SECONDS,
+    SNAPSHOT,
+    Came,
+    Coalescing,
+    Member,
+    Roll,
+    RoomMessage,
+    check_cursor,
+    message_of,
+    queue_of,
+    room_record,
+)
+from headwater.model.room_settings import RoomSettings
+from headwater.model.selection import Selection
+from headwater.services.follow import Limits
+from headwater.services.live_room import LiveRoom
+from headwater.services.queues import Queues
+from headwater.services.room_gathering import Gathering, NewMessage, Sent
+from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition, Segment
+
+log = logging.getLogger(__name__)
+
+# A server that is asked to trade time for load rests between two looks; one that is not looks as soon as it is woken.
+REST_FROM_MS = 50
+RETRY_SECONDS = 1.0
+PAGE_SEGMENTS = 100
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """What is kept of a room: messages from `start` up to before `end`."""
+
+    start: Offset = Offset(0)
+    end: Offset = Offset(0)
+    partition_id: PartitionId | None = None
+
+
+class Rooms:
+    """All rooms of an open store that somebody in this process is in, or sends to."""
+
+    def __init__(self, queues: Queues, settings: RoomSettings) -> None:
+        self.settings = settings
+        # This process alone, for as long as it runs; the name of the server stays the same when it starts again.
+        self.origin = uuid.uuid4().hex
+        self.instance = settings.server_instance_id or str(uuid.uuid4())
+        self._queues = queues
+        self._live: dict[tuple[str, str], LiveRoom] = {}
+        self._opening: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._pumping: dict[str, asyncio.Event] = {}
+        self._beat: asyncio.TimerHandle | None = None
+        self._gathering = Gathering(lambda: self.settings.cursor_batch_interval / 1_000, self._pass_on)
+        self.sent = 0
+        self.delivered = 0
+
+    @property
+    def live(self) -> Sequence[LiveRoom]:
+        """The rooms that somebody here is in."""
+        return list(self._live.values())
+
+    # ── sending ──
+
+    def send(self, message: NewMessage) -> asyncio.Future[Sent] | None:
+        """Pass a message on to everybody in its room; None for a cursor, which is not answered."""
+        if message.type in OWN_TYPES:
+            raise InvalidInput(f"messages of type {message.type} are made by the server; send another type")
+        self.sent += 1
+        coalescing = self.settings.of(message.type).coalescing
+        if message.type == CURSOR:
+            check_cursor(message.data)
+            self._gathering.add_cursor(message)
+            return None
+        if coalescing is Coalescing.EVERY:
+            return self._pass_on(message)
+        return self._gathering.add(message, coalescing)
+
+    def flush(self) -> None:
+        """Pass on at once what is being gathered."""
+        self._gathering.flush()
+
+    def _pass_on(self, message: NewMessage) -> asyncio.Future[Sent]:
+        queue = queue_of(message.room)
+        passes = message.durability is Durability.MEMORY
+        live = self._live.get((message.database, queue))
+        is_local = passes and self.settings.enable_local_broadcast
+        if is_local or not self.settings.use_message_queue:
+            self._hand_out(live, message)
+        if not self.settings.use_message_queue:
+            done: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
+            done.set_result(Sent(None, Durability.MEMORY))
+            return done
+        origin = self.origin if is_local else ""
+        record = room_record(message.type, message.data, message.sender, key=message.key, origin=origin)
+        push = self._push(message.database, queue, PASSING if passes else KEPT, record)
+        return asyncio.ensure_future(_sent(self._queues.push(push, message.durability)))
+
+    def _hand_out(self, live: LiveRoom | None, message: NewMessage) -> None:
+        """Give a message without an offset to members on this server."""
+        if live is not None:
+            now = self._queues.clock.now() * 1_000 // SECOND
+            live.tell([RoomMessage(message.room, message.type, message.data, message.sender, now)])
+
+    def _push(self, database: str, queue: str, partition: str, record: Record, ttl: float | None = None) -> Push:
+        ttl_seconds = self.settings.message_ttl if ttl is None else ttl
+        return Push(database=database, queue=queue, partition=partition, records=(record,), ttl_seconds=ttl_seconds)
+
+    # ── being there ──
+
+    async def enter(self, database: str, room: str) -> LiveRoom:
+        """The room, live; whoever enters leaves it again."""
+        key = (database, queue_of(room))
+        live = self._live.get(key)
+        if live is None:
+            live = self._live[key] = LiveRoom(database, room, key[1], self.origin)
+            self._opening[key] = asyncio.ensure_future(self._open(live))
+            self._opening[key].add_done_callback(lambda _: self._opening.pop(key, None))
+        live.users += 1
+        try:
+            if key in self._opening:
+                await asyncio.shield(self._opening[key])
+        except BaseException:
+            self.leave(live)
+            raise
+        return live
+
+    def leave(self, live: LiveRoom) -> None:
+        """One less is there; a room without anybody is let go."""
+        live.users -= 1
+        if live.users <= 0:
+            self._live.pop((live.database, live.queue), None)
+            if not self._live:
+                self._stop()
+
+    def connect(self, live: LiveRoom, member: Member) -> None:
+        """Somebody has come; the others hear of it, unless there are too many to tell."""
+        live.here[member.member] = member
+        if len(live.here) <= MEMBERS_TOLD_MAX:
+            self._announce(live, CONNECTED, Came(self.origin, member.member, member.profile))
+
+    def disconnect(self, live: LiveRoom, name: str) -> None:
+        """Somebody has gone."""
+        member = live.here.pop(name, None)
+        if member is not None and len(live.here) < MEMBERS_TOLD_MAX:
+            self._announce(live, DISCONNECTED, Came(self.origin, name, member.profile))
+
+    def _announce(self, live: LiveRoom, type: str, said: Came | Roll) -> None:
+        record = Record(msgspec.Raw(msgspec.json.encode(said)), type=type)
+        if not self.settings.use_message_queue:
+            changes = live.attendance.take(record, self._queues.clock.now())
+            live.tell_presence(changes)
+            return
+        push = self._push(live.database, live.queue, PRESENCE, record, ALIVE_SECONDS)
+        try:
+            self._queues.push(push, Durability.MEMORY).add_done_callback(_look_at)
+        except Closed:
+            log.debug("a room was left while Headwater was closed; others learn of it when this server is silent")
+
+    def _say_who_is_here(self) -> None:
+        """Tell the others, again and again: who hears nothing of a server takes its members for gone."""
+        self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self._say_who_is_here)
+        now = self._queues.clock.now()
+        for live in self.live:
+            members = list(live.here.values())
+            told = members if len(members) <= MEMBERS_TOLD_MAX else []
+            self._announce(live, SNAPSHOT, Roll(self.origin, self.instance, live.delivered, len(members), told))
+            live.expire(now)
+
+    # ── what is kept ──
+
+    async def outline(self, database: str, room: str) -> Outline:
+        """Which messages of a room are kept."""
+        status = (await self._partitions(database, queue_of(room))).get(KEPT)
+        return Outline() if status is None else Outline(status.start, status.end, status.partition_id)
+
+    async def history(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
+        """Messages behind an offset, some at a time, up to the end of the outline."""
+        if outline.partition_id is None or after + 1 >= outline.end:
+            return []
+        first = Offset(max(after + 1, outline.start))
+        segments = await self._queues.ask(ReadPartition(outline.partition_id, first, min(limit, PAGE_SEGMENTS)))
+        found = [
+            message_of(room, record, segment.written_at, Offset(segment.first_offset + place))
+            for segment in segments
+            for place, record in enumerate(segment.records)
+            if first <= segment.first_offset + place < outline.end
+        ]
+        return found[:limit]
+
+    async def presence(self, database: str, room: str) -> list[Segment]:
+        """What servers have said of who is there, from the oldest that is kept on."""
+        status = (await self._partitions(database, queue_of(room))).get(PRESENCE)
+        return [] if status is None else await self._read_all(status)
+
+    async def _partitions(self, database: str, queue: str) -> dict[str, PartitionStatus]:
+        found = await self._queues.ask(ListPartitions(database, queue))
+        return {status.partition: status for status in found}
+
+    async def _read_all(self, status: PartitionStatus) -> list[Segment]:
+        found: list[Segment] = []
+        first = status.start
+        while first < status.end:
+            segments = await self._queues.ask(ReadPartition(status.partition_id, first, PAGE_SEGMENTS))
+            if not segments:
+                break
+            found += segments
+            first = Offset(segments[-1].first_offset + len(segments[-1].records))
+        return found
+
+    # ── following ──
+
+    async def _open(self, live: LiveRoom) -> None:
+        """Follow first, then look what is there: what comes in between is put by, and nothing is missed."""
+        await self._follow(live.database)
+        partitions = await self._partitions(live.database, live.queue)
+        kept, presence = partitions.get(KEPT), partitions.get(PRESENCE)
+        said = [] if presence is None else await self._read_all(presence)
+        end = Offset(said[-1].first_offset + len(said[-1].records)) if said else Offset(0)
+        live.make_ready(Offset(0) if kept is None else kept.end, said, end)
+        live.attendance.expire(self._queues.clock.now())
+
+    async def _follow(self, database: str) -> None:
+        """Follow all rooms of a database, from the end of the log on."""
+        if database not in self._pumps:
+            self._pumping[database] = asyncio.Event()
+            self._pumps[database] = asyncio.ensure_future(self._pump(database))
+        if self._beat is None:
+            self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self._say_who_is_here)
+        pump, begun = self._pumps[database], asyncio.ensure_future(self._pumping[database].wait())
+        await asyncio.wait({pump, begun}, return_when=asyncio.FIRST_COMPLETED)
+        begun.cancel()
+        if pump.done():
+            pump.result()
+
+    async def _pump(self, database: str) -> None:
+        """Hand out what is new in the rooms of a database, for as long as somebody is in one."""
+        selection = Selection(database, (ALL_ROOMS,))
+        limits = Limits(self.settings.max_messages_per_poll)
+        position: Lsn | None = None
+        while True:
+            try:
+                async with await self._queues.followers.follow(selection, position, limits) as following:
+                    position = following.position
+                    self._pumping[database].set()
+                    async for step in following:
+                        for segment in step.segments:
+                            self._hand_on(segment)
+                        position = following.position
+                        await self._rest()
+                    return
+            except (Closed, StoreReplaced):
+                return
+            except HeadwaterError:
+                log.exception("rooms could not be followed; it is tried again")
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _hand_on(self, segment: Segment) -> None:
+        live = self._live.get((segment.lane.database, segment.lane.queue))
+        if live is not None:
+            self.delivered += len(segment.records)
+            live.take(segment)
+
+    async def _rest(self) -> None:
+        if self.settings.queue_poll_interval > REST_FROM_MS:
+            await asyncio.sleep(self.settings.queue_poll_interval / 1_000)
+
+    def _stop(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = None
+        for pump in self._pumps.values():
+            pump.cancel()
+        self._pumps.clear()
+        self._pumping.clear()
+
+    async def close(self) -> None:
+        """Pass on what was gathered, and follow no more."""
+        self._gathering.flush()
+        pumps = list(self._pumps.values())
+        self._stop()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def _sent(answer: "asyncio.Future[CommittedResult]") -> Sent:
+    """What became of a push of one message."""
+    answered = await answer
+    if answered.durability is Durability.MEMORY or answered.result is None:
+        return Sent(None, answered.durability)
+    return Sent(int(answered.result.first_offset), answered.durability)
+
+
+def _look_at(answer: "asyncio.Future[CommittedResult]") -> None:
+    """A server says again who is there; that this was not taken is told by whoever refused it."""
+    if not answer.cancelled():
+        answer.exception()

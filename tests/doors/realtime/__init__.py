@@ -1,0 +1,1 @@
+"""The realtime door: sessions, rooms."""

@@ -1,0 +1,252 @@
+"""Rooms from Python: on an open store, in a transaction, and over a server."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import headwater
+import headwater.sync
+from headwater.clock import SECOND, Timestamp
+from headwater.config import Durability
+from headwater.errors import ConfigError, InvalidName, InvalidOption, ResyncRequired
+from headwater.log.operations import Retain
+from headwater.model.names import Lsn
+from headwater.model.record import Record
+from headwater.model.room import Attendance, Came, Member, Roll, RoomMessage, Watermark, lowest_watermark
+from headwater.model.room_settings import PROFILES, RoomSettings, load_room_settings
+from tests.contracts.clock import FakeClock
+from tests.doors.live_door import SERVINGS
+
+
+@pytest.fixture
+async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
+    async with headwater.open(str(tmp_path / "headwater.db")) as opened:
+        yield opened
+
+
+async def take(messages: AsyncGenerator[RoomMessage, None], count: int) -> list[RoomMessage]:
+    """The next so many."""
+    return [await asyncio.wait_for(anext(messages), 30) for _ in range(count)]
+
+
+async def test_what_is_sent_is_followed_with_its_offset(hw: headwater.Headwater) -> None:
+    room = hw.room("canvas-1")
+    async with aclosing(room.follow("beginning")) as messages:
+        assert await room.send({"x": 1}, type="object-create", sender="ann") == 0
+        assert await room.send({"x": 2}) == 1
+        heard = await take(messages, 2)
+        assert await room.send("passing", durability="memory") is None
+        heard += await take(messages, 1)
+    assert [(one.offset, one.type, one.payload, one.sender) for one in heard] == [
+        (0, "object-create", {"x": 1}, "ann"),
+        (1, "message", {"x": 2}, ""),
+        (None, "message", "passing", ""),
+    ]
+
+
+async def test_whoever_comes_back_goes_on_behind_its_offset(hw: headwater.Headwater) -> None:
+    room = hw.room("a")
+    for number in range(5):
+        await room.send(number)
+    await room.send("passed before", durability="memory")
+    async with aclosing(room.follow(since=2)) as messages:
+        assert [one.payload for one in await take(messages, 2)] == [3, 4]
+        await room.send("new")
+        assert [one.payload for one in await take(messages, 1)] == ["new"]
+
+
+async def test_a_message_of_a_room_takes_effect_with_everything_else_or_not_at_all(hw: headwater.Headwater) -> None:
+    orders, room = hw.queue("orders"), hw.room("a")
+    await orders.push({"id": 7})
+    taken = await orders.pop()
+    async with aclosing(room.follow("beginning")) as messages:
+        given_up = hw.transaction()
+        await given_up.__aenter__()
+        given_up.send("a", "never")
+        await given_up.__aexit__(RuntimeError, RuntimeError(), None)
+        async with hw.transaction() as together:
+            together.ack(taken)
+            together.push("invoices", {"order": 7})
+            together.send("a", {"paid": 7}, type="object-update", key="o7")
+        [heard] = await take(messages, 1)
+    assert (heard.type, heard.payload, heard.offset) == ("object-update", {"paid": 7}, 0)
+    assert [status.records for status in await hw.queues() if status.queue == "invoices"] == [1]
+
+
+async def test_a_room_over_a_server_is_the_same_room(hw: headwater.Headwater) -> None:
+    async with SERVINGS["edge"](hw) as url, headwater.connect(url) as client:
+        there, here = client.room("a"), hw.room("a")
+        async with aclosing(there.follow("beginning")) as messages:
+            await here.send("from the store")
+            assert await there.send("from afar", sender="ann") == 1
+            async with client.transaction() as together:
+                together.send("a", "together")
+            assert [one.payload for one in await take(messages, 3)] == ["from the store", "from afar", "together"]
+        assert await there.members() == []
+
+
+async def test_who_follows_is_told_when_messages_were_dropped(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with headwater.open(str(tmp_path / "headwater.db"), clock=clock, housekeeping=False) as hw:
+        room = hw.room("a")
+        for number in range(3):
+            await room.send(number)
+        clock.advance(61)
+        await hw.committer.submit(Retain())
+        await room.send("after")
+        with pytest.raises(ResyncRequired):
+            async with aclosing(room.follow(since=0)) as messages:
+                await take(messages, 1)
+        async with aclosing(room.follow("beginning")) as messages:
+            assert [(one.offset, one.payload) for one in await take(messages, 1)] == [(3, "after")]
+
+
+async def test_a_message_expires_after_a_minute_unless_it_says_otherwise(tmp_path: Path) -> None:
+    """S0-27, S0-50."""
+    clock = FakeClock()
+    async with headwater.open(str(tmp_path / "headwater.db"), clock=clock, housekeeping=False) as hw:
+        await hw.room("short").send(1)
+        await hw.room("long").send(1, ttl_seconds=600)
+        clock.advance(59)
+        assert (await hw.committer.submit(Retain())).result.records == 0
+        clock.advance(2)
+        assert (await hw.committer.submit(Retain())).result.records == 1
+        assert {one.queue: one.records for one in await hw.queues()} == {"rooms/long": 1, "rooms/short": 0}
+
+
+def test_a_room_is_there_without_async(tmp_path: Path) -> None:
+    with headwater.sync.open(str(tmp_path / "headwater.db")) as hw:
+        room = hw.room("a")
+        assert room.send({"x": 1}, type="object-create") == 0
+        with hw.transaction() as together:
+            together.send("a", {"x": 2})
+        heard = room.follow("beginning")
+        assert [next(heard).payload for _ in range(2)] == [{"x": 1}, {"x": 2}]
+        heard.close()
+        assert room.members() == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 300])
+async def test_a_room_has_a_name_that_a_queue_may_have(hw: headwater.Headwater, name: str) -> None:
+    with pytest.raises(InvalidName):
+        hw.room(name)
+
+
+@pytest.mark.parametrize("type", ["cursor-batch", "presence", "user-connected", "user-disconnected"])
+async def test_types_of_the_server_are_not_for_others(hw: headwater.Headwater, type: str) -> None:
+    with pytest.raises(InvalidOption, match="made by the server"):
+        await hw.room("a").send({}, type=type)
+
+
+@pytest.mark.parametrize("since", ["then", -2, 1.5])
+async def test_a_place_in_a_room_is_an_offset_or_a_word(hw: headwater.Headwater, since: Any) -> None:
+    with pytest.raises(InvalidOption, match="since"):
+        await anext(hw.room("a").follow(since))
+
+
+# ── who is there ──
+
+
+def record(said: Came | Roll, type: str) -> Record:
+    return Record(headwater.Raw(msgspec.json.encode(said)), type=type)
+
+
+def at(seconds: float) -> Timestamp:
+    return Timestamp(int(seconds * SECOND))
+
+
+def test_each_server_answers_for_its_own_members() -> None:
+    attendance = Attendance()
+    ann, bob = Member("ann"), Member("bob")
+    assert attendance.take(record(Came("A", "ann"), "user-connected"), at(0)) == [("joined", ann)]
+    assert attendance.take(record(Came("B", "bob"), "user-connected"), at(1)) == [("joined", bob)]
+    assert attendance.take(record(Roll("A", count=1, members=[ann]), "presence"), at(10)) == []
+    assert attendance.take(record(Came("A", "ann"), "user-disconnected"), at(11)) == [("left", ann)]
+    assert attendance.take(record(Came("A", "ann"), "user-disconnected"), at(12)) == []
+    assert attendance.members() == [bob]
+
+
+def test_what_a_server_says_replaces_what_it_said() -> None:
+    attendance = Attendance()
+    ann, bob, cy = Member("ann"), Member("bob"), Member("cy")
+    attendance.take(record(Roll("A", count=2, members=[ann, bob]), "presence"), at(0))
+    changes = attendance.take(record(Roll("A", count=2, members=[bob, cy]), "presence"), at(10))
+    assert changes == [("left", ann), ("joined", cy)]
+    attendance.take(record(Roll("A", count=9_000), "presence"), at(20))
+    assert (attendance.members(), attendance.count()) == ([], 9_000)
+
+
+def test_members_of_a_server_that_is_silent_for_half_a_minute_have_left() -> None:
+    attendance = Attendance()
+    attendance.take(record(Came("A", "ann"), "user-connected"), at(0))
+    attendance.take(record(Came("B", "bob"), "user-connected"), at(20))
+    assert attendance.expire(at(30)) == []
+    assert attendance.expire(at(31)) == [("left", Member("ann"))]
+    assert attendance.members() == [Member("bob")]
+
+
+def test_what_cannot_be_read_changes_nothing() -> None:
+    attendance = Attendance()
+    assert attendance.take(Record(headwater.Raw(b"7"), type="presence"), at(0)) == []
+    assert attendance.take(Record(headwater.Raw(b"{}"), type="user-connected"), at(0)) == []
+
+
+def test_the_lowest_watermark_is_of_servers_that_were_there_in_the_last_five_minutes() -> None:
+    """S0-33."""
+    marks = [Watermark("A", Lsn(7), at(0)), Watermark("B", Lsn(9), at(200)), Watermark("C", Lsn(12), at(290))]
+    assert lowest_watermark(marks, at(300)) == 7
+    assert lowest_watermark(marks, at(301)) == 9
+    assert lowest_watermark([], at(0)) is None
+
+
+# ── settings ──
+
+
+def test_parameters_have_the_names_and_defaults_that_people_know() -> None:
+    """S0-38 to S0-44."""
+    settings = load_room_settings({}, {})
+    assert (settings.queue_poll_interval, settings.message_ttl, settings.cursor_batch_interval) == (50, 60, 200)
+    assert (settings.enable_local_broadcast, settings.max_messages_per_poll) == (True, 100)
+    assert (settings.cleanup_interval, settings.use_message_queue) == (30, True)
+
+
+def test_there_are_two_profiles_and_what_is_said_goes_before_them() -> None:
+    """S0-45, S0-46."""
+    low = load_room_settings({"profile": "low-latency"}, {})
+    high = load_room_settings({}, {"HEADWATER_ROOM_PROFILE": "high-throughput", "HEADWATER_MESSAGE_TTL": "5"})
+    names = ("queue_poll_interval", "enable_local_broadcast", "cursor_batch_interval")
+    assert [getattr(low, name) for name in names] == [20, True, 100]
+    assert [getattr(high, name) for name in names] == [200, False, 500]
+    assert high.message_ttl == 5
+    assert load_room_settings({"profile": "low-latency", "cursor_batch_interval": 50}, {}).cursor_batch_interval == 50
+    assert set(PROFILES) == {"default", "low-latency", "high-throughput"}
+
+
+def test_types_say_how_safe_and_how_often() -> None:
+    settings = load_room_settings({"types": {"stroke": {"durability": "synced", "coalescing": "merge"}}}, {})
+    assert settings.of("stroke").durability is Durability.SYNCED
+    assert settings.of("cursor").durability is Durability.MEMORY
+    assert settings.of("anything").durability is Durability.WRITTEN
+    assert RoomSettings().of("object-create").durability is Durability.WRITTEN
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"message_ttl": 0},
+        {"cursor_batch_interval": "soon"},
+        {"profile": "fast"},
+        {"no_such": 1},
+        {"types": {"x": {"coalescing": "some"}}},
+        {"types": 7},
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"message_ttl|cursor_batch_interval|room_profile|no_such|types"):
+        load_room_settings(wrong, {})
