@@ -194,6 +194,13 @@ class Mirror:
                 self.versions[name] = doc["version"]
 
 
+def known_to(page: Page) -> dict[str, int]:
+    mirror = Mirror()
+    for message in page.peer.heard:
+        mirror.take(message)
+    return mirror.versions
+
+
 async def write_at_random(hw: headwater.Headwater, chance: random.Random, count: int) -> None:
     messages = hw.collection(MESSAGES)
     for _ in range(count):
@@ -225,15 +232,9 @@ async def test_between_snapshot_and_changes_nothing_is_missed_and_nothing_comes_
         await pages[-1].subscribe(filters=LOUD, sendSnapshot=True, id=f"s{number}")
     await writing
     expected = await meant(hw)
+    await until(lambda: all(known_to(page) == expected for page in pages))
+    assert [known_to(page) for page in pages] == [expected] * len(pages)
     for page in pages:
-
-        def known(page: Page = page) -> dict[str, int]:
-            mirror = Mirror()
-            for message in page.peer.heard:
-                mirror.take(message)
-            return mirror.versions
-
-        await until(lambda known=known: known() == expected)  # type: ignore[misc]
         page.cut()
 
 
