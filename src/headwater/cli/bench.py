@@ -79,12 +79,14 @@ def bench(
     """Measure pushes and pops for a few seconds, on a temporary store in the folder of the store.
 
     Every push is answered when it survives power loss. The store itself is not touched. This is a quick look at one
-    machine, not the comparison suite.
+    machine, not the comparison suite. `headwater bench rooms` measures rooms.
 
     Examples:
       headwater bench
       headwater bench --store /mnt/other-disk/headwater.db --seconds 5
     """
+    if ctx.invoked_subcommand is not None:
+        return
     settings = settings_of(ctx)
     findings = run_fast(_bench(settings, seconds))
     if settings.json:
@@ -97,7 +99,7 @@ def bench(
     note(f"{PAYLOAD_BYTES}-byte payloads, synced; {CAVEAT}")
 
 
-def _folder(settings: Settings) -> str:
+def folder_of(settings: Settings) -> str:
     """The folder of the store, which is on the disk to be measured."""
     from headwater.errors import StoreMissing
 
@@ -108,7 +110,7 @@ def _folder(settings: Settings) -> str:
 
 
 async def _bench(settings: Settings, seconds: float) -> list[Finding]:
-    with tempfile.TemporaryDirectory(prefix=".headwater-bench-", dir=_folder(settings)) as place:
+    with tempfile.TemporaryDirectory(prefix=".headwater-bench-", dir=folder_of(settings)) as place:
         temporary = settings._replace(store=f"{place}/bench.db")
         async with opened(temporary, create=True, housekeeping=None) as hw:
             return await _ask_all(hw.queue("bench"), seconds, shown=not settings.json)

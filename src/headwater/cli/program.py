@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from headwater.cli import (
     bench,
+    bench_rooms,
     dead_letters,
     doctor,
     groups,
@@ -32,6 +33,7 @@ from headwater.cli import (
     pipeline,
     pipeline_load,
     queues,
+    rooms,
     serve,
     store,
     tokens,
@@ -77,6 +79,7 @@ def build() -> typer.Typer:
     _add(app, "push", messages.push, MESSAGES, RemoteCommand)
     _add(app, "pop", messages.pop, MESSAGES, RemoteCommand)
     _add(app, "tail", messages.tail, MESSAGES, RemoteCommand)
+    app.add_typer(_rooms(), name="room", rich_help_panel=MESSAGES)
     app.add_typer(_queues(), name="queues", rich_help_panel=UPKEEP)
     app.add_typer(_groups(), name="groups", rich_help_panel=UPKEEP)
     _add(app, "leases", groups.leases, UPKEEP, RemoteCommand)
@@ -90,7 +93,7 @@ def build() -> typer.Typer:
     app.add_typer(_outbox(), name="outbox", rich_help_panel=SERVER)
     app.add_typer(_store(), name="store", rich_help_panel=SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
-    _add(app, "bench", bench.bench, SERVER)
+    app.add_typer(_bench(), name="bench", rich_help_panel=SERVER)
     _add(app, "completion", completion, SERVER)
     _add(app, "version", version.version, SERVER)
     return app
@@ -105,6 +108,24 @@ def _queues() -> typer.Typer:
     _add(app, "show", queues.show_queue, command=RemoteCommand)
     _add(app, "configure", queues.configure_queue, command=RemoteCommand)
     _add(app, "delete", queues.delete_queue, command=RemoteCommand)
+    return app
+
+
+def _rooms() -> typer.Typer:
+    app = _group(RemoteGroup, help=_unwrapped(rooms.__doc__ or ""))
+    _add(app, "send", rooms.send, command=RemoteCommand)
+    _add(app, "tail", rooms.tail, command=RemoteCommand)
+    _add(app, "members", rooms.members, command=RemoteCommand)
+    return app
+
+
+def _bench() -> typer.Typer:
+    app = _group()
+    app.callback(invoke_without_command=True, cls=Group, help=_unwrapped(bench.bench.__doc__ or ""))(bench.bench)
+    loads = _group(help=_unwrapped(bench_rooms.__doc__ or ""))
+    _add(loads, "writes", bench_rooms.writes)
+    _add(loads, "polls", bench_rooms.polls)
+    app.add_typer(loads, name="rooms")
     return app
 
 

@@ -72,12 +72,34 @@ class RoomMessage(msgspec.Struct, frozen=True, gc=False):
         """The data, decoded."""
         return msgspec.json.decode(self.data)
 
+    def data_text(self) -> str:
+        """The data as JSON."""
+        return bytes(self.data).decode()
+
+    def document(self) -> dict[str, Any]:
+        """All of it but the data, for people and programs."""
+        return {
+            "room": self.room,
+            "offset": self.offset,
+            "type": self.type,
+            "from": self.sender,
+            "at": self.at,
+        }
+
 
 class Member(msgspec.Struct, frozen=True):
     """Somebody in a room: one connection, and what others see of it."""
 
     member: str
     profile: msgspec.Raw = NO_PROFILE
+
+    def shown(self) -> Any:
+        """The profile, decoded."""
+        return msgspec.json.decode(self.profile)
+
+    def profile_text(self) -> str:
+        """The profile as JSON."""
+        return bytes(self.profile).decode()
 
 
 class Roll(msgspec.Struct, frozen=True, omit_defaults=True):
