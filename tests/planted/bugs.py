@@ -57,6 +57,9 @@ FILTER_PYTHON = "headwater/filters/python.py"
 FILTER_SQL = "headwater/filters/sql.py"
 FILTER_DIALECTS = "headwater/filters/dialects.py"
 MATCHER = "headwater/services/matching/matcher.py"
+FEED = "headwater/services/feed.py"
+SUBSCRIPTIONS = "headwater/services/subscriptions.py"
+LIVE = "tests/doors/realtime/test_documents.py"
 FORMS_AGREE = "tests/filters/test_forms_agree.py::test_every_awkward_value_is_told_apart_by_all_forms"
 
 CURSORS = "headwater/stores/tables/cursors.py"
@@ -1593,5 +1596,71 @@ BUGS = [
         "a filter whose last watcher left stays in the indexes",
         (Edit(MATCHER, "for take_out in filed.places:", "for take_out in filed.places[1:]:"),),
         ("tests/services/matching/test_matcher.py",),
+    ),
+    Bug(
+        "live-asks-once-who-may",
+        "a right that is withdrawn is noticed by nobody who follows already",
+        (Edit(FEED, "if not self.may():", "if self.may is None:"),),
+        (f"{LIVE}::test_a_right_that_is_withdrawn_ends_the_subscription_before_the_next_change",),
+    ),
+    Bug(
+        "live-tells-the-snapshot-again",
+        "what a snapshot has is told once more as changes",
+        (Edit(FEED, "if event.lsn <= self._after or", "if event.lsn < 0 or"),),
+        (f"{LIVE}::test_between_snapshot_and_changes_nothing_is_missed_and_nothing_comes_twice",),
+    ),
+    Bug(
+        "live-passes-over-a-loss",
+        "changes that were dropped before they were told are passed over in silence",
+        (Edit(FEED, "if step.resync is not None:", "if step.resync is not None and not step.through:"),),
+        (f"{LIVE}::test_changes_that_were_dropped_before_they_were_told_are_not_passed_over",),
+    ),
+    Bug(
+        "live-shows-what-has-left",
+        "of a document that is not in the set any more, its new fields are told",
+        (
+            Edit(
+                "headwater/doors/realtime/document_messages.py",
+                'if not is_gone:\n            doc["data"]',
+                'if doc:\n            doc["data"]',
+            ),
+        ),
+        (f"{LIVE}::test_what_enters_changes_and_leaves_a_set_is_told",),
+    ),
+    Bug(
+        "live-resumes-too-late",
+        "who resumes misses the first change",
+        (Edit(SUBSCRIPTIONS, "if place[0] > last_seq else None", "if place[0] > last_seq + 1 else None"),),
+        (f"{LIVE}::test_a_client_whose_connection_is_cut_again_and_again_misses_nothing",),
+    ),
+    Bug(
+        "live-resumes-over-a-gap",
+        "who resumes behind what is kept is not told",
+        (Edit(SUBSCRIPTIONS, "return start <= last_seq + 1 <= end", "return True"),),
+        (f"{LIVE}::test_a_place_that_the_log_never_reached_is_answered_with_resync",),
+    ),
+    Bug(
+        "live-takes-forged-tokens",
+        "a resume token is believed unsigned",
+        (
+            Edit(
+                "headwater/services/resume_tokens.py",
+                "if not hmac.compare_digest(signature, await self._signature(body)):",
+                "if not body:",
+            ),
+        ),
+        (f"{LIVE}::test_a_forged_a_foreign_and_an_old_token_are_refused",),
+    ),
+    Bug(
+        "live-takes-tokens-of-others",
+        "a resume token is good for whoever has it",
+        (
+            Edit(
+                "headwater/doors/realtime/documents.py",
+                "if (about.database, about.subject) != (session.database, session.known.subject):",
+                "if about.database != session.database:",
+            ),
+        ),
+        (f"{LIVE}::test_a_forged_a_foreign_and_an_old_token_are_refused",),
     ),
 ]

@@ -220,14 +220,15 @@ class Feed:
     async def _run(self, following: Following) -> None:
         try:
             async for step in following:
-                self._take(step)
+                self.take(step)
         except HeadwaterError as error:
             log.warning("the changes of %s can no longer be followed: %s", self.collection, error)
         except Exception:
             log.exception("the changes of %s can no longer be followed", self.collection)
         self._stop_all(STOPPED)
 
-    def _take(self, step: Step) -> None:
+    def take(self, step: Step) -> None:
+        """What the log has next."""
         if step.resync is not None:
             self._stop_all(LOST)
             return

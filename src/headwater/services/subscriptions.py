@@ -5,7 +5,7 @@ waits, and each document of a snapshot knows the commit that wrote it: so nothin
 between. Behind a place in the log everything is read from the log itself, as long as it is kept; else that is said.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -61,6 +61,8 @@ def may_read(principal: Principal | None, wanted: Wanted) -> bool:
 
 Tell = Callable[[Event], None]
 End = Callable[[str, str], None]
+# Waited for before more is told of a beginning than the follower can take.
+Ready = Callable[[], Awaitable[None]]
 
 
 class Subscriptions:
@@ -99,7 +101,7 @@ class Subscriptions:
     # ── beginnings ──
 
     async def snapshot(
-        self, subscription: Subscription, wanted: Wanted, expression: Expression
+        self, subscription: Subscription, wanted: Wanted, expression: Expression, ready: Ready
     ) -> AsyncGenerator[tuple[list[Document], Offset | None], None]:
         """The documents that are meant now, a page after the other; with the last one comes the place in the log behind
         which everything is told, and then the subscription is live."""
@@ -108,6 +110,7 @@ class Subscriptions:
         after: Lsn | None = None
         newer: dict[str, Lsn] = {}
         while True:
+            await ready()
             page = await find_all(self._queues.store, wanted.database, query)
             after = page.lsn if after is None else after
             found = [document for document in page if predicate(document.flat())]
@@ -134,7 +137,9 @@ class Subscriptions:
         start, end = (0, 0) if partition is None else (partition.start, partition.end)
         return start <= last_seq + 1 <= end
 
-    async def catch_up(self, subscription: Subscription, expression: Expression, last_seq: Offset) -> None:
+    async def catch_up(
+        self, subscription: Subscription, expression: Expression, last_seq: Offset, ready: Ready
+    ) -> None:
         """Tell what came after a place in the log, then be live. Raises ResyncRequired when that is not kept."""
         feed = subscription.feed
         until, reached = feed.position, Lsn(0)
@@ -148,6 +153,7 @@ class Subscriptions:
             if not segments or segments[0].first_offset > first:
                 raise ResyncRequired(NOT_KEPT)
             for segment in segments:
+                await ready()
                 for change, place in changes_of(segment):
                     move = move_of(predicate, images_of(change)) if place[0] > last_seq else None
                     if move is not None and not subscription.is_over and subscription.may():
@@ -157,12 +163,13 @@ class Subscriptions:
         subscription.go_live(max(until, reached), {})
 
     async def replicated(
-        self, subscription: Subscription, after: Lsn, after_id: str
+        self, subscription: Subscription, after: Lsn, after_id: str, ready: Ready
     ) -> AsyncGenerator[list[Document], None]:
         """Documents and tombstones in the order of the commits that wrote them last, from a place on; then the
         subscription is live."""
         feed = subscription.feed
         while True:
+            await ready()
             question = ListDocumentsAfter(feed.database, feed.collection, after, after_id, PAGE_DOCUMENTS)
             found = await self._queues.ask(question)
             if found:

@@ -14,7 +14,10 @@ from headwater.doors.site import Site
 from headwater.doors.wire import Request
 from headwater.log.operations import Clear
 from headwater.model.document import changes_queue
+from headwater.model.names import Lsn
 from headwater.model.principal import OWNER, Principal, Scope
+from headwater.services.follow import Step
+from headwater.services.subscriptions import PAGE_DOCUMENTS
 from tests.contracts.clock import FakeClock
 from tests.doors.conftest import MakeDoor
 from tests.doors.live_door import LiveDoor
@@ -163,6 +166,18 @@ async def test_a_snapshot_comes_first_in_pages(hw: headwater.Headwater, page: Pa
     assert ops(await page.hear("event")) == [("insert", "m1", False)]
 
 
+async def test_a_client_that_takes_a_snapshot_slowly_gets_it_page_by_page(hw: headwater.Headwater, page: Page) -> None:
+    for number in range(PAGE_DOCUMENTS + 1):
+        await hw.collection(MESSAGES).create({"loud": True}, id=f"m{number}")
+    page.peer.waiting = 1
+    await page.subscribe(sendSnapshot=True)
+    await asyncio.sleep(0.1)
+    assert not page.all("snapshot")
+    page.peer.waiting = 0
+    pages = await page.hear("snapshot", 2)
+    assert [one["more"] for one in pages] == [True, False]
+
+
 class Mirror:
     """What a client knows of a set of documents, by what it is told."""
 
@@ -301,6 +316,15 @@ async def test_what_is_not_kept_any_more_is_said_and_not_skipped(hw: headwater.H
     again.cut()
 
 
+async def test_changes_that_were_dropped_before_they_were_told_are_not_passed_over(page: Page, site: Site) -> None:
+    await page.subscribe(id="one")
+    await page.subscribe(id="two", filters=LOUD)
+    feed = page.session.kept["documents"].by_id["one"].feed
+    feed.take(Step([], Lsn(9), resync=Lsn(9)))
+    assert sorted(told["subId"] for told in await page.hear("resync-required", 2)) == ["one", "two"]
+    assert site.subscriptions.count() == 0
+
+
 async def test_a_place_that_the_log_never_reached_is_answered_with_resync(site: Site) -> None:
     page = Page(site)
     acked = await page.subscribe()
@@ -319,15 +343,16 @@ async def test_a_forged_a_foreign_and_an_old_token_are_refused(
     await ann.say("auth", {"token": "hw_ann"}, "1")
     await bob.say("auth", {"token": "hw_bob"}, "1")
     token = (await ann.subscribe())["token"]
-    forged = token[:-4] + ("AAAA" if token[-4:] != "AAAA" else "BBBB")
-    for number, wrong in enumerate(("", "x", "äöü", forged, token[4:], "A" * 100_000, token)):
-        await bob.say("resume", {"token": wrong, "lastSeq": -1}, f"r{number}")
-        errors = await bob.hear("error", number + 1)
-        assert errors[-1]["code"] == "invalid_option"
     await ann.say("unsubscribe", {"id": "s"}, "u")
+    unsigned = ("AAAA" if token[:4] != "AAAA" else "BBBB") + token[4:]
+    forged = ["", "x", "äöü", unsigned, token[:-4], token[4:], "A" * 100_000]
+    for page, tokens in ((ann, forged), (bob, [*forged, token])):
+        for number, wrong in enumerate(tokens):
+            await page.say("resume", {"token": wrong, "lastSeq": -1}, f"r{number}")
+            assert (await page.hear("error", number + 1))[-1]["code"] == "invalid_option"
     clock.advance(25 * 3_600)
     await ann.say("resume", {"token": token, "lastSeq": -1}, "late")
-    assert (await ann.hear("error"))[0]["code"] == "invalid_option"
+    assert (await ann.hear("error", len(forged) + 1))[-1]["code"] == "invalid_option"
     ann.cut()
     bob.cut()
 

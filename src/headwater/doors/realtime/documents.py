@@ -9,6 +9,7 @@ when it may no longer read. Whether it may is asked with every event.
 
 import msgspec
 
+from headwater.config import KIB
 from headwater.doors.realtime.document_messages import (
     Ack,
     Checkpoint,
@@ -38,6 +39,8 @@ from headwater.services.resume_tokens import Resumable
 from headwater.services.subscriptions import MATCHER_VERSION, NOT_KEPT, Subscriptions, Wanted, may_read
 
 KEPT = "documents"
+# So much may wait for a client while it catches up; what comes next is read when it has taken some.
+CATCH_UP_BYTES = 256 * KIB
 
 
 class Followed:
@@ -174,7 +177,7 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             last = Offset(payload.last_seq)
             await go_on(follower, subscription, expression, last, await service.is_kept(subscription, last))
         elif payload.send_snapshot:
-            async for documents, seq in service.snapshot(subscription, wanted, expression):
+            async for documents, seq in service.snapshot(subscription, wanted, expression, session.taken):
                 session.send(snapshot_frame(id, documents, seq))
         else:
             subscription.go_live(subscription.feed.position, {})
@@ -190,7 +193,9 @@ async def go_on(
     try:
         if not is_kept:
             raise ResyncRequired(NOT_KEPT)
-        await subscriptions_of(follower.session).catch_up(subscription, expression, last)
+        session = follower.session
+        service = subscriptions_of(session)
+        await service.catch_up(subscription, expression, last, lambda: session.taken(CATCH_UP_BYTES))
     except ResyncRequired as error:
         followed_by(follower.session).end(follower.id)
         follower.session.send(follower.resync(str(error)))
@@ -227,7 +232,8 @@ async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> No
         if place is None:
             subscription.go_live(subscription.feed.position, {})
             return
-        async for documents in subscriptions_of(session).replicated(subscription, Lsn(place.lsn), place.id):
+        pages = subscriptions_of(session).replicated(subscription, Lsn(place.lsn), place.id, session.taken)
+        async for documents in pages:
             replica.send(documents)
     except BaseException:
         followed_by(session).end(id)
