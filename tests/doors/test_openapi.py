@@ -145,7 +145,16 @@ def test_every_route_says_what_it_answers() -> None:
     assert open_ended == ["GET /openapi.json"]
 
 
-PLACES = {"queue": "0", "group": "0", "name": "0", "id": "0", "partition": "1", "message": "t0"}
+PLACES = {
+    "database": "main",
+    "path": "things/0",
+    "queue": "0",
+    "group": "0",
+    "name": "0",
+    "id": "0",
+    "partition": "1",
+    "message": "t0",
+}
 READ = [route for route in ROUTES if route.method == "GET" and route.gives is not None and not route.changes]
 # What they must be asked with.
 ASKED = {

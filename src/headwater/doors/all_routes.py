@@ -1,6 +1,7 @@
 """All routes of a server behind one handler: what transports carry and guards stand in front of."""
 
 from headwater.doors import health, metrics
+from headwater.doors.documents import routes as documents
 from headwater.doors.jobs import routes as jobs
 from headwater.doors.native import log_routes
 from headwater.doors.native import routes as native
@@ -22,6 +23,7 @@ ROUTES = with_openapi(
         *realtime.ROUTES,
         *document_routes.ROUTES,
         *room_routes.ROUTES,
+        *documents.ROUTES,
     )
 )
 
