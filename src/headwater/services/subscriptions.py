@@ -19,9 +19,10 @@ from headwater.model.principal import Principal, Scope
 from headwater.services.documents import find_all
 from headwater.services.feed import Event, Feed, Subscription, changes_of, images_of, move_of
 from headwater.services.queues import Queues
+from headwater.services.replication import Checkpoint, place_behind
 from headwater.services.resume_tokens import ResumeTokens
 from headwater.stores.document_questions import DocumentQuery, ListDocumentsAfter
-from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition
+from headwater.stores.questions import FindIdentity, ListPartitions, PartitionStatus, ReadPartition
 
 PAGE_DOCUMENTS = 500
 PAGE_SEGMENTS = 100
@@ -178,6 +179,14 @@ class Subscriptions:
             if len(found) < PAGE_DOCUMENTS:
                 break
         subscription.go_live(after, {})
+
+    async def identity(self) -> str:
+        """Whose log it is: checkpoints of another are worth nothing."""
+        return await self._queues.ask(FindIdentity())
+
+    async def place_behind(self, wanted: Wanted, checkpoint: Checkpoint, identity: str) -> tuple[Lsn, str]:
+        """The commit and the document behind which a replica goes on."""
+        return await place_behind(self._queues, (wanted.database, wanted.collection), checkpoint, identity)
 
     async def _partition(self, feed: Feed) -> PartitionStatus | None:
         queue = changes_queue(feed.collection)

@@ -7,15 +7,15 @@ time and misses nothing.
 """
 
 from headwater.doors.documents.handlers import permitted
-from headwater.doors.documents.shapes import Checkpoint, PullAnswer, PullRequest, PushRequest
+from headwater.doors.documents.shapes import PullAnswer, PullRequest, PushRequest
 from headwater.doors.native.documents import QUESTIONS
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response, json_response
 from headwater.log.document_operations import MergeDocuments
-from headwater.model.document import Document, replica_of
-from headwater.model.names import Lsn
-from headwater.stores.document_questions import FindDocument, ListDocumentsAfter
+from headwater.model.document import replica_of
+from headwater.services.replication import Checkpoint, checkpoint_of, place_behind
+from headwater.stores.document_questions import ListDocumentsAfter
 from headwater.stores.questions import FindIdentity
 
 
@@ -24,31 +24,14 @@ async def pull(site: Site, request: Request, body: PullRequest) -> Response:
     asked = ListDocumentsAfter(request.principal.database, body.collection, limit=body.limit)
     asked = await allowed(site, request, QUESTIONS[ListDocumentsAfter], asked)
     identity = await site.queues.ask(FindIdentity())
-    lsn, name = await _place(site, asked, body.checkpoint, identity)
+    lsn, name = await place_behind(site.queues, (asked.database, asked.collection), body.checkpoint, identity)
     found = await site.queues.ask(
         ListDocumentsAfter(asked.database, asked.collection, after=lsn, after_id=name, limit=asked.limit)
     )
     checkpoint = body.checkpoint or Checkpoint(lsn=0, identity=identity)
     if found:
-        last = found[-1]
-        checkpoint = Checkpoint(updated_at=last["updatedAt"], id=last.id, lsn=last.lsn, identity=identity)
+        checkpoint = checkpoint_of(found[-1], identity)
     return json_response(PullAnswer([replica_of(document) for document in found], checkpoint))
-
-
-async def _place(
-    site: Site, asked: ListDocumentsAfter, checkpoint: Checkpoint | None, identity: str
-) -> tuple[Lsn, str]:
-    """Behind which commit and document a replica goes on."""
-    if checkpoint is None or not checkpoint.id:
-        return Lsn(0), ""
-    if checkpoint.lsn is not None and checkpoint.identity == identity:
-        return Lsn(checkpoint.lsn), checkpoint.id
-    if checkpoint.lsn is not None:
-        return Lsn(0), ""
-    found: Document | None = await site.queues.ask(FindDocument(asked.database, asked.collection, checkpoint.id))
-    if found is None or found["updatedAt"] != checkpoint.updated_at:
-        return Lsn(0), ""
-    return found.lsn, found.id
 
 
 async def push(site: Site, request: Request, body: PushRequest) -> Response:

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from headwater.model.document import Condition, DocumentRow, Fields, OrderBy
 from headwater.services.document_checks import QUERY_LIMIT_MAX, ROWS_MAX
+from headwater.services.replication import Checkpoint
 
 WRITES_MAX = 1_000
 
@@ -99,16 +100,6 @@ class GetRequest(Asked, frozen=True, kw_only=True):
     """One document, by its path."""
 
     path: str
-
-
-class Checkpoint(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far a replica has read. `lsn` and `store` are the place in the log, and whose log it is; a checkpoint without
-    them is that of a client which keeps only the pair."""
-
-    updated_at: Number = 0
-    id: str = ""
-    lsn: Number | None = None
-    identity: str = field(default="", name="store")
 
 
 class PullRequest(Asked, frozen=True, kw_only=True):

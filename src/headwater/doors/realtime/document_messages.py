@@ -9,6 +9,7 @@ from headwater.doors.sessions import Frame
 from headwater.model.document import Condition, Document, decode_flat, own_fields
 from headwater.services.feed import Event
 from headwater.services.matching import Move
+from headwater.services.replication import Checkpoint
 from headwater.services.subscriptions import MATCHER_VERSION
 
 MICROSECONDS_PER_MILLISECOND = 1_000
@@ -34,14 +35,6 @@ class Subscribe(msgspec.Struct, frozen=True, rename="camel"):
     priority: str = ""
     last_seq: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     """Go on behind this, instead of from now: for who knows where they were."""
-
-
-class Checkpoint(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a replica has come. `lsn` is what counts; the others are what RxDB knows."""
-
-    updated_at: int = 0
-    id: str = ""
-    lsn: int = 0
 
 
 class Stream(msgspec.Struct, frozen=True):

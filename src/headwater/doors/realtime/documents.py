@@ -12,7 +12,6 @@ import msgspec
 from headwater.config import KIB
 from headwater.doors.realtime.document_messages import (
     Ack,
-    Checkpoint,
     Resume,
     ResumeAck,
     ResyncStream,
@@ -32,9 +31,10 @@ from headwater.doors.sessions import Frame
 from headwater.errors import Closed, InvalidInput, InvalidOption, NotAllowed, Overloaded, ResyncRequired
 from headwater.filters import Expression
 from headwater.filters.tree import ALWAYS
-from headwater.model.document import Document, decode_flat, replica_of
-from headwater.model.names import Lsn, Offset
+from headwater.model.document import Document, replica_of
+from headwater.model.names import Offset
 from headwater.services.feed import Event, Subscription
+from headwater.services.replication import checkpoint_of
 from headwater.services.resume_tokens import Resumable
 from headwater.services.subscriptions import MATCHER_VERSION, NOT_KEPT, Subscriptions, Wanted, may_read
 
@@ -110,8 +110,9 @@ class Follower:
 class Replica(Follower):
     """What is told to one stream."""
 
-    def __init__(self, session: RealtimeSession, id: MessageId) -> None:
+    def __init__(self, session: RealtimeSession, id: MessageId, identity: str) -> None:
         super().__init__(session, id, None)
+        self._identity = identity
 
     def tell(self, event: Event) -> None:
         """A change."""
@@ -122,8 +123,7 @@ class Replica(Follower):
 
     def send(self, documents: list[Document]) -> None:
         """Documents that were written."""
-        last = documents[-1]
-        behind = Checkpoint(decode_flat(last.body)["updatedAt"], last.id, last.lsn)
+        behind = checkpoint_of(documents[-1], self._identity)
         self.session.send(tell("stream-event", StreamEvent(self.id, [replica_of(one) for one in documents], behind)))
 
     def resync(self, reason: str) -> Frame:
@@ -225,15 +225,16 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
 async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> None:
     """Tell a replica what is written, from a checkpoint on."""
     wanted = Wanted(database=session.database, collection=payload.collection)
-    replica = Replica(session, id)
+    service = subscriptions_of(session)
+    identity = await service.identity()
+    replica = Replica(session, id, identity)
     subscription = await begin(replica, wanted, ALWAYS)
     try:
-        place = payload.checkpoint
-        if place is None:
+        if payload.checkpoint is None:
             subscription.go_live(subscription.feed.position, {})
             return
-        pages = subscriptions_of(session).replicated(subscription, Lsn(place.lsn), place.id, session.taken)
-        async for documents in pages:
+        place = await service.place_behind(wanted, payload.checkpoint, identity)
+        async for documents in service.replicated(subscription, *place, session.taken):
             replica.send(documents)
     except BaseException:
         followed_by(session).end(id)
