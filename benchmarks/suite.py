@@ -11,7 +11,7 @@ from benchmarks.timing import Sample
 
 Workload = Callable[[str, Context], Coroutine[Any, Any, Sample]]
 
-SUITES = ("queues", "http", "jobs", "pipeline")
+SUITES = ("queues", "http", "jobs", "pipeline", "live")
 
 
 @dataclass(frozen=True, slots=True)

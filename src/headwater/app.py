@@ -293,9 +293,10 @@ async def open_door(
 def make_guarded_door(hw: Headwater, access: "AccessSettings | None") -> "Handler":
     """All routes over an open store, behind their guards if there are to be any."""
     from headwater.doors.access.guard import guarded
+    from headwater.doors.documents.errors import in_their_words
 
     door = make_router(hw)
-    return door if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)
+    return in_their_words(door) if access is None else guarded(door, access, hw.store, hw.tail, hw.clock)
 
 
 def make_router(hw: Headwater) -> "Router":

@@ -5,6 +5,8 @@
     │   ├── InvalidName
     │   ├── InvalidOption
     │   ├── InvalidPayload
+    │   ├── InvalidFilter
+    │   ├── FilterTooLarge
     │   └── TooLarge
     ├── QueueError            the request was understood, the state of a queue speaks against it
     │   ├── QueueMissing
@@ -21,6 +23,10 @@
     │   ├── JobExists
     │   ├── JobUnfit
     │   └── JobUnsuccessful
+    ├── DocumentError         the request was understood, the state of a document speaks against it
+    │   ├── DocumentMissing
+    │   ├── DocumentExists
+    │   └── PreconditionFailed
     ├── StoreError            the database did not take it
     │   ├── StoreBusy
     │   ├── StoreFull
@@ -92,6 +98,26 @@ class InvalidPayload(InvalidInput):
     """The payload cannot be written as JSON, or bytes given as JSON are not."""
 
     code = "invalid_payload"
+
+
+class InvalidFilter(InvalidInput):
+    """A filter cannot be read. `position` is the character at which it goes wrong, or the number of the condition."""
+
+    code = "invalid_filter"
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class FilterTooLarge(InvalidInput):
+    """A filter is longer, deeper or dearer than allowed; ask for less at once. `position` as in `InvalidFilter`."""
+
+    code = "filter_too_large"
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class TooLarge(InvalidInput):
@@ -202,6 +228,30 @@ class JobUnsuccessful(JobError):
     def __init__(self, message: str, state: str = "") -> None:
         super().__init__(message)
         self.state = state
+
+
+class DocumentError(HeadwaterError):
+    """The state of a document speaks against the request."""
+
+    code = "document_error"
+
+
+class DocumentMissing(DocumentError):
+    """No such document in this collection, or not any more."""
+
+    code = "document_missing"
+
+
+class DocumentExists(DocumentError):
+    """A document with this id is there already; choose another id, or set or update it."""
+
+    code = "document_exists"
+
+
+class PreconditionFailed(DocumentError):
+    """The document is not as the conditions of the write say; read it again, then decide anew."""
+
+    code = "precondition_failed"
 
 
 class StoreError(HeadwaterError):

@@ -9,7 +9,7 @@ Nothing is written twice: `bridged` turns a coroutine of the async interface int
 
 import builtins
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from types import TracebackType
@@ -21,6 +21,7 @@ from headwater.errors import InvalidInput
 from headwater.log.job_operations import NewJob
 from headwater.model.room import RoomMessage
 from headwater.services import database as async_database
+from headwater.services import documents as async_documents
 from headwater.services import jobs as async_jobs
 from headwater.services import messages as async_messages
 from headwater.services import queue as async_queue
@@ -29,6 +30,7 @@ from headwater.services import signals
 from headwater.services.bridge import Bridge, Runs
 from headwater.services.callables import check_no_awaitable, check_plain
 from headwater.services.consumption import Consumption, Loop
+from headwater.services.documents import Conditions, LiveChange
 from headwater.services.job_options import JobOptions, takes
 from headwater.services.running import Handler, check_handler
 from headwater.services.transaction import Together
@@ -350,6 +352,36 @@ class JobHandle(Bridged):
         return bool(self._inner.duplicate)
 
 
+class Collection(Bridged):
+    """A collection of documents, without async."""
+
+    get = bridged(async_documents.Collection.get)
+    create = bridged(async_documents.Collection.create)
+    set = bridged(async_documents.Collection.set)
+    update = bridged(async_documents.Collection.update)
+    delete = bridged(async_documents.Collection.delete)
+    query = bridged(async_documents.Collection.query)
+    index = bridged(async_documents.Collection.index)
+
+    @property
+    def name(self) -> str:
+        """The name of the collection."""
+        return str(self._inner.name)
+
+    def follow(self, where: str = "", *, filters: Conditions = ()) -> Generator[LiveChange, None, None]:
+        """A live query: a snapshot of the documents, then each that enters, changes or leaves."""
+        changes = self._inner.follow(where, filters=filters)
+        try:
+            while (change := self._bridge.run(_next_change(changes))) is not None:
+                yield change
+        finally:
+            self._bridge.run(changes.aclose())
+
+
+async def _next_change(changes: AsyncIterator[LiveChange]) -> LiveChange | None:
+    return await anext(changes, None)
+
+
 class Database(Bridged):
     """The queues and jobs of one tenant, without async."""
 
@@ -377,6 +409,10 @@ class Database(Bridged):
     def queue(self, name: str) -> Queue:
         """The queue of this name."""
         return Queue(self._bridge, self._inner.queue(name))
+
+    def collection(self, name: str) -> Collection:
+        """The collection of documents of this name."""
+        return Collection(self._bridge, self._inner.collection(name))
 
     @contextmanager
     def transaction(self, *, idempotency_key: str = "") -> Iterator[Together]:

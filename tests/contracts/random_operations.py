@@ -10,6 +10,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
+from headwater.log.document_operations import (
+    CreateDocument,
+    DeleteDocument,
+    DropDocumentIndex,
+    IndexDocuments,
+    MergeDocuments,
+    SetDocument,
+    UpdateDocument,
+)
 from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
 from headwater.log.job_operations import (
     CancelJobs,
@@ -57,9 +66,11 @@ from headwater.log.operations import (
     Transaction,
 )
 from headwater.model.cursor import Outcome
+from headwater.model.document import Condition, DocumentRow
 from headwater.model.job import JobOutcome
 from headwater.model.names import Offset, PartitionId
 from tests.contracts.clock import BEGINNING
+from tests.contracts.documents import raw
 from tests.contracts.log import push
 
 QUEUE = "orders"
@@ -105,6 +116,7 @@ GROUPS = ["g", "g", "h"]
 IDS = ["", "", "", "x", "y", "z"]
 KEYS = [*[""] * 40, "once", "twice", "thrice"]
 WORKERS = ["one", "two"]
+DOCUMENTS = ["a", "b", "c", "d"]
 SECONDS = [*[0.0] * 12, 0.5, 0.5, 1.0, 1.0, 5.0, 20.0, 60.0, 301.0]
 REMEMBERED = 6
 
@@ -137,6 +149,7 @@ class Commits:
             *[self._enqueue] * 3,
             *[self._claim] * 3,
             *[self._settle] * 3,
+            *[self._document] * 3,
         ]
         self._rare: list[Callable[[], Operation]] = [
             self._configure,
@@ -152,6 +165,7 @@ class Commits:
             self._change_jobs,
             self._beat,
             self._limit,
+            self._index,
         ]
 
     def step(self) -> Step:
@@ -325,8 +339,32 @@ class Commits:
         return self._choose(notes)
 
     def _transaction(self) -> Operation:
-        steps = [self._choose([self._push, self._ack, self._enqueue, self._settle, self._seek])() for _ in range(3)]
+        steps = [
+            self._choose([self._push, self._ack, self._enqueue, self._settle, self._seek, self._document])()
+            for _ in range(3)
+        ]
         return Transaction(operations=[step for step in steps if not step.key], key=self._choose(KEYS))
+
+    # ── documents ──
+
+    def _document(self) -> Operation:
+        name, collection = self._choose(DOCUMENTS), self._choose(["notes", "notes", "rooms/r/notes"])
+        fields = {self._choose(["n", "m"]): self._choose([0, 1, 2.5, "text", None])}
+        condition = Condition(self._choose(["version", "n"]), "==", self._choose([1, 2]))
+        if_match = self._choose([(), (), (condition,)])
+        state = {"id": name, **fields, "_deleted": self._choose([False, False, True])}
+        writes: list[Operation] = [
+            CreateDocument(collection=collection, id=name, data=raw(fields)),
+            SetDocument(collection=collection, id=name, data=raw(fields), if_match=if_match),
+            UpdateDocument(collection=collection, id=name, data=raw(fields), if_match=if_match),
+            DeleteDocument(collection=collection, id=name, if_match=if_match),
+            MergeDocuments(collection=collection, rows=[DocumentRow(state, self._choose([None, {"n": 1}]))]),
+        ]
+        return self._choose(writes)
+
+    def _index(self) -> Operation:
+        place = {"pattern": self._choose(["notes", "*"]), "field": self._choose(["n", "m"])}
+        return IndexDocuments(**place, limit=3) if self._random.randrange(3) else DropDocumentIndex(**place)
 
     # ── jobs ──
 

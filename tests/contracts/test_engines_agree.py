@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 
 from headwater.config import load_config
 from headwater.errors import HeadwaterError
+from headwater.model.document import Condition, OrderBy
 from headwater.stores.contract import Store
+from headwater.stores.document_questions import (
+    DocumentQuery,
+    ListDocumentIndexes,
+    ListDocumentsAfter,
+    QueryDocuments,
+)
 from headwater.stores.job_questions import (
     JobFilter,
     ListJobLimits,
@@ -68,6 +75,11 @@ QUESTIONS: list[Question[Any]] = [
     ListJobLimits("main"),
     ListJobMinutes("main", FakeClock().now()),
     ListWorkers("main"),
+    QueryDocuments("main", DocumentQuery(collection="notes", show_deleted=True)),
+    QueryDocuments("main", DocumentQuery(collection="notes", filters=[Condition("n", "==", 1)])),
+    QueryDocuments("main", DocumentQuery(collection="notes", order_by=[OrderBy("m", "desc")])),
+    ListDocumentsAfter("main", "rooms/r/notes"),
+    ListDocumentIndexes("main"),
 ]
 
 

@@ -79,6 +79,8 @@ def fill(client: httpx.Client) -> None:
 
 async def add_jobs(hw: headwater.Headwater) -> None:
     """A function that failed once, one that gave a result, a command that waits for it, a schedule and a worker."""
+    await hw.collection("things").create({"n": 1}, id="0")
+    await hw.collection("things").index("n")
     await hw.jobs.register({"shop:mail": JobPolicy(retries=3)})
     await hw.jobs.add(id="0", type="shop:mail", retries=3)
     await hw.jobs.add(id="later", command="true", depends_on=("0",))
@@ -143,7 +145,17 @@ def test_every_route_says_what_it_answers() -> None:
     assert open_ended == ["GET /openapi.json"]
 
 
-PLACES = {"queue": "0", "room": "0", "group": "0", "name": "0", "id": "0", "partition": "1", "message": "t0"}
+PLACES = {
+    "database": "main",
+    "path": "things/0",
+    "queue": "0",
+    "room": "0",
+    "group": "0",
+    "name": "0",
+    "id": "0",
+    "partition": "1",
+    "message": "t0",
+}
 READ = [route for route in ROUTES if route.method == "GET" and route.gives is not None and not route.changes]
 # What they must be asked with.
 ASKED = {
@@ -173,6 +185,9 @@ ASKED_ABOUT: dict[str, dict[str, object]] = {
     "find-job": {"id": "later"},
     "list-job-dependencies": {"id": "later"},
     "list-job-attempts": {"id": "0"},
+    "find-document": {"collection": "things", "id": "0"},
+    "query-documents": {"query": {"collection": "things"}},
+    "list-documents-after": {"collection": "things"},
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headwater.doors.all_routes import ROUTES
-from headwater.doors.native import jobs, log_commits, messages, upkeep
+from headwater.doors.native import documents, jobs, log_commits, messages, upkeep
 from headwater.doors.native.rules import Rule, operation_routes
 from headwater.log import (
     flow_operations,
@@ -26,8 +26,10 @@ SERVED: dict[type[Any], Rule] = {
     **upkeep.OPERATIONS,
     **jobs.OPERATIONS,
     **log_commits.OPERATIONS,
+    **documents.OPERATIONS,
     **upkeep.QUESTIONS,
     **jobs.QUESTIONS,
+    **documents.QUESTIONS,
 }
 OWN_ROUTES = (operations.Push, operations.Pop, operations.Ack, operations.Extend)
 NOT_SERVED: dict[str, tuple[type[Any], ...]] = {

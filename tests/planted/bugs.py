@@ -53,6 +53,14 @@ JWT_DOOR = "headwater/doors/access/json_web_tokens.py"
 BROWSER = "headwater/doors/access/browser.py"
 PRINCIPAL = "headwater/model/principal.py"
 ACCESS_TOKENS = "headwater/services/access_tokens.py"
+FILTER_PYTHON = "headwater/filters/python.py"
+FILTER_SQL = "headwater/filters/sql.py"
+FILTER_DIALECTS = "headwater/filters/dialects.py"
+MATCHER = "headwater/services/matching/matcher.py"
+FEED = "headwater/services/feed.py"
+SUBSCRIPTIONS = "headwater/services/subscriptions.py"
+LIVE = "tests/doors/realtime/test_documents.py"
+FORMS_AGREE = "tests/filters/test_forms_agree.py::test_every_awkward_value_is_told_apart_by_all_forms"
 
 CURSORS = "headwater/stores/tables/cursors.py"
 IDENTITY = "headwater/stores/tables/identity.py"
@@ -1528,5 +1536,155 @@ BUGS = [
             ),
         ),
         ("tests/contracts/test_leases.py", "tests/contracts/test_engines_agree.py"),
+    ),
+    Bug(
+        "filter-takes-true-for-1",
+        "a boolean meets a filter that asks for a number",
+        (Edit(FILTER_PYTHON, " and {name} is not {bool(value)}", ""),),
+        (FORMS_AGREE,),
+    ),
+    Bug(
+        "filter-takes-lists-for-texts",
+        "in SQLite a list or an object meets the text that it is written as",
+        (Edit(FILTER_DIALECTS, """is_text=f"{kind} = 'text'",""", 'is_text="",'),),
+        (FORMS_AGREE,),
+    ),
+    Bug(
+        "filter-loses-what-sql-does-not-know",
+        "the opposite of a condition does not hold for documents without the field",
+        (Edit(FILTER_SQL, 'f"({clause}) IS NOT TRUE"', 'f"NOT ({clause})"'),),
+        (FORMS_AGREE,),
+    ),
+    Bug(
+        "filter-rounds-the-opposite-too",
+        "where an engine rounds, the opposite of a condition loses documents",
+        (Edit(FILTER_SQL, "        if negated:\n            return NO\n", ""),),
+        (FORMS_AGREE,),
+    ),
+    Bug(
+        "filter-ends-a-prefix-in-the-surrogates",
+        "the text behind all with a beginning is none",
+        (Edit(FILTER_SQL, "chr(0xE000 if following == 0xD800 else following)", "chr(following)"),),
+        (FORMS_AGREE,),
+    ),
+    Bug(
+        "filter-reads-a-missing-claim-as-null",
+        "who has no such claim meets all documents without the field",
+        (Edit("headwater/filters/claims.py", "    if value is None:\n        return None\n", ""),),
+        ("tests/filters/test_claims.py::test_a_claim_that_is_missing_opens_nothing",),
+    ),
+    Bug(
+        "filter-costs-what-it-likes",
+        "a filter may search a text a thousand times",
+        (Edit("headwater/filters/tree.py", "if cost > COST_MAX:", "if cost > COST_MAX * COST_MAX:"),),
+        ("tests/filters/test_parse.py::test_a_filter_beyond_its_bounds_is_refused_by_its_size",),
+    ),
+    Bug(
+        "match-looks-at-what-is-alone",
+        "a document that stops matching is not told as having left",
+        (Edit(MATCHER, "for image in (after, before):", "for image in (after,):"),),
+        ("tests/services/matching/test_matcher.py::test_a_change_is_told_as_what_it_is_to_the_set",),
+    ),
+    Bug(
+        "match-takes-true-for-1",
+        "two filters that Python holds equal are filed as one",
+        (Edit(MATCHER, "name = repr(expression)", "name = str(hash(expression))"),),
+        ("tests/services/matching/test_matcher.py::test_filters_that_differ_in_1_and_true_alone_are_two",),
+    ),
+    Bug(
+        "match-files-an-or-once",
+        "a filter is found by the first of its alternatives alone",
+        (
+            Edit(
+                "headwater/services/matching/access.py",
+                "for part in expression.parts for way in ways",
+                "for part in expression.parts[:1] for way in ways",
+            ),
+        ),
+        ("tests/services/matching/test_matcher.py::test_an_or_is_found_by_each_of_its_sides",),
+    ),
+    Bug(
+        "match-leaves-out-where-a-range-ends",
+        "a value that is the end of a range does not find it",
+        (
+            Edit(
+                "headwater/services/matching/intervals.py",
+                "run = point.ends[bisect_left(point.ends, (value, 0)) :]",
+                "run = point.ends[bisect_right(point.ends, (value, self._last)) :]",
+            ),
+        ),
+        ("tests/services/matching/test_matcher.py::test_intervals_are_found_by_what_lies_in_them",),
+    ),
+    Bug(
+        "match-keeps-what-nobody-watches",
+        "a filter whose last watcher left stays in the indexes",
+        (Edit(MATCHER, "for take_out in filed.places:", "for take_out in filed.places[1:]:"),),
+        ("tests/services/matching/test_matcher.py",),
+    ),
+    Bug(
+        "live-asks-once-who-may",
+        "a right that is withdrawn is noticed by nobody who follows already",
+        (Edit(FEED, "if not self.may():", "if self.may is None:"),),
+        (f"{LIVE}::test_a_right_that_is_withdrawn_ends_the_subscription_before_the_next_change",),
+    ),
+    Bug(
+        "live-tells-the-snapshot-again",
+        "what a snapshot has is told once more as changes",
+        (Edit(FEED, "if event.lsn <= self._after or", "if event.lsn < 0 or"),),
+        (f"{LIVE}::test_between_snapshot_and_changes_nothing_is_missed_and_nothing_comes_twice",),
+    ),
+    Bug(
+        "live-passes-over-a-loss",
+        "changes that were dropped before they were told are passed over in silence",
+        (Edit(FEED, "if step.resync is not None:", "if step.resync is not None and not step.through:"),),
+        (f"{LIVE}::test_changes_that_were_dropped_before_they_were_told_are_not_passed_over",),
+    ),
+    Bug(
+        "live-shows-what-has-left",
+        "of a document that is not in the set any more, its new fields are told",
+        (
+            Edit(
+                "headwater/doors/realtime/document_messages.py",
+                'if not is_gone:\n            doc["data"]',
+                'if doc:\n            doc["data"]',
+            ),
+        ),
+        (f"{LIVE}::test_what_enters_changes_and_leaves_a_set_is_told",),
+    ),
+    Bug(
+        "live-resumes-too-late",
+        "who resumes misses the first change",
+        (Edit(SUBSCRIPTIONS, "if place[0] > last_seq else None", "if place[0] > last_seq + 1 else None"),),
+        (f"{LIVE}::test_a_client_whose_connection_is_cut_again_and_again_misses_nothing",),
+    ),
+    Bug(
+        "live-resumes-over-a-gap",
+        "who resumes behind what is kept is not told",
+        (Edit(SUBSCRIPTIONS, "return start <= last_seq + 1 <= end", "return True"),),
+        (f"{LIVE}::test_a_place_that_the_log_never_reached_is_answered_with_resync",),
+    ),
+    Bug(
+        "live-takes-forged-tokens",
+        "a resume token is believed unsigned",
+        (
+            Edit(
+                "headwater/services/resume_tokens.py",
+                "if not hmac.compare_digest(signature, await self._signature(body)):",
+                "if not body:",
+            ),
+        ),
+        (f"{LIVE}::test_a_forged_a_foreign_and_an_old_token_are_refused",),
+    ),
+    Bug(
+        "live-takes-tokens-of-others",
+        "a resume token is good for whoever has it",
+        (
+            Edit(
+                "headwater/doors/realtime/documents.py",
+                "if (about.database, about.subject) != (session.database, session.known.subject):",
+                "if about.database != session.database:",
+            ),
+        ),
+        (f"{LIVE}::test_a_forged_a_foreign_and_an_old_token_are_refused",),
     ),
 ]

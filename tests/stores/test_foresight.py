@@ -18,6 +18,7 @@ import pytest
 from headwater.clock import SECOND, Timestamp
 from headwater.config import load_config
 from headwater.errors import HeadwaterError
+from headwater.log.document_operations import CreateDocument, UpdateDocument
 from headwater.log.job_operations import Claim, Enqueue, JobReport, NewJob, Settle
 from headwater.log.operations import Ack, Operation, Pop, Push, Transaction
 from headwater.model.job import JobOutcome
@@ -56,6 +57,10 @@ ANOTHERS = dict.fromkeys(["find_partition_by_id", "find_queue_by_id", "find_queu
 EXCEPTIONS: dict[tuple[str, str], dict[str, str]] = {
     ("push", "cold"): A_PARTITION,
     ("push spread", "cold"): A_PARTITION,
+    ("create document", "tepid"): ANOTHERS,
+    ("create document", "cold"): A_PARTITION,
+    ("update document", "tepid"): ANOTHERS,
+    ("update document", "cold"): A_PARTITION,
     ("keyed push", "cold"): A_PARTITION,
     ("push with ids", "tepid"): {"segment_body": OF_ANOTHERS_SEGMENTS},
     ("push with ids", "cold"): {
@@ -164,6 +169,10 @@ def claim_jobs(watched: Watched) -> list[Any]:
     return watched.commit(Claim(worker=WORKER, limit=2))
 
 
+def create_document(watched: Watched) -> list[Any]:
+    return watched.commit(CreateDocument(collection="notes", id="a", data=msgspec.Raw(b"{}")))
+
+
 def ack_of(answers: list[Any]) -> list[Operation]:
     (batch,) = answers[0].batches
     return [Ack(partition_id=batch.partition_id, group=batch.group, token=batch.token)]
@@ -190,6 +199,12 @@ CASES = {
     "enqueue": Case(add_jobs, lambda _: [Enqueue(jobs=[NewJob(command="true", id="one", unique_key="u")])]),
     "claim": Case(claim_jobs, lambda _: [Claim(worker=WORKER, limit=2)]),
     "settle": Case(claim_jobs, settle_of),
+    "create document": Case(
+        create_document, lambda _: [CreateDocument(collection="notes", id="b", data=msgspec.Raw(b"{}"))]
+    ),
+    "update document": Case(
+        create_document, lambda _: [UpdateDocument(collection="notes", id="a", data=msgspec.Raw(b'{"n":1}'))]
+    ),
 }
 
 

@@ -110,4 +110,4 @@ def test_a_commit_calls_few_hooks() -> None:
         "Delayed",
     ]
     assert [type(subject).__name__ for subject in overriding(subjects, "flush")] == ["Cursors"]
-    assert [type(subject).__name__ for subject in overriding(subjects, "close")] == ["JobBooks"]
+    assert [type(subject).__name__ for subject in overriding(subjects, "close")] == ["JobBooks", "Documents"]

@@ -17,6 +17,7 @@ from headwater.clock import SystemClock, Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, ServerUnreadable
 from headwater.log.committer import CommittedResult
+from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.job_operations import Enqueue
 from headwater.log.operations import (
     Ack,
@@ -38,7 +39,7 @@ from headwater.services.intentions import release
 from headwater.services.life import Life
 from headwater.services.requests import SEVERAL_MAX, Bounds, PopResponse, PushResponse, SegmentsResponse
 from headwater.services.verbs import Verbs
-from headwater.services.wire_forms import result_kind, to_wire
+from headwater.services.wire_forms import answer_of, result_kind, to_wire
 from headwater.stores.questions import Question
 
 log = logging.getLogger(__name__)
@@ -231,7 +232,7 @@ class RemoteQueues(Verbs):
         }
         answer = await self._post("/v1/transaction", body, _Transacted)
         steps = zip(answer.results, transaction.operations, strict=True)
-        return Transacted([decoder_of(result_kind(type(step))).decode(result) for result, step in steps])
+        return Transacted([answer_of(decoder_of(result_kind(type(step))).decode(result)) for result, step in steps])
 
     def submit_and_forget(self, operation: Operation) -> None:
         """Hand in an operation whose answer nobody needs."""
@@ -284,11 +285,21 @@ class _Transacted(msgspec.Struct, frozen=True):
 def _step(operation: Operation) -> dict[str, Any]:
     kind = _steps.get(type(operation))
     if kind is None:
-        raise TypeError(f"a transaction over HTTP takes pushes, reports and jobs; got {type(operation).__name__}")
+        raise TypeError(
+            f"a transaction over HTTP takes pushes, reports, jobs and documents; got {type(operation).__name__}"
+        )
     return {"kind": kind, **_unkeyed(operation)}
 
 
-_steps: dict[type[Operation], str] = {Push: "push", Ack: "report", Enqueue: "jobs"}
+_steps: dict[type[Operation], str] = {
+    Push: "push",
+    Ack: "report",
+    Enqueue: "jobs",
+    CreateDocument: "create-document",
+    SetDocument: "set-document",
+    UpdateDocument: "update-document",
+    DeleteDocument: "delete-document",
+}
 
 
 def _unkeyed(operation: Operation) -> dict[str, Any]:

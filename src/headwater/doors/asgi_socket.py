@@ -76,6 +76,10 @@ class AsgiSocket:
         self._news.set()
         return True
 
+    def waiting_bytes(self) -> int:
+        """How much of what was sent still waits to be taken."""
+        return self._bytes
+
     def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
         """Say goodbye. What was sent before still goes out; a second time changes nothing."""
         if self._code is None:

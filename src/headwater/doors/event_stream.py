@@ -68,6 +68,10 @@ class EventStream:
         self._news.set()
         return True
 
+    def waiting_bytes(self) -> int:
+        """How much of what was sent still waits to be taken."""
+        return self._bytes
+
     def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
         """End the stream behind what was sent. An event `close` tells a client that cares why."""
         if self._code is None:

@@ -57,6 +57,10 @@ class Peer(Protocol):
         """Send without waiting; False when the client is gone, or is let go because too much waits for it already."""
         ...
 
+    def waiting_bytes(self) -> int:
+        """How much of what was sent still waits to be taken."""
+        ...
+
     def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
         """Say goodbye. What was sent before still goes out; a second time changes nothing."""
         ...

@@ -30,6 +30,7 @@ from headwater.services.live_room import LiveRoom
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
 from headwater.services.rooms import Rooms
+from headwater.services.subscriptions import Subscriptions
 from headwater.stores.questions import FindLane, ListSwitches
 
 PUSH_SWITCH = "hold pushes"
@@ -92,6 +93,7 @@ class Site:
         self.switches = Switches(queues)
         self.rooms = rooms or Rooms(queues, RoomSettings())
         self.audiences: dict[LiveRoom, Audience] = {}
+        self.subscriptions = Subscriptions(queues)
         self.realtime = Hall(realtime or RealtimeLimits(), HANDLERS)
 
     @property

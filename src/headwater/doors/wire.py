@@ -12,6 +12,8 @@ import msgspec
 from headwater.doors.sessions import MakeSession
 from headwater.errors import (
     Closed,
+    DocumentExists,
+    DocumentMissing,
     EncryptionKeyMissing,
     HeadwaterError,
     InvalidInput,
@@ -21,6 +23,7 @@ from headwater.errors import (
     LeaseLost,
     NotAllowed,
     Overloaded,
+    PreconditionFailed,
     QueueFull,
     QueueMissing,
     ResyncRequired,
@@ -169,6 +172,9 @@ _statuses: tuple[tuple[type[HeadwaterError], HTTPStatus], ...] = (
     (QueueMissing, HTTPStatus.NOT_FOUND),
     (JobMissing, HTTPStatus.NOT_FOUND),
     (JobError, HTTPStatus.CONFLICT),
+    (DocumentMissing, HTTPStatus.NOT_FOUND),
+    (PreconditionFailed, HTTPStatus.PRECONDITION_FAILED),
+    (DocumentExists, HTTPStatus.CONFLICT),
     (QueueFull, HTTPStatus.TOO_MANY_REQUESTS),
     (Overloaded, HTTPStatus.TOO_MANY_REQUESTS),
     (LeaseLost, HTTPStatus.CONFLICT),

@@ -9,6 +9,7 @@ from hashlib import blake2s
 import msgspec
 
 from headwater.errors import InvalidName, NotAllowed, QueueMissing
+from headwater.model.document import ACCESS_PREFIX
 from headwater.model.names import DATABASE_DEFAULT, NAME_LENGTH_MAX
 
 ALL_QUEUES = "*"
@@ -29,6 +30,10 @@ class Scope(StrEnum):
     SUBSCRIBE = "subscribe"
     METRICS = "metrics"
     SUBMIT_JOBS = "jobs:submit"
+    READ_DOCUMENTS = "documents:read"
+    CREATE_DOCUMENTS = "documents:create"
+    UPDATE_DOCUMENTS = "documents:update"
+    DELETE_DOCUMENTS = "documents:delete"
     OPERATOR = "operator"
     ADMIN = "admin"
 
@@ -57,6 +62,10 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     def may_use(self, queue: str) -> bool:
         """Whether a queue is among theirs."""
         return ALL_QUEUES in self.queues or any(fnmatchcase(queue, pattern) for pattern in self.queues)
+
+    def may_use_collection(self, collection: str) -> bool:
+        """Whether a collection of documents is among theirs: patterns name it `documents/<collection>`."""
+        return self.may_use(ACCESS_PREFIX + collection)
 
     def may_use_all(self) -> bool:
         """Whether every queue of their database is theirs: for requests that name none."""
@@ -124,6 +133,12 @@ def require_queue(principal: Principal, queue: str) -> None:
     """Raises when a queue is not theirs, in the words of one that does not exist: nobody learns which it is."""
     if not principal.may_use(queue):
         raise QueueMissing(f"there is no queue {queue!r:.260}")
+
+
+def require_collection(principal: Principal, collection: str) -> None:
+    """Raises when a collection of documents is not theirs. Every collection is there, so nobody learns anything."""
+    if not principal.may_use_collection(collection):
+        raise NotAllowed(f"this token may not use the collection {collection!r:.260}")
 
 
 def require_all(principal: Principal, scope: Scope) -> None:

@@ -57,6 +57,7 @@ from headwater.services.checks import (
     check_text,
     check_timestamp,
 )
+from headwater.services.document_checks import CHECKS as DOCUMENT_CHECKS
 from headwater.services.job_checks import SECONDS_MAX, check_job, check_range
 from headwater.services.messages import ERROR_LENGTH_MAX
 from headwater.services.records import check_target
@@ -267,4 +268,5 @@ _whole: dict[type[Operation], Callable[[Any, Config], Changes] | None] = {
     PutSchedule: _check_schedule,
     ChangeSchedule: None,
     StopWorkers: None,
+    **DOCUMENT_CHECKS,
 }

@@ -9,6 +9,7 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import DeleteGroup
 from headwater.model.names import GROUP_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_limit, check_list, check_optional_name, check_text
+from headwater.services.documents import Collection
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.jobs import Jobs
 from headwater.services.life import Life, verb
@@ -49,6 +50,10 @@ class Database:
     def queue(self, name: str) -> Queue:
         """The queue of this name; it is made when it is first pushed to or configured."""
         return Queue(self.queues_service, self.name, name)
+
+    def collection(self, name: str) -> Collection:
+        """The collection of documents of this name: `rooms/r1/messages`."""
+        return Collection(self.queues_service, self.name, name)
 
     @verb
     async def push_all(

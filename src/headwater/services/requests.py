@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from headwater.clock import Timestamp
 from headwater.config import Durability
+from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.job_operations import Enqueue
 from headwater.log.operations import Ack, Batch, Extend, Pop, Push, Pushed
 from headwater.model.names import Lsn
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     Lease = Extend
     Extension = Extend
     JobsStep = Enqueue
+    CreateDocumentStep = CreateDocument
+    SetDocumentStep = SetDocument
+    UpdateDocumentStep = UpdateDocument
+    DeleteDocumentStep = DeleteDocument
     PopForm = Pop
 else:
     LanePush = form(Push, "key", name="LanePush")
@@ -33,6 +38,10 @@ else:
     Lease = form(Extend, "key", "seconds", name="Lease")
     Extension = form(Extend, "key", name="Extension")
     JobsStep = form(Enqueue, "key", name="JobsStep", tag="jobs")
+    CreateDocumentStep = form(CreateDocument, "key", name="CreateDocumentStep", tag="create-document")
+    SetDocumentStep = form(SetDocument, "key", name="SetDocumentStep", tag="set-document")
+    UpdateDocumentStep = form(UpdateDocument, "key", name="UpdateDocumentStep", tag="update-document")
+    DeleteDocumentStep = form(DeleteDocument, "key", name="DeleteDocumentStep", tag="delete-document")
     PopForm = form(Pop)
 
 SEVERAL_MAX = 1_000
@@ -87,10 +96,13 @@ class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
     leases: Annotated[list[Extension], Meta(min_length=1, max_length=SEVERAL_MAX)]
 
 
-class TransactionRequest(RequestBody, frozen=True, kw_only=True):
-    """Pushes, reports and jobs that take effect together or not at all, if all `leases` are alive."""
+DocumentStep = CreateDocumentStep | SetDocumentStep | UpdateDocumentStep | DeleteDocumentStep
 
-    operations: Annotated[list[PushStep | ReportStep | JobsStep], Meta(max_length=SEVERAL_MAX)] = []
+
+class TransactionRequest(RequestBody, frozen=True, kw_only=True):
+    """Pushes, reports, jobs and documents that take effect together or not at all, if all `leases` are alive."""
+
+    operations: Annotated[list[PushStep | ReportStep | JobsStep | DocumentStep], Meta(max_length=SEVERAL_MAX)] = []
     leases: Annotated[list[Lease], Meta(max_length=SEVERAL_MAX)] = []
 
 

@@ -15,7 +15,9 @@ from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Operation, Transaction
 from headwater.model.cursor import Outcome
 from headwater.model.names import PartitionId
+from headwater.services.admission import admit
 from headwater.services.checks import check_messages, check_outgoing
+from headwater.services.documents import CollectionTogether, Writes
 from headwater.services.jobs import Jobs
 from headwater.services.messages import Message, mark_reported, reports_of
 from headwater.services.outgoing import target, target_of
@@ -113,6 +115,15 @@ class Together:
         checked = self._jobs.check_all(jobs)
         if checked:
             self._operations.append(Enqueue(database=self._database, jobs=checked))
+
+    def collection(self, name: str) -> CollectionTogether:
+        """A collection whose documents are written when the block ends: `together.collection("orders").set(…)`."""
+        self._check_block()
+        return CollectionTogether(Writes(self._database, name, self._queues.config.record_bytes_max), self._add)
+
+    def _add(self, operation: Operation) -> None:
+        self._check_block()
+        self._operations.append(admit(operation, self._queues.config))
 
     def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done when the block ends; a lost lease undoes everything."""

@@ -97,6 +97,12 @@ def fitting(route: Route, names: Mapping[str, str]) -> dict[str, Any]:
         "after": 0,
         "since": 0,
         "through": 2**61,
+        "collection": "things",
+        "query": {"collection": "things"},
+        "data": {"n": 1},
+        "rows": [{"newDocumentState": {"id": names["job"], "n": 1}}],
+        "pattern": "things",
+        "field": "n",
     }
     fields = {field.encode_name for field in msgspec.structs.fields(route.takes)}
     # These say the same in another way.

@@ -30,11 +30,15 @@ class MemoryPeer:
         self.heard: list[dict[str, Any]] = []
         self.closed_with: tuple[int, str] | None = None
         self.is_paused = False
+        self.waiting = 0
 
     def send(self, frame: Frame) -> bool:
         if self.closed_with is None:
             self.heard.append(json.loads(frame.data))
         return self.closed_with is None
+
+    def waiting_bytes(self) -> int:
+        return self.waiting
 
     def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
         self.closed_with = self.closed_with or (code, reason)

@@ -100,7 +100,7 @@ def preflight(request: Request) -> Response:
     return Response(
         status=HTTPStatus.NO_CONTENT,
         headers=(
-            ("access-control-allow-methods", "GET, POST, PUT, DELETE"),
+            ("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE"),
             ("access-control-allow-headers", "authorization, content-type, idempotency-key"),
             ("access-control-max-age", PREFLIGHT_SECONDS),
         ),

@@ -8,6 +8,7 @@ from headwater.doors.access.reception import Reception
 from headwater.doors.access.settings import AccessSettings, Auth
 from headwater.doors.access.tokens import TokenVerifier
 from headwater.doors.access.verifiers import Verifier
+from headwater.doors.documents.errors import in_their_words
 from headwater.doors.hosts import for_this_machine, with_sound_host
 from headwater.doors.wire import Handler
 from headwater.errors import ConfigError
@@ -28,7 +29,7 @@ def guarded(handler: Handler, settings: AccessSettings, store: Store, tail: Tail
     if settings.auth:
         guesses = Allowances(Rate(settings.guesses_per_minute / MINUTE, settings.guesses_burst))
         handler = Reception(handler, make_verifiers(settings, store, tail), clock, guesses)
-    handler = for_our_pages(handler, settings.allowed_origins)
+    handler = in_their_words(for_our_pages(handler, settings.allowed_origins))
     if settings.allowed_hosts or not settings.auth:
         return for_this_machine(handler, settings.allowed_hosts)
     return with_sound_host(handler)

@@ -78,6 +78,10 @@ class WebSocket(asyncio.Protocol):
         self._transport.write(message)
         return True
 
+    def waiting_bytes(self) -> int:
+        """How much of what was sent still waits to be taken."""
+        return self._transport.get_write_buffer_size()
+
     def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
         """Say goodbye. What was sent before still goes out; a second time changes nothing."""
         if self._code is None:

@@ -6,11 +6,13 @@ from typing import TypeVar
 import msgspec
 
 from headwater.doors.holds import are_pops_held_off, check_pushes_taken
+from headwater.doors.native.documents import OPERATIONS as DOCUMENT_RULES
 from headwater.doors.native.jobs import OPERATIONS as JOB_RULES
 from headwater.doors.native.rules import Rule, allowed
 from headwater.doors.site import Site, check_scope, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, TooLarge
+from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.job_operations import Enqueue
 from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transaction
 from headwater.model.principal import Scope
@@ -58,6 +60,7 @@ OPERATIONS: dict[type[Operation], Rule] = {
     Ack: Rule(scope=Scope.CONSUME, partition=True, check=_check_admitted),
     Extend: Rule(scope=Scope.CONSUME, partition=True, check=_check_admitted),
     Enqueue: JOB_RULES[Enqueue],
+    **{kind: DOCUMENT_RULES[kind] for kind in (CreateDocument, SetDocument, UpdateDocument, DeleteDocument)},
 }
 
 

@@ -1,9 +1,10 @@
 """`GET /v1/bounds` and `segments`: what is taken, and the log of a queue as it grows."""
 
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
+from headwater.model.document import collection_of
 from headwater.model.names import Lsn, check_name
-from headwater.model.principal import Principal, Scope
+from headwater.model.principal import Principal, Scope, require_collection
 from headwater.services.requests import Bounds, SegmentsQuery, SegmentsResponse
 from headwater.stores.questions import FindLastLsn, FindLastLsnOf
 
@@ -30,9 +31,19 @@ async def _end(site: Site, principal: Principal) -> Lsn:
     return await site.queues.ask(FindLastLsnOf(principal.database, principal.queues))
 
 
+def _check_log(request: Request, queue: str) -> None:
+    """Raises when the log of a queue is not theirs to read; the changes of a collection are those of its documents."""
+    collection = collection_of(queue)
+    if collection is not None and request.principal.may(Scope.READ_DOCUMENTS):
+        require_collection(request.principal, collection)
+        return
+    check_scope(request, Scope.SUBSCRIBE)
+    check_use(request, queue)
+
+
 async def segments(site: Site, request: Request, query: SegmentsQuery) -> Response:
     """The log of a queue, without a group: from an LSN on, and then as it grows."""
-    check_use(request, check_name("queue", query.queue))
+    _check_log(request, check_name("queue", query.queue))
     step = await site.queues.read_on(
         (request.principal.database, query.queue),
         Lsn(query.after),

@@ -2,7 +2,7 @@
 than one of them."""
 
 from headwater.doors.jobs.own_names import in_own_names, with_own_names
-from headwater.doors.native import jobs, log_commits, messages, questions, upkeep
+from headwater.doors.native import documents, jobs, log_commits, messages, questions, upkeep
 from headwater.doors.native.rules import operation_routes, question_routes
 from headwater.doors.routes import Route
 from headwater.log.operations import Acked, Extended, Transacted
@@ -56,7 +56,7 @@ _OWN = (
         method="POST",
         path="/v1/transaction",
         handler=in_own_names(messages.transaction),
-        summary="Pushes, reports and jobs that take effect together or not at all",
+        summary="Pushes, reports, jobs and documents that take effect together or not at all",
         scope=Scope.CONSUME,
         gives=Transacted,
     ),
@@ -66,6 +66,7 @@ _OWN = (
         handler=questions.segments,
         summary="Read the log of a queue without a group; wait when there is no more",
         scope=Scope.SUBSCRIBE,
+        or_scope=Scope.READ_DOCUMENTS,
         gives=requests.SegmentsResponse,
     ),
     Route(
@@ -81,7 +82,7 @@ _OWN = (
 
 ROUTES: tuple[Route, ...] = (
     *_OWN,
-    *operation_routes({**upkeep.OPERATIONS, **log_commits.OPERATIONS}),
-    *question_routes(upkeep.QUESTIONS),
+    *operation_routes({**upkeep.OPERATIONS, **log_commits.OPERATIONS, **documents.OPERATIONS}),
+    *question_routes({**upkeep.QUESTIONS, **documents.QUESTIONS}),
     *with_own_names((*operation_routes(jobs.OPERATIONS), *question_routes(jobs.QUESTIONS))),
 )

@@ -29,6 +29,8 @@ class RealtimeLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Of all connections with one token, or from one address where nobody has a name."""
     rooms_per_connection_max: int = 100
     """Rooms that one connection may be in at once."""
+    subscriptions_per_connection_max: int = 1_000
+    """Live queries and streams that one connection may have at once."""
 
 
 def load_limits(environment: Mapping[str, str] | None = None) -> RealtimeLimits:

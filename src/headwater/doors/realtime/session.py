@@ -55,6 +55,9 @@ log = logging.getLogger(__name__)
 
 # So many messages may wait while an earlier one is worked on; no more is read meanwhile.
 INBOX_MAX = 64
+# How often it is looked whether a client has taken what was sent.
+TAKEN_PAUSE_SECONDS = 0.002
+TAKEN_PAUSE_SECONDS_MAX = 0.05
 # What clients of the documents call the database of a server without tenants.
 DATABASE_ALIAS = "default"
 WHO = "say who you are first: send auth with a token"
@@ -157,6 +160,13 @@ class RealtimeSession:
     def send(self, frame: Frame) -> bool:
         """Send without waiting; False when the client is gone, or is let go because it is too slow."""
         return self._peer.send(frame)
+
+    async def taken(self, bytes_max: int = 0) -> None:
+        """Wait until no more than this waits to be taken by the client, or it is gone: for whoever has much to send."""
+        pause = TAKEN_PAUSE_SECONDS
+        while not self._is_over and self._peer.waiting_bytes() > bytes_max:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, TAKEN_PAUSE_SECONDS_MAX)
 
     def fail(self, error: HeadwaterError, id: MessageId) -> None:
         """Tell the client what became of its message."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headwater.doors.realtime import rooms
+from headwater.doors.realtime import documents, rooms
 from headwater.doors.realtime.envelope import MessageId
 from headwater.doors.realtime.session import MessageHandler, RealtimeSession
 
@@ -20,4 +20,5 @@ def take_heartbeat(session: RealtimeSession, id: MessageId, payload: Nothing) ->
 HANDLERS: Mapping[str, MessageHandler] = {
     "heartbeat": MessageHandler(Nothing, take_heartbeat),
     **rooms.HANDLERS,
+    **documents.HANDLERS,
 }

@@ -13,6 +13,7 @@ from headwater.stores.tables.access_tokens import AccessTokenAnswers
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.dead_letters import DeadLetterAnswers
 from headwater.stores.tables.delayed import DelayedAnswers
+from headwater.stores.tables.document_answers import DocumentAnswers
 from headwater.stores.tables.flows import FlowAnswers
 from headwater.stores.tables.groups import GroupAnswers
 from headwater.stores.tables.job_answers import JobAnswers
@@ -45,6 +46,7 @@ class Answers:
             MilestoneAnswers(connection),
             AccessTokenAnswers(connection),
             JobAnswers(connection),
+            DocumentAnswers(connection),
         )
         self.handlers = {question: handler for subject in subjects for question, handler in subject.handlers().items()}
 

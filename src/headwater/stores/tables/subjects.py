@@ -14,6 +14,7 @@ from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.damage import Damage
 from headwater.stores.tables.dead_letters import DeadLetters
 from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.documents import Documents
 from headwater.stores.tables.flows import Flows
 from headwater.stores.tables.groups import Groups
 from headwater.stores.tables.identity import Identity
@@ -82,4 +83,5 @@ class Subjects:
             self.access_tokens,
             self.jobs,
             self.jobs.books,
+            Documents(connection, catalog, segments),
         )

@@ -1,0 +1,170 @@
+"""Documents by path: reading, writing, queries, and batches that are all or nothing."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from headwater.doors.documents.shapes import BatchRequest, DeleteRequest, GetRequest, QueryRequest, Write, WriteRequest
+from headwater.doors.native.documents import OPERATIONS, QUESTIONS
+from headwater.doors.native.rules import allowed
+from headwater.doors.site import Site, check_scope
+from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
+from headwater.errors import DocumentMissing
+from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
+from headwater.log.operations import Operation, Transaction
+from headwater.model.document import Document, Fields, check_document_id, encode_fields, split_path
+from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.admission import admit
+from headwater.services.documents import find_all
+from headwater.stores.document_questions import DocumentQuery, FindDocument, QueryDocuments
+
+# What clients call the database of a server that has one.
+ANOTHER_NAME = "default"
+
+Wanted = TypeVar("Wanted")
+
+
+def check_database(request: Request, name: str) -> str:
+    """The database of who asks; raises when the path names another."""
+    own = request.principal.database
+    if name == own or (name == ANOTHER_NAME and own == DATABASE_DEFAULT):
+        return own
+    raise Refused(404, "database_not_found", f"there is no database {name!r:.260} for this token")
+
+
+async def permitted(site: Site, request: Request, operation: Wanted) -> Wanted:
+    """An operation as it may be handed in by who asks."""
+    rule = OPERATIONS[type(operation)]  # type: ignore[index]
+    check_scope(request, rule.scope)
+    found: Wanted = admit(await allowed(site, request, rule, operation), site.config)
+    return found
+
+
+def shown(document: Document, status: int = 200) -> Response:
+    """A document as the answer: it is kept as it is sent."""
+    return Response(status=status, body=bytes(document.body))
+
+
+# ── one document ──
+
+
+async def get(site: Site, request: Request, database: str, path: str) -> Response:
+    """The document at a path."""
+    found = await _find(site, request, check_database(request, database), path)
+    if found is None:
+        raise DocumentMissing(f"there is no document {path:.500}")
+    return shown(found)
+
+
+async def _find(site: Site, request: Request, database: str, path: str) -> Document | None:
+    collection, name = split_path(path)
+    question = await allowed(site, request, QUESTIONS[FindDocument], FindDocument(database, collection, name))
+    found = await site.queues.ask(question)
+    return None if found is None or found.deleted else found
+
+
+async def create(site: Site, request: Request, body: Fields, database: str, path: str) -> Response:
+    """Make a document in a collection."""
+    operation = CreateDocument(
+        database=check_database(request, database),
+        collection=path,
+        id=check_document_id(body["id"]) if body.get("id") is not None else uuid.uuid4().hex,
+        data=_fields(site, body),
+    )
+    return shown(await site.queues.run(await permitted(site, request, operation)), 201)
+
+
+async def put(site: Site, request: Request, body: WriteRequest, database: str, path: str) -> Response:
+    """Make or replace a document."""
+    return await _write(site, request, SetDocument, body, database, path)
+
+
+async def patch(site: Site, request: Request, body: WriteRequest, database: str, path: str) -> Response:
+    """Change fields of a document."""
+    return await _write(site, request, UpdateDocument, body, database, path)
+
+
+async def _write(
+    site: Site,
+    request: Request,
+    kind: type[SetDocument] | type[UpdateDocument],
+    body: WriteRequest,
+    database: str,
+    path: str,
+) -> Response:
+    own = check_database(request, database)
+    collection, name = split_path(path)
+    operation = kind(database=own, collection=collection, id=name, data=_fields(site, body.doc), if_match=body.if_match)
+    return shown(await site.queues.run(await permitted(site, request, operation)))
+
+
+async def delete(site: Site, request: Request, body: DeleteRequest, database: str, path: str) -> Response:
+    """Delete a document."""
+    own = check_database(request, database)
+    collection, name = split_path(path)
+    operation = DeleteDocument(database=own, collection=collection, id=name, if_match=body.if_match)
+    await site.queues.run(await permitted(site, request, operation))
+    return NOTHING
+
+
+def _fields(site: Site, fields: Fields) -> msgspec.Raw:
+    return encode_fields(fields, site.config.record_bytes_max)
+
+
+# ── several ──
+
+
+async def query(site: Site, request: Request, body: QueryRequest, database: str) -> Response:
+    """Documents of a collection."""
+    asked = DocumentQuery(
+        collection=body.collection,
+        filters=body.filters,
+        filter=body.filter,
+        order_by=body.order_by,
+        limit=body.limit,
+        start_after=body.start_after or "",
+        show_deleted=body.show_deleted,
+    )
+    own = check_database(request, database)
+    question = await allowed(site, request, QUESTIONS[QueryDocuments], QueryDocuments(own, asked))
+    found = await find_all(site.queues, own, question.query)
+    return _documents(found.documents, found.next_cursor)
+
+
+async def get_by_path(site: Site, request: Request, body: GetRequest, database: str) -> Response:
+    """One document, or none, as a list."""
+    found = await _find(site, request, check_database(request, database), body.path)
+    return _documents([] if found is None else [found])
+
+
+async def write(site: Site, request: Request, body: BatchRequest, database: str) -> Response:
+    """All writes, or none of them."""
+    own = check_database(request, database)
+    steps = [await permitted(site, request, _step(site, own, one)) for one in body.writes]
+    whole = Transaction(database=own, operations=steps)
+    return _documents((await site.queues.run(whole)).results)
+
+
+def _step(site: Site, database: str, write: Write) -> Operation:
+    collection, name = split_path(write.path)
+    place: dict[str, Any] = {"database": database, "collection": collection, "id": name}
+    if write.type == "delete":
+        return DeleteDocument(**place, if_match=write.if_match)
+    data = _fields(site, write.data)
+    if write.type == "create":
+        return CreateDocument(**place, data=data)
+    kind = SetDocument if write.type == "set" else UpdateDocument
+    return kind(**place, data=data, if_match=write.if_match)
+
+
+class _Documents(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer, with documents as they are kept."""
+
+    docs: list[msgspec.Raw]
+    next_cursor: str
+
+
+def _documents(found: Sequence[Document], cursor: str = "") -> Response:
+    return json_response(_Documents([document.body for document in found], cursor))

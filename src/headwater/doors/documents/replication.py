@@ -1,0 +1,43 @@
+"""Replication, as RxDB's protocol has it: pull what was written here, push what was written there.
+
+A checkpoint is the pair that the protocol shows, `updatedAt` and `id`, and with it our own place: the commit that wrote
+the document. Commits are read in their order, so one that took long is never passed over, whatever its clock said. A
+checkpoint of another store, or of a document that was written since and has no place with it, begins anew: that costs
+time and misses nothing.
+"""
+
+from headwater.doors.documents.handlers import permitted
+from headwater.doors.documents.shapes import PullAnswer, PullRequest, PushRequest
+from headwater.doors.native.documents import QUESTIONS
+from headwater.doors.native.rules import allowed
+from headwater.doors.site import Site
+from headwater.doors.wire import Request, Response, json_response
+from headwater.log.document_operations import MergeDocuments
+from headwater.model.document import replica_of
+from headwater.services.replication import Checkpoint, checkpoint_of, place_behind
+from headwater.stores.document_questions import ListDocumentsAfter
+from headwater.stores.questions import FindIdentity
+
+
+async def pull(site: Site, request: Request, body: PullRequest) -> Response:
+    """What a replica has not read yet."""
+    asked = ListDocumentsAfter(request.principal.database, body.collection, limit=body.limit)
+    asked = await allowed(site, request, QUESTIONS[ListDocumentsAfter], asked)
+    identity = await site.queues.ask(FindIdentity())
+    lsn, name = await place_behind(site.queues, (asked.database, asked.collection), body.checkpoint, identity)
+    found = await site.queues.ask(
+        ListDocumentsAfter(asked.database, asked.collection, after=lsn, after_id=name, limit=asked.limit)
+    )
+    checkpoint = body.checkpoint or Checkpoint(lsn=0, identity=identity)
+    if found:
+        checkpoint = checkpoint_of(found[-1], identity)
+    return json_response(PullAnswer([replica_of(document) for document in found], checkpoint))
+
+
+async def push(site: Site, request: Request, body: PushRequest) -> Response:
+    """Take in what a replica has written; what is here, in the place of what could not be taken."""
+    if not body.rows:
+        return json_response([])
+    operation = MergeDocuments(database=request.principal.database, collection=body.collection, rows=body.rows)
+    merged = await site.queues.run(await permitted(site, request, operation))
+    return json_response([replica_of(document) for document in merged.conflicts])

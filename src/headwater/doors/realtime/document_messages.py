@@ -1,0 +1,154 @@
+"""What is said about documents over the realtime door, both ways."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from headwater.doors.realtime.envelope import MessageId, tell
+from headwater.doors.sessions import Frame
+from headwater.model.document import Condition, Document, decode_flat, own_fields
+from headwater.services.feed import Event
+from headwater.services.matching import Move
+from headwater.services.replication import Checkpoint
+from headwater.services.subscriptions import MATCHER_VERSION
+
+MICROSECONDS_PER_MILLISECOND = 1_000
+# As `type` says it, which the TypeScript client reads.
+_types = {Move.ENTERED: "create", Move.CHANGED: "update", Move.LEFT: "delete"}
+_encode = msgspec.json.Encoder().encode
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Which documents."""
+
+    collection: str
+    filters: list[Condition] = []
+    filter: str = ""
+
+
+class Subscribe(msgspec.Struct, frozen=True, rename="camel"):
+    """The payload of `subscribe`."""
+
+    query: Query
+    include_data: bool | None = None
+    send_snapshot: bool = False
+    priority: str = ""
+    last_seq: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    """Go on behind this, instead of from now: for who knows where they were."""
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """The payload of `stream`."""
+
+    collection: str
+    checkpoint: Checkpoint | None = None
+
+
+class Unsubscribe(msgspec.Struct, frozen=True):
+    """The payload of `unsubscribe`."""
+
+    id: MessageId
+
+
+class Resume(msgspec.Struct, frozen=True, rename="camel"):
+    """The payload of `resume`."""
+
+    token: str
+    last_seq: int = -1
+
+
+class Ack(msgspec.Struct, frozen=True, rename="camel"):
+    """The payload of `ack`: the client has dealt with everything up to here."""
+
+    seq: int
+    sub_id: MessageId = ""
+
+
+class Unsubscribed(msgspec.Struct, frozen=True):
+    """Whether there was anything to end."""
+
+    status: str
+
+
+class SubscribeAck(msgspec.Struct, frozen=True, rename="camel"):
+    """Behind `seq` everything is told; `token` resumes it on another connection."""
+
+    sub_id: MessageId
+    matcher_version: int
+    seq: int
+    token: str
+    status: str = "ok"
+
+
+class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """Documents as they are now; `more` says that others follow. The last one has `seq`, behind which all is told."""
+
+    sub_id: MessageId
+    documents: list[msgspec.Raw]
+    more: bool
+    seq: int | None = None
+
+
+class ResumeAck(msgspec.Struct, frozen=True, rename="camel"):
+    """From where on events follow."""
+
+    sub_id: MessageId
+    status: str
+    from_seq: int
+    matcher_version: int = MATCHER_VERSION
+
+
+class ResyncSubscription(msgspec.Struct, frozen=True, rename="camel"):
+    """There is a gap: read anew, and subscribe anew."""
+
+    sub_id: MessageId
+    reason: str
+
+
+class ResyncStream(msgspec.Struct, frozen=True, rename="camel"):
+    """There is a gap: pull from the last checkpoint, and ask for the stream anew."""
+
+    stream_id: MessageId
+    reason: str
+
+
+class StreamEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """Documents that were written, and the checkpoint behind them."""
+
+    stream_id: MessageId
+    documents: list[dict[str, object]]
+    checkpoint: Checkpoint
+
+
+def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None) -> Frame:
+    """A page of a snapshot."""
+    page = Snapshot(id, [one.body for one in documents], seq is None, seq)
+    return tell("snapshot", page, event_id="" if seq is None else str(seq))
+
+
+def event_frame(event: Event, sub_id: str, include_data: bool | None) -> Frame:
+    """A change, for one subscription; `sub_id` is JSON already. What all who want it in one form share is made once."""
+    shared = event.encoded.get(include_data)
+    if shared is None:
+        delta = _encode(delta_of(event, include_data)).decode()
+        place = f'"seq":{event.seq},"partition":"{event.partition_id}","lsn":{event.lsn}'
+        shared = event.encoded[include_data] = f'"delta":{delta},{place}}}}}'
+    return Frame(f'{{"type":"event","payload":{{"subId":{sub_id},{shared}', event="event", id=str(event.seq))
+
+
+def delta_of(event: Event, include_data: bool | None) -> dict[str, Any]:
+    """What happened to the set of documents. Of one that is not in it any more, only the name is told."""
+    change, is_gone = event.change, event.move is Move.LEFT
+    doc: dict[str, Any] = {"path": f"{event.collection}/{change.id}", "version": change.version}
+    delta: dict[str, Any] = {"op": event.move.value, "doc": doc}
+    if event.has_left:
+        delta["left"] = True
+    if include_data is None:
+        if not is_gone:
+            doc["data"] = own_fields(decode_flat(change.after))
+        return delta
+    delta |= {"type": _types[event.move], "id": change.id}
+    delta["timestamp"] = event.written_at // MICROSECONDS_PER_MILLISECOND
+    if include_data and not is_gone:
+        delta["document"] = change.after
+    return delta

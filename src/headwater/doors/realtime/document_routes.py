@@ -1,0 +1,63 @@
+"""Live queries for those who only listen: server-sent events."""
+
+import msgspec
+
+from headwater.doors.realtime.document_messages import Query, Subscribe
+from headwater.doors.realtime.envelope import Envelope
+from headwater.doors.realtime.session import DATABASE_ALIAS, RealtimeSession
+from headwater.doors.routes import Route
+from headwater.doors.sessions import Peer
+from headwater.doors.site import Site
+from headwater.doors.wire import Request, Response
+from headwater.errors import InvalidOption, NotAllowed
+from headwater.model.names import DATABASE_DEFAULT
+from headwater.model.principal import Scope
+
+LISTENER = "sse"
+
+
+class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What is followed: documents of a collection, by a filter that is CEL text."""
+
+    collection: str
+    filter: str = ""
+    include_data: bool | None = None
+    send_snapshot: bool = False
+
+
+async def listen(site: Site, request: Request, query: ListenQuery, database: str) -> Response:
+    """A live query. The id of an event is its `seq`; who comes back says the last one (`Last-Event-ID`)."""
+    theirs = request.principal.database
+    if database != theirs and not (database == DATABASE_ALIAS and theirs == DATABASE_DEFAULT):
+        raise NotAllowed(f"this token is not for the database {database!r:.80}")
+    seen = request.headers.get("last-event-id", "")
+    if seen and not seen.removeprefix("-").isdecimal():
+        raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
+    site.realtime.admit(request)
+    subscribe = Subscribe(
+        Query(query.collection, filter=query.filter),
+        query.include_data,
+        query.send_snapshot,
+        last_seq=int(seen[:18]) if seen else None,
+    )
+    payload = msgspec.Raw(msgspec.json.encode(subscribe))
+
+    def begin(peer: Peer) -> RealtimeSession:
+        session = RealtimeSession(site, site.realtime, request, peer)
+        session.begin(Envelope("subscribe", LISTENER, payload))
+        return session
+
+    return Response(session=begin, headers=(("cache-control", "no-store"),))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/realtime/v1/databases/{database}/sse",
+        handler=listen,
+        summary="A live query over documents, as server-sent events",
+        scope=Scope.READ_DOCUMENTS,
+        asks=ListenQuery,
+        content_types=("text/event-stream",),
+    ),
+)

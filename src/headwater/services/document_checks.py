@@ -1,0 +1,156 @@
+"""What may be handed in about documents, whatever way it came."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headwater import filters
+from headwater.config import Config
+from headwater.errors import InvalidInput, InvalidName, InvalidOption, TooLarge
+from headwater.log.document_operations import (
+    CreateDocument,
+    DeleteDocument,
+    DropDocumentIndex,
+    IndexDocuments,
+    MergeDocuments,
+    SetDocument,
+    UpdateDocument,
+)
+from headwater.log.operations import Operation
+from headwater.model.document import (
+    Condition,
+    DocumentRow,
+    OrderBy,
+    check_collection,
+    check_document_id,
+    check_fields,
+    encode_fields,
+    replica_fields,
+)
+from headwater.services.checks import check_limit, check_list
+from headwater.stores.document_questions import DocumentQuery
+
+ROWS_MAX = 1_000
+QUERY_LIMIT_MAX = 1_000
+ORDER_FIELDS_MAX = 8
+FIELD_LENGTH_MAX = 256
+
+_pattern = re.compile(r"[A-Za-z0-9._:/*-]{1,200}")
+_field = re.compile(r"[^\x00-\x1f.\"'\\]+(\.[^\x00-\x1f.\"'\\]+)*")
+
+Changes = dict[str, Any]
+
+
+def check_new(operation: CreateDocument | SetDocument | UpdateDocument, config: Config) -> Changes:
+    """Where a document goes, and its fields."""
+    return {**_place(operation), "data": check_fields(operation.data, config.record_bytes_max)}
+
+
+def check_set(operation: SetDocument | UpdateDocument, config: Config) -> Changes:
+    """A document that is to be made or replaced."""
+    return {**check_new(operation, config), "if_match": check_conditions(operation.if_match)}
+
+
+def check_update(operation: UpdateDocument, config: Config) -> Changes:
+    """Fields that are to be changed."""
+    changes = check_set(operation, config)
+    if bytes(changes["data"]) == b"{}":
+        raise InvalidInput("there is nothing to change: name a field, and none of Headwater's own")
+    return changes
+
+
+def check_delete(operation: DeleteDocument, config: Config) -> Changes:
+    """A document that is to be deleted."""
+    return {**_place(operation), "if_match": check_conditions(operation.if_match)}
+
+
+def _place(operation: CreateDocument | SetDocument | UpdateDocument | DeleteDocument) -> Changes:
+    return {"collection": check_collection(operation.collection), "id": check_document_id(operation.id)}
+
+
+def check_merge(operation: MergeDocuments, config: Config) -> Changes:
+    """What a replica has written."""
+    if len(operation.rows) > ROWS_MAX:
+        raise TooLarge(f"{ROWS_MAX:,} rows may be pushed at once; got {len(operation.rows):,}")
+    rows = [_row(row, config.record_bytes_max) for row in operation.rows]
+    return {"collection": check_collection(operation.collection), "rows": rows}
+
+
+def _row(row: DocumentRow, bytes_max: int) -> DocumentRow:
+    state = row.new_document_state
+    name = check_document_id(state.get("id"))
+    fields = msgspec.json.decode(encode_fields(replica_fields(state), bytes_max))
+    return DocumentRow({**fields, "id": name, "_deleted": bool(state.get("_deleted"))}, row.assumed_master_state)
+
+
+def check_index(operation: IndexDocuments | DropDocumentIndex, config: Config) -> Changes:
+    """An index, by pattern and field."""
+    if not _pattern.fullmatch(operation.pattern):
+        shown = repr(operation.pattern)[:80]
+        raise InvalidName(f"a pattern of collections has 1 to 200 characters of A-Z a-z 0-9 . _ : / - *; got {shown}")
+    check_field(operation.field)
+    return {}
+
+
+def check_field(name: object) -> str:
+    """The name of a field itself when it is one."""
+    if not isinstance(name, str) or len(name) > FIELD_LENGTH_MAX or not _field.fullmatch(name):
+        raise InvalidName(f"a field is named by its name, with dots into objects; got {name!r:.80}")
+    return name
+
+
+def check_conditions(conditions: object) -> tuple[Condition, ...]:
+    """Conditions as they are handed in: `Condition`, `{field, op, value}` or a tuple of the three."""
+    found = tuple(map(_condition, check_list("conditions", conditions)))
+    filters.parse_conditions([msgspec.structs.asdict(one) for one in found])
+    return found
+
+
+def _condition(given: object) -> Condition:
+    if isinstance(given, Condition):
+        return given
+    if isinstance(given, Mapping) and given.keys() == {"field", "op", "value"}:
+        return Condition(given["field"], given["op"], given["value"])
+    if isinstance(given, tuple | list) and len(given) == 3:
+        return Condition(*given)
+    raise InvalidOption(f'a condition is ("field", "op", value) or {{field, op, value}}; got {given!r:.80}')
+
+
+def check_query(query: DocumentQuery, *, one_more: bool = False) -> DocumentQuery:
+    """A query as it may be asked; with `one_more` document by whoever wants to know whether there are more."""
+    check_collection(query.collection)
+    if query.filter:
+        filters.parse(query.filter)
+    if len(query.order_by) > ORDER_FIELDS_MAX:
+        raise InvalidOption(f"a query orders by {ORDER_FIELDS_MAX} fields at most; got {len(query.order_by)}")
+    for by in query.order_by:
+        check_field(by.field)
+    limit = check_limit(query.limit, QUERY_LIMIT_MAX + one_more)
+    return msgspec.structs.replace(query, filters=check_conditions(query.filters), limit=limit)
+
+
+def orders_of(given: Sequence[OrderBy | str] | str) -> tuple[OrderBy, ...]:
+    """What people write: a field, `-field` for the other direction, or a list of them."""
+    fields = [given] if isinstance(given, str) else check_list("order_by", given)
+    found = []
+    for one in fields:
+        if isinstance(one, OrderBy):
+            found.append(one)
+        elif isinstance(one, str) and one:
+            found.append(OrderBy(one.removeprefix("-"), "desc" if one.startswith("-") else "asc"))
+        else:
+            raise InvalidOption(f'order by "field" or "-field"; got {one!r:.80}')
+    return tuple(found)
+
+
+CHECKS: dict[type[Operation], Any] = {
+    CreateDocument: check_new,
+    SetDocument: check_set,
+    UpdateDocument: check_update,
+    DeleteDocument: check_delete,
+    MergeDocuments: check_merge,
+    IndexDocuments: check_index,
+    DropDocumentIndex: check_index,
+}

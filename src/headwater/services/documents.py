@@ -1,0 +1,342 @@
+"""Documents as people use them: `hw.collection("rooms/r1/messages")`, over an open store or a server.
+
+A query is asked in bounded bites and put together here. A live query (`follow`) is a snapshot, and then what the log
+says after it: each document of the snapshot knows the commit that wrote it, so that nothing comes twice or is missed.
+"""
+
+import heapq
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from headwater import filters
+from headwater.filters import Predicate
+from headwater.filters.tree import And, join
+from headwater.log.document_operations import (
+    CreateDocument,
+    DeleteDocument,
+    IndexDocuments,
+    SetDocument,
+    UpdateDocument,
+)
+from headwater.log.operations import Operation
+from headwater.model.document import (
+    Condition,
+    Document,
+    DocumentChange,
+    OrderBy,
+    changes_queue,
+    check_collection,
+    check_document_id,
+    decode_flat,
+    encode_fields,
+)
+from headwater.model.document_order import cursor_of, place_of, write_cursor
+from headwater.model.names import Lsn, Offset
+from headwater.services.document_checks import QUERY_LIMIT_MAX, check_conditions, check_query, orders_of
+from headwater.services.life import Life, verb
+from headwater.services.verbs import Verbs
+from headwater.stores.contract import Answerer
+from headwater.stores.document_questions import DocumentPage, DocumentQuery, FindDocument, QueryDocuments
+
+Add = Callable[[Operation], None]
+Conditions = Sequence[Condition | tuple[str, str, Any] | Mapping[str, Any]]
+
+_decode_change = msgspec.json.Decoder(DocumentChange).decode
+
+
+class DocumentList(msgspec.Struct, frozen=True):
+    """Documents that a query found. `next_cursor` goes on behind them; it is empty when there are no more."""
+
+    documents: list[Document]
+    next_cursor: str
+    lsn: Lsn
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self.documents)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __getitem__(self, place: int) -> Document:
+        return self.documents[place]
+
+
+class LiveChange(msgspec.Struct, frozen=True):
+    """What happened to the documents that a live query means.
+
+    A `snapshot` has all of them, and comes first; once more when changes were dropped from the log before they were
+    told. `insert` is a document that is new among them, `delete` one that is not among them any more: with `left` it is
+    still there. `seq` counts the changes of the collection, `lsn` is the commit.
+    """
+
+    op: Literal["snapshot", "insert", "update", "delete"]
+    document: Document | None = None
+    documents: Sequence[Document] = ()
+    left: bool = False
+    seq: Offset | None = None
+    lsn: Lsn = Lsn(0)
+
+
+# ── queries ──
+
+
+async def find_all(store: Answerer, database: str, query: DocumentQuery) -> DocumentList:
+    """What a query finds, with the cursor to go on."""
+    wanted = msgspec.structs.replace(query, limit=query.limit + 1)
+    found, lsn = await _gather(store, database, wanted)
+    documents = found[: query.limit]
+    cursor = ""
+    if len(found) > query.limit:
+        cursor = write_cursor(cursor_of(documents[-1].flat(), query.order_by))
+    return DocumentList(documents, cursor, lsn)
+
+
+async def _gather(store: Answerer, database: str, query: DocumentQuery) -> tuple[list[Document], Lsn]:
+    """The first `limit` documents of a query, put together from as many answers as it takes."""
+    page = await store.ask(QueryDocuments(database, query))
+    found, lsn = page.documents, page.lsn
+    while page.position and not (page.is_ordered and len(found) >= query.limit):
+        rest = msgspec.structs.replace(query, limit=query.limit - len(found)) if page.is_ordered else query
+        page = await store.ask(QueryDocuments(database, rest, page.position))
+        found = _joined(found, page, query)
+    return found, lsn
+
+
+def _joined(found: list[Document], page: DocumentPage, query: DocumentQuery) -> list[Document]:
+    if page.is_ordered:
+        return found + page.documents
+    order = query.order_by
+    return heapq.nsmallest(
+        query.limit, [*found, *page.documents], key=lambda one: place_of(cursor_of(one.flat(), order), order)
+    )
+
+
+# ── live queries ──
+
+
+class LiveQuery:
+    """The documents that a live query means, as far as it was told."""
+
+    def __init__(self, verbs: Verbs, database: str, query: DocumentQuery) -> None:
+        self._verbs = verbs
+        self._database = database
+        self._query = query
+        self._predicate: Predicate = filters.predicate(expression_of(query))
+        # Those that are meant, each with the commit up to which it was told.
+        self._members: dict[str, Lsn] = {}
+
+    async def __aiter__(self) -> AsyncGenerator[LiveChange, None]:
+        """A snapshot, then every change, for as long as it is followed."""
+        while True:
+            snapshot = await self._snapshot()
+            yield snapshot
+            async with await self._verbs.follow(
+                self._database, changes_queue(self._query.collection), snapshot.lsn
+            ) as steps:
+                is_lost = False
+                while not is_lost and not steps.is_over:
+                    step = await steps.step()
+                    if step.resync is not None:
+                        is_lost = True
+                        break
+                    for segment in step.segments:
+                        for place, record in enumerate(segment.records):
+                            seq = Offset(segment.first_offset + place)
+                            change = self.judge(_decode_change(record.data), segment.lsn, seq)
+                            if change is not None:
+                                yield change
+                if not is_lost:
+                    return
+
+    async def _snapshot(self) -> LiveChange:
+        """All documents that are meant now; `lsn` is the commit from which on the log has to be followed."""
+        documents: list[Document] = []
+        lsn: Lsn | None = None
+        query = msgspec.structs.replace(self._query, limit=QUERY_LIMIT_MAX, start_after="")
+        while True:
+            found, at = await _gather(self._verbs.store, self._database, query)
+            lsn = at if lsn is None else lsn
+            documents += found
+            if len(found) < query.limit:
+                break
+            query = msgspec.structs.replace(query, start_after=write_cursor(cursor_of(found[-1].flat(), ())))
+        self._members = {document.id: document.lsn for document in documents}
+        return LiveChange("snapshot", documents=documents, lsn=lsn)
+
+    def judge(self, change: DocumentChange, lsn: Lsn, seq: Offset) -> LiveChange | None:
+        """What a change of the collection is to this query; None when it is nothing, or was in the snapshot."""
+        told = self._members.get(change.id)
+        if told is not None and lsn <= told:
+            return None
+        deleted = change.op == "delete"
+        document = Document(self._query.collection, change.id, change.version, deleted, change.after, lsn)
+        if not deleted and self._predicate(decode_flat(change.after)):
+            self._members[change.id] = Lsn(0)
+            return LiveChange("insert" if told is None else "update", document, seq=seq, lsn=lsn)
+        if told is None:
+            return None
+        del self._members[change.id]
+        return LiveChange("delete", document, left=not deleted, seq=seq, lsn=lsn)
+
+
+def expression_of(query: DocumentQuery) -> filters.Expression:
+    """What a query filters by."""
+    parts = [filters.parse_conditions([msgspec.structs.asdict(one) for one in query.filters])]
+    if query.filter:
+        parts.append(filters.parse(query.filter))
+    return join(And, parts)
+
+
+# ── the face ──
+
+
+class Collection:
+    """A collection of documents. Made by `hw.collection(name)`.
+
+    >>> messages = hw.collection("rooms/r1/messages")
+    >>> await messages.create({"text": "Hello"})
+    """
+
+    def __init__(self, verbs: Verbs, database: str, name: str) -> None:
+        self._verbs = verbs
+        self._database = database
+        self.name = check_collection(name)
+
+    @property
+    def life(self) -> Life:
+        """Whether it may be used now."""
+        return self._verbs.life
+
+    @verb
+    async def get(self, id: str) -> Document | None:
+        """The document; None when there is none, or not any more."""
+        found = await self._verbs.store.ask(FindDocument(self._database, self.name, check_document_id(id)))
+        return None if found is None or found.deleted else found
+
+    @verb
+    async def create(self, data: Mapping[str, Any], *, id: str = "") -> Document:
+        """Make a document, under an id that nobody has when none is given."""
+        return await self._verbs.run(self.writes.create(data, id=id))
+
+    @verb
+    async def set(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> Document:
+        """Make a document, or replace all of its fields, if the conditions hold."""
+        return await self._verbs.run(self.writes.set(id, data, if_match=if_match))
+
+    @verb
+    async def update(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> Document:
+        """Change fields of a document; those that are not named stay."""
+        return await self._verbs.run(self.writes.update(id, data, if_match=if_match))
+
+    @verb
+    async def delete(self, id: str, *, if_match: Conditions = ()) -> Document:
+        """Delete a document; its tombstone."""
+        return await self._verbs.run(self.writes.delete(id, if_match=if_match))
+
+    @verb
+    async def query(
+        self,
+        where: str = "",
+        *,
+        filters: Conditions = (),
+        order_by: Sequence[OrderBy | str] | str = (),
+        limit: int = 100,
+        start_after: str = "",
+        show_deleted: bool = False,
+    ) -> DocumentList:
+        """Documents for which `where` (CEL text) and all `filters` hold, in order: `order_by="-n"` is by n, downwards.
+
+        >>> await messages.query('author == "ada"', order_by="createdAt", limit=20)
+        """
+        query = DocumentQuery(
+            collection=self.name,
+            filters=check_conditions(filters),
+            filter=where,
+            order_by=orders_of(order_by),
+            limit=limit,
+            start_after=start_after,
+            show_deleted=show_deleted,
+        )
+        return await find_all(self._verbs.store, self._database, check_query(query))
+
+    def follow(self, where: str = "", *, filters: Conditions = ()) -> AsyncGenerator[LiveChange, None]:
+        """A live query: a snapshot of the documents, then each that enters, changes or leaves, with no gap between.
+
+        >>> async for change in messages.follow('author == "ada"'):
+        ...     print(change.op, change.document)
+        """
+        self.life.check()
+        query = check_query(DocumentQuery(collection=self.name, filters=check_conditions(filters), filter=where))
+        return aiter(LiveQuery(self._verbs, self._database, query))
+
+    @verb
+    async def index(self, field: str) -> None:
+        """Have an index on a field, so that queries by it do not look at every document. Documents that are there are
+        taken in some at a time, and this is over when all are."""
+        while not (
+            await self._verbs.run(IndexDocuments(database=self._database, pattern=self.name, field=field))
+        ).ready:
+            pass
+
+    @property
+    def writes(self) -> "Writes":
+        """The writes as operations, for transactions."""
+        return Writes(self._database, self.name, self._verbs.config.record_bytes_max)
+
+
+class Writes:
+    """Writes to a collection, as operations."""
+
+    def __init__(self, database: str, collection: str, bytes_max: int) -> None:
+        self._place = {"database": database, "collection": check_collection(collection)}
+        self._bytes_max = bytes_max
+
+    def create(self, data: Mapping[str, Any], *, id: str = "") -> CreateDocument:
+        """Make a document."""
+        return CreateDocument(**self._place, id=id or uuid.uuid4().hex, data=self._fields(data))
+
+    def set(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> SetDocument:
+        """Make or replace one."""
+        conditions = check_conditions(if_match)
+        return SetDocument(**self._place, id=id, data=self._fields(data), if_match=conditions)
+
+    def update(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> UpdateDocument:
+        """Change fields of one."""
+        conditions = check_conditions(if_match)
+        return UpdateDocument(**self._place, id=id, data=self._fields(data), if_match=conditions)
+
+    def delete(self, id: str, *, if_match: Conditions = ()) -> DeleteDocument:
+        """Delete one."""
+        return DeleteDocument(**self._place, id=id, if_match=check_conditions(if_match))
+
+    def _fields(self, data: Mapping[str, Any]) -> msgspec.Raw:
+        return encode_fields(data, self._bytes_max)
+
+
+class CollectionTogether:
+    """A collection within a transaction: what is written here takes effect with everything else."""
+
+    def __init__(self, writes: Writes, add: Add) -> None:
+        self._writes = writes
+        self._add = add
+
+    def create(self, data: Mapping[str, Any], *, id: str = "") -> str:
+        """Make a document when the block ends; its id."""
+        operation = self._writes.create(data, id=id)
+        self._add(operation)
+        return operation.id
+
+    def set(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> None:
+        """Make or replace a document when the block ends."""
+        self._add(self._writes.set(id, data, if_match=if_match))
+
+    def update(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> None:
+        """Change fields of a document when the block ends."""
+        self._add(self._writes.update(id, data, if_match=if_match))
+
+    def delete(self, id: str, *, if_match: Conditions = ()) -> None:
+        """Delete a document when the block ends."""
+        self._add(self._writes.delete(id, if_match=if_match))

@@ -1,0 +1,253 @@
+"""The changes of one collection, told to all in this process who follow some of its documents.
+
+    log ──► following ──► Feed: decoded once ──► matcher: whom it concerns ──► Subscription.take, for each of them
+
+There is one feed for a collection while anybody follows it, however many do. What it tells, it tells within one turn of
+the event loop: whoever joins or leaves does so between two commits.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import HeadwaterError
+from headwater.filters import Expression, Predicate
+from headwater.model.document import NULL, DocumentChange, changes_queue, decode_flat
+from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.model.selection import Selection
+from headwater.services.follow import Following, Step
+from headwater.services.matching import Filed, Matcher, Move
+from headwater.services.queues import Queues
+from headwater.stores.questions import ListPartitions, Segment
+
+log = logging.getLogger(__name__)
+
+# So many changes wait for a subscription that is not ready for them; more than that, and it begins anew.
+WAITING_MAX = 10_000
+LOST = "changes were dropped from the log before they were told"
+BEHIND = "more changes came than could wait while the beginning was read"
+STOPPED = "this server stops to follow the collection"
+
+_decode_change = msgspec.json.Decoder(DocumentChange).decode
+Images = tuple[dict[str, Any] | None, dict[str, Any] | None]
+
+
+class Event:
+    """A change as it is to those who follow a set of documents. Whoever encodes it keeps that here, for the others."""
+
+    __slots__ = ("change", "collection", "encoded", "lsn", "move", "partition_id", "seq", "written_at")
+
+    def __init__(self, collection: str, change: DocumentChange, move: Move, place: "Place") -> None:
+        self.collection = collection
+        self.change = change
+        self.move = move
+        self.seq, self.lsn, self.partition_id, self.written_at = place
+        self.encoded: dict[Any, str] = {}
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the document is still there, and not among those that are followed any more."""
+        return self.move is Move.LEFT and self.change.op != "delete"
+
+
+Place = tuple[Offset, Lsn, PartitionId, Timestamp]
+
+
+def changes_of(segment: Segment) -> list[tuple[DocumentChange, Place]]:
+    """The changes that one commit made, each with its place in the log."""
+    return [
+        (
+            _decode_change(record.data),
+            (Offset(segment.first_offset + number), segment.lsn, segment.partition_id, segment.written_at),
+        )
+        for number, record in enumerate(segment.records)
+    ]
+
+
+def images_of(change: DocumentChange) -> Images:
+    """The document before and after; None where it was or is not there."""
+    before = None if change.before == NULL else decode_flat(change.before)
+    return before, None if change.op == "delete" else decode_flat(change.after)
+
+
+def move_of(predicate: Predicate, images: Images) -> Move | None:
+    """What a change is to those for whom a filter decides; None when it does not concern them."""
+    was, now = (image is not None and predicate(image) for image in images)
+    if now:
+        return Move.CHANGED if was else Move.ENTERED
+    return Move.LEFT if was else None
+
+
+class Subscription:
+    """One who follows the documents of a filter. Until `go_live`, what comes waits."""
+
+    __slots__ = ("_after", "_feed", "_filed", "_is_over", "_newer", "_newest", "_waiting", "end", "may", "tell")
+
+    def __init__(
+        self, feed: "Feed", tell: Callable[[Event], None], end: Callable[[str, str], None], may: Callable[[], bool]
+    ) -> None:
+        self.tell = tell
+        self.end = end
+        self.may = may
+        self._feed = feed
+        self._filed: Filed | None = None
+        self._waiting: list[Event] | None = []
+        self._is_over = False
+        # What is known of the beginning: everything up to `_after`, and some documents up to a later commit.
+        self._after = Lsn(0)
+        self._newer: dict[str, Lsn] = {}
+        self._newest = Lsn(0)
+
+    @property
+    def feed(self) -> "Feed":
+        """What it hears of."""
+        return self._feed
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it follows no more."""
+        return self._is_over
+
+    def join(self, expression: Expression) -> None:
+        """From now on changes are taken."""
+        self._filed = self._feed.matcher.add(expression, self)
+
+    def reached(self, after: Lsn, newer: dict[str, Lsn]) -> Offset:
+        """The place in the log up to which a beginning that ends there has everything."""
+        missing = (event for event in self._waiting or () if event.lsn > max(after, newer.get(event.change.id, 0)))
+        first = next(missing, None)
+        return self._feed.seq if first is None else Offset(first.seq - 1)
+
+    def go_live(self, after: Lsn, newer: dict[str, Lsn]) -> None:
+        """The beginning has been told: up to a commit, and of some documents up to a later one. Tell what waited."""
+        waiting, self._waiting = self._waiting or [], None
+        self._after, self._newer = after, newer
+        self._newest = max(newer.values(), default=after)
+        for event in waiting:
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        """A change that concerns it."""
+        if self._is_over:
+            return
+        if self._waiting is not None:
+            self._waiting.append(event)
+            if len(self._waiting) > WAITING_MAX:
+                self.stop("resync", BEHIND)
+            return
+        if event.lsn <= self._after or event.lsn <= self._newer.get(event.change.id, 0):
+            return
+        if self._newer and event.lsn > self._newest:
+            self._newer = {}
+        # A filter is no permission: that is asked for with every change.
+        if not self.may():
+            self.stop("not_allowed", "the right to read this collection was withdrawn")
+            return
+        self.tell(event)
+
+    def stop(self, code: str, reason: str) -> None:
+        """Follow no more, because of something that the follower is told."""
+        if not self._is_over:
+            self.close()
+            self.end(code, reason)
+
+    def close(self) -> None:
+        """Follow no more; a second time changes nothing."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._waiting = None
+        if self._filed is not None:
+            self._feed.matcher.remove(self._filed, self)
+        self._feed.leave(self)
+
+
+class Feed:
+    """Follows the log of a collection for all who want to hear of it."""
+
+    def __init__(self, queues: Queues, database: str, collection: str, on_empty: Callable[["Feed"], None]) -> None:
+        self.collection = collection
+        self.database = database
+        self.matcher = Matcher()
+        # Everything up to here was told: a commit, and the last change that it made to the collection, or one before.
+        self.position = Lsn(0)
+        self.seq = Offset(-1)
+        self._queues = queues
+        self._on_empty = on_empty
+        self._subscriptions: set[Subscription] = set()
+        self._following: Following | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
+
+    async def enter(self, subscription: Subscription) -> None:
+        """Somebody wants to hear of it; once this is over, everything that comes is told."""
+        self._subscriptions.add(subscription)
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+        try:
+            await asyncio.shield(self._starting)
+        except BaseException:
+            subscription.close()
+            raise
+
+    def leave(self, subscription: Subscription) -> None:
+        """They do not any more; the last one closes it."""
+        self._subscriptions.discard(subscription)
+        if not self._subscriptions:
+            self._on_empty(self)
+            if self._task is not None:
+                self._task.cancel()
+            if self._following is not None:
+                self._following.close()
+
+    async def _start(self) -> None:
+        queue = changes_queue(self.collection)
+        # Asked for before the position is taken: what lies between is told once more to who resumes, and never missed.
+        for partition in await self._queues.ask(ListPartitions(self.database, queue, limit=1)):
+            self.seq = Offset(partition.end - 1)
+        following = await self._queues.followers.follow(Selection(self.database, (queue,)))
+        self.position = following.position
+        if not self._subscriptions:
+            following.close()
+            return
+        self._following = following
+        self._task = asyncio.ensure_future(self._run(following))
+
+    async def _run(self, following: Following) -> None:
+        try:
+            async for step in following:
+                self.take(step)
+        except HeadwaterError as error:
+            log.warning("the changes of %s can no longer be followed: %s", self.collection, error)
+        except Exception:
+            log.exception("the changes of %s can no longer be followed", self.collection)
+        self._stop_all(STOPPED)
+
+    def take(self, step: Step) -> None:
+        """What the log has next."""
+        if step.resync is not None:
+            self._stop_all(LOST)
+            return
+        for segment in step.segments:
+            for change, place in changes_of(segment):
+                self._tell(change, place)
+                self.seq = place[0]
+        self.position = max(self.position, step.through)
+
+    def _tell(self, change: DocumentChange, place: Place) -> None:
+        events: dict[Move, Event] = {}
+        for filed, move in self.matcher.match(*images_of(change)):
+            event = events.get(move)
+            if event is None:
+                event = events[move] = Event(self.collection, change, move, place)
+            for subscription in list(filed.watchers):
+                assert isinstance(subscription, Subscription)
+                subscription.take(event)
+
+    def _stop_all(self, reason: str) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.stop("resync", reason)

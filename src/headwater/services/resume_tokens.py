@@ -1,0 +1,89 @@
+"""Tokens by which a client goes on with its subscription after its connection was cut, on any server of the store.
+
+A token says what was followed, by whom, and until when it is good; the client adds how far it got. It is signed with a
+key that the store keeps, so that nobody makes one up. It is no permission: that is asked for anew.
+"""
+
+import base64
+import binascii
+import hmac
+import secrets
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+
+from headwater.clock import Timestamp
+from headwater.errors import AlreadyReached, InvalidOption
+from headwater.log.operations import Reach
+from headwater.model.document import Condition
+from headwater.model.names import DATABASE_DEFAULT
+from headwater.services.queues import Queues
+
+KEY_NAME = "headwater/resume-key"
+GOOD_SECONDS = 24 * 3_600
+SIGNATURE_BYTES = 16
+TOKEN_LENGTH_MAX = 65_536
+
+
+class Resumable(msgspec.Struct, frozen=True, array_like=True):
+    """What a token is about."""
+
+    database: str
+    subject: str
+    id: str | int
+    collection: str
+    filters: Sequence[Condition]
+    filter: str
+    include_data: bool | None
+    good_until: Timestamp
+
+
+_decoder = msgspec.json.Decoder(Resumable)
+
+
+class ResumeTokens:
+    """Makes and reads them."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._key = b""
+
+    def good_until(self) -> Timestamp:
+        """How long a token that is made now is good."""
+        return Timestamp(self._queues.clock.now() + GOOD_SECONDS * 1_000_000)
+
+    async def make(self, about: Resumable) -> str:
+        """A token, as clients hold it."""
+        body = msgspec.json.encode(about)
+        return base64.urlsafe_b64encode(await self._signature(body) + body).decode().rstrip("=")
+
+    async def read(self, token: str) -> Resumable:
+        """What a token is about; raises when it is none of this store's, or not good any more."""
+        try:
+            if len(token) > TOKEN_LENGTH_MAX:
+                raise ValueError("too long")
+            raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+            signature, body = raw[:SIGNATURE_BYTES], raw[SIGNATURE_BYTES:]
+            if not hmac.compare_digest(signature, await self._signature(body)):
+                raise ValueError("not signed here")
+            about = _decoder.decode(body)
+        except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
+            raise InvalidOption("this is no resume token of this store; subscribe anew") from error
+        if about.good_until < self._queues.clock.now():
+            raise InvalidOption("this resume token is too old; subscribe anew")
+        return about
+
+    async def _signature(self, body: bytes) -> bytes:
+        if not self._key:
+            self._key = await self._kept_key()
+        return hmac.digest(self._key, body, sha256)[:SIGNATURE_BYTES]
+
+    async def _kept_key(self) -> bytes:
+        """The key of the store, made by whoever needs it first."""
+        new = secrets.token_hex(32)
+        try:
+            await self._queues.run(Reach(database=DATABASE_DEFAULT, name=KEY_NAME, number=1, note=new))
+        except AlreadyReached as known:
+            return bytes.fromhex(known.note)
+        return bytes.fromhex(new)

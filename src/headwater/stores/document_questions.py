@@ -1,0 +1,78 @@
+"""What can be asked about documents, and what is answered."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headwater.model.document import Condition, Document, OrderBy
+from headwater.model.names import Lsn
+from headwater.stores.questions import Question
+
+
+class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Documents of a collection: those for which all `filters` hold, and `filter`, which is CEL text. They come in
+    the order of `order_by`, then by id; after the cursor `start_after`; `limit` of them."""
+
+    collection: str
+    filters: Sequence[Condition] = ()
+    filter: str = ""
+    order_by: Sequence[OrderBy] = ()
+    limit: int = 100
+    start_after: str = ""
+    show_deleted: bool = False
+
+
+class DocumentPage(msgspec.Struct, frozen=True):
+    """Documents of a query. A store looks at a bounded number of them for one answer: where `position` is not empty,
+    the same is asked from there on, and what all answers have together is the result: one behind the other where they
+    are `is_ordered`, else the first of all in the order of the query.
+
+    Of each document it has at least what commits up to `lsn` wrote; its own `lsn` says whether it has more.
+    `scanned` says how many were looked at.
+    """
+
+    documents: list[Document]
+    lsn: Lsn
+    position: str = ""
+    is_ordered: bool = False
+    scanned: int = 0
+
+
+class DocumentIndexStatus(msgspec.Struct, frozen=True):
+    """An index on documents."""
+
+    pattern: str
+    field: str
+    ready: bool
+
+
+class FindDocument(Question[Document | None], frozen=True):
+    """One document, or its tombstone; None when there never was one."""
+
+    database: str
+    collection: str
+    id: str
+
+
+class QueryDocuments(Question[DocumentPage], frozen=True):
+    """What a query finds, from a position on."""
+
+    database: str
+    query: DocumentQuery
+    position: str = ""
+
+
+class ListDocumentsAfter(Question[list[Document]], frozen=True):
+    """Documents of a collection, and tombstones, in the order of the commits that wrote them last, after a place."""
+
+    database: str
+    collection: str
+    after: Lsn = Lsn(0)
+    after_id: str = ""
+    limit: int = 1_000
+
+
+class ListDocumentIndexes(Question[list[DocumentIndexStatus]], frozen=True):
+    """The indexes on documents of a database."""
+
+    database: str

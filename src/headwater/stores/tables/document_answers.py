@@ -1,0 +1,224 @@
+"""Questions about documents. One answer looks at a bounded number of them: whoever asks goes on from its position."""
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headwater.model.document import Document
+from headwater.model.document_order import Cursor, cursor_of, place_of, read_cursor, write_cursor
+from headwater.model.names import Lsn
+from headwater.stores.document_questions import (
+    DocumentIndexStatus,
+    DocumentPage,
+    FindDocument,
+    ListDocumentIndexes,
+    ListDocumentsAfter,
+    QueryDocuments,
+)
+from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.document_indexes import read_indexes
+from headwater.stores.tables.document_plan import LAST_ID, Asked, Plan, choose_plan, understand
+from headwater.stores.tables.documents import document_of
+from headwater.stores.tables.segments import read_last_lsn
+from headwater.stores.tables.subject import Answering, SubjectAnswers
+
+# So many documents are looked at for one answer, and so many are read at once: others wait for the same thread.
+SCANNED_MAX = 5_000
+READ_AT_ONCE = 500
+
+# Id, version, deleted, body, lsn, key.
+KeyedRow = tuple[str, int, int, str, int, bytes]
+
+
+class Found(NamedTuple):
+    """A document on the way, and where the way goes on behind it."""
+
+    document: Document
+    range_at: int
+    key: bytes
+
+
+class DocumentAnswers(SubjectAnswers):
+    """Reads documents."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sql = connection.sql
+
+    def handlers(self) -> Answering:
+        """What answers which question."""
+        return {
+            FindDocument: self.find,
+            QueryDocuments: self.query,
+            ListDocumentsAfter: self.after_commit,
+            ListDocumentIndexes: self.indexes,
+        }
+
+    def find(self, asked: FindDocument) -> Document | None:
+        """One document."""
+        place = (asked.database, asked.collection, asked.id)
+        row = self._connection.execute(self._sql.find_document, place).fetchone()
+        return None if row is None else document_of(asked.collection, asked.id, *row)
+
+    def after_commit(self, asked: ListDocumentsAfter) -> list[Document]:
+        """Documents in the order of their commits."""
+        place = (asked.database, asked.collection, asked.after, asked.after_id, asked.limit)
+        rows = self._connection.execute(self._sql.documents_after_commit, place)
+        return [document_of(asked.collection, *row) for row in rows]
+
+    def indexes(self, asked: ListDocumentIndexes) -> list[DocumentIndexStatus]:
+        """The indexes of a database."""
+        rows = read_indexes(self._connection, asked.database)
+        return [DocumentIndexStatus(row.pattern, row.field, bool(row.ready)) for row in rows]
+
+    # ── queries ──
+
+    def query(self, asked: QueryDocuments) -> DocumentPage:
+        """Some documents of a query, in its order."""
+        # Before anything else is read: what was committed up to here is in what is found.
+        lsn = read_last_lsn(self._connection)
+        understood = understand(asked.query)
+        plan = choose_plan(understood, self._indexed(asked))
+        way = _Way(self._connection, asked, plan, _begin(asked.position, plan, understood))
+        if plan.is_ordered:
+            return self._in_order(asked, understood, way, lsn)
+        return self._sorted(asked, understood, way, lsn)
+
+    def _indexed(self, asked: QueryDocuments) -> list[str]:
+        """The fields whose index can be used; tombstones are in none."""
+        if asked.query.show_deleted:
+            return []
+        rows = read_indexes(self._connection, asked.database)
+        return [row.field for row in rows if row.ready and row.fits(asked.query.collection)]
+
+    def _in_order(self, asked: QueryDocuments, understood: Asked, way: "_Way", lsn: Lsn) -> DocumentPage:
+        """The first ones that are meant."""
+        found: list[Document] = []
+        scanned = 0
+        for one in way:
+            scanned += 1
+            if _is_meant(asked, understood, one.document):
+                found.append(one.document)
+            if len(found) == asked.query.limit:
+                break
+            if scanned == SCANNED_MAX:
+                return DocumentPage(found, lsn, _position(one), is_ordered=True, scanned=scanned)
+        return DocumentPage(found, lsn, is_ordered=True, scanned=scanned)
+
+    def _sorted(self, asked: QueryDocuments, understood: Asked, way: "_Way", lsn: Lsn) -> DocumentPage:
+        """The first ones, in the order asked for, among those that were looked at."""
+        order, position = understood.order, ""
+        after = None if understood.after is None else place_of(understood.after, order)
+        meant = []
+        scanned = 0
+        for one in way:
+            scanned += 1
+            if _is_meant(asked, understood, one.document):
+                place = place_of(cursor_of(one.document.flat(), order), order)
+                if after is None or after < place:
+                    meant.append((place, one.document))
+            if scanned == SCANNED_MAX:
+                position = _position(one)
+                break
+        first = heapq.nsmallest(asked.query.limit, meant, key=lambda pair: pair[0])
+        return DocumentPage([document for _, document in first], lsn, position, scanned=scanned)
+
+
+def _is_meant(asked: QueryDocuments, understood: Asked, document: Document) -> bool:
+    if document.deleted and not asked.query.show_deleted:
+        return False
+    return understood.predicate(document.flat())
+
+
+# ── where the way begins, and goes on ──
+
+
+class _Start(NamedTuple):
+    """Behind a document: its range among those of the plan, its key in the index, its id."""
+
+    range_at: int
+    key: bytes
+    id: str
+
+
+def _position(one: Found) -> str:
+    return write_cursor(Cursor((one.range_at.to_bytes(2, "big"), one.key), one.document.id))
+
+
+def read_position(text: str) -> _Start:
+    """The place in what an earlier answer gave as its position."""
+    cursor = read_cursor(text, 2)
+    assert cursor is not None
+    at, key = cursor.keys
+    return _Start(int.from_bytes(at, "big"), key, cursor.id)
+
+
+def _begin(position: str, plan: Plan, understood: Asked) -> _Start | None:
+    """Behind the position of an earlier answer; else, where documents come in order, behind the cursor."""
+    if position:
+        return read_position(position)
+    after = understood.after
+    if after is None or not plan.is_ordered:
+        return None
+    if not plan.field:
+        return _Start(0, b"", after.id)
+    if understood.order and understood.order[0].field == plan.field:
+        key = after.keys[0]
+    else:
+        # Of one key of an index, by id.
+        key = plan.ranges[0].low if plan.ranges else b""
+    at = next((at for at, one in enumerate(plan.ranges) if one.low <= key < one.high), len(plan.ranges))
+    return _Start(at, key, after.id)
+
+
+class _Way:
+    """All documents that a plan leads to."""
+
+    def __init__(self, connection: Connection, asked: QueryDocuments, plan: Plan, start: _Start | None) -> None:
+        self._execute = connection.execute
+        self._sql = connection.sql
+        self._database, self._collection = asked.database, asked.query.collection
+        self._plan = plan
+        self._start = start
+
+    def __iter__(self) -> Iterator[Found]:
+        if not self._plan.field:
+            yield from self._by_id()
+            return
+        first = self._start.range_at if self._start is not None else 0
+        for at in range(first, len(self._plan.ranges)):
+            start = self._start if self._start is not None and at == first else None
+            for row in self._range(self._plan.ranges[at].low, self._plan.ranges[at].high, start):
+                yield Found(document_of(self._collection, *row[:5]), at, row[5])
+
+    def _by_id(self) -> Iterator[Found]:
+        back = self._plan.back
+        statement = self._sql.documents_by_id_back if back else self._sql.documents_by_id
+        name = self._start.id if self._start is not None else LAST_ID if back else ""
+        while True:
+            rows = self._execute(statement, (self._database, self._collection, name, READ_AT_ONCE)).fetchall()
+            for row in rows:
+                yield Found(document_of(self._collection, *row), 0, b"")
+            if len(rows) < READ_AT_ONCE:
+                return
+            name = rows[-1][0]
+
+    def _range(self, low: bytes, high: bytes, start: _Start | None) -> Iterator[KeyedRow]:
+        """Rows of one range: first the rest of the key that was begun, then the keys behind it."""
+        back = self._plan.back
+        among = self._sql.documents_with_key_back if back else self._sql.documents_with_key
+        onward = self._sql.documents_from_key_back if back else self._sql.documents_from_key
+        place = (self._database, self._collection, self._plan.field)
+        while True:
+            if start is not None:
+                rows = self._execute(among, (*place, start.key, start.id, READ_AT_ONCE)).fetchall()
+                yield from rows
+                if len(rows) == READ_AT_ONCE:
+                    start = start._replace(id=rows[-1][0])
+                    continue
+                low, high = (low, start.key) if back else (start.key + b"\0", high)
+            rows = self._execute(onward, (*place, low, high, READ_AT_ONCE)).fetchall()
+            yield from rows
+            if len(rows) < READ_AT_ONCE:
+                return
+            start = _Start(0, rows[-1][5], rows[-1][0])

@@ -1,0 +1,138 @@
+"""How a query of documents is answered: in which order they are gone through, from where to where.
+
+    by id                the collection itself
+    by an index          the keys of a field, in ranges that the filter says
+
+A plan only says where to look; whether a document is meant, the filter's predicate decides. Where the documents come
+in the order that was asked for, the first ones that are meant are the answer; else all have to be looked at.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headwater import filters
+from headwater.errors import InvalidOption
+from headwater.filters.tree import And, Comparison, Equal, Expression, Field, OneOf, Order, join
+from headwater.model.document import Condition, OrderBy
+from headwater.model.document_order import Cursor, read_cursor
+from headwater.model.order_key import END, NULL, kind_end, next_key, order_key
+from headwater.stores.document_questions import DocumentQuery
+
+ORDER_FIELDS_MAX = 8
+# Above all ids: it cannot be printed, so no document is called so.
+LAST_ID = "\U0010ffff"
+
+
+class Range(NamedTuple):
+    """Keys from `low` on, before `high`."""
+
+    low: bytes
+    high: bytes
+
+
+ALL_KEYS = Range(NULL, END)
+
+
+class Plan(NamedTuple):
+    """Where to look: along the ids when `field` is empty, else along the keys of an index on it, in these ranges.
+
+    `back` is against the order. `is_ordered` says that documents come in the order of the query.
+    """
+
+    field: str
+    ranges: tuple[Range, ...]
+    back: bool
+    is_ordered: bool
+
+
+class Asked(NamedTuple):
+    """A query, understood."""
+
+    predicate: Callable[[Mapping[str, Any]], bool]
+    expression: Expression
+    order: tuple[OrderBy, ...]
+    after: Cursor | None
+
+
+def understand(query: DocumentQuery) -> Asked:
+    """What a query asks for; raises when it cannot be."""
+    if len(query.order_by) > ORDER_FIELDS_MAX:
+        raise InvalidOption(f"a query orders by {ORDER_FIELDS_MAX} fields at most; got {len(query.order_by)}")
+    parts = [filters.parse_conditions([_plain(one) for one in query.filters])]
+    if query.filter:
+        parts.append(filters.parse(query.filter))
+    expression = join(And, parts)
+    order = tuple(query.order_by)
+    return Asked(filters.predicate(expression), expression, order, read_cursor(query.start_after, len(order)))
+
+
+def _plain(condition: Condition) -> dict[str, Any]:
+    return msgspec.structs.asdict(condition)
+
+
+# ── plans ──
+
+
+def choose_plan(asked: Asked, indexed: Sequence[str]) -> Plan:
+    """The way with the least to look at."""
+    order = asked.order
+    back = bool(order) and order[-1].direction == "desc"
+    bounds = _bounds(asked.expression, frozenset(indexed))
+    first = order[0].field if order else ""
+    is_by_id = not order or (len(order) == 1 and first == "id")
+    equal = next((field for field, ranges in bounds.items() if _are_points(ranges)), None)
+    if equal is not None:
+        # Of one key, documents come by id; of several, one key after the other.
+        ordered = len(bounds[equal]) == 1 and (is_by_id or (len(order) == 1 and first == equal))
+        return Plan(equal, bounds[equal], back, ordered)
+    if len(order) == 1 and first in indexed and (first in bounds or not bounds):
+        ranges = bounds.get(first, (ALL_KEYS,))
+        return Plan(first, ranges[::-1] if back else ranges, back, is_ordered=True)
+    if bounds:
+        field = next(iter(bounds))
+        return Plan(field, bounds[field], back=False, is_ordered=False)
+    return Plan("", (), back and is_by_id, is_by_id)
+
+
+def _bounds(expression: Expression, indexed: frozenset[str]) -> dict[str, tuple[Range, ...]]:
+    """What a filter says of indexed fields: the ranges of keys outside of which nothing is meant."""
+    found: dict[str, tuple[Range, ...]] = {}
+    for part in expression.parts if isinstance(expression, And) else (expression,):
+        if not isinstance(part, Equal | Order | OneOf) or not isinstance(part.subject, Field):
+            continue
+        field = str(part.subject)
+        ranges = _ranges(part) if field in indexed else None
+        if ranges is not None:
+            found[field] = _both(found.get(field, (ALL_KEYS,)), ranges)
+    return found
+
+
+def _ranges(part: Equal | Order | OneOf) -> tuple[Range, ...] | None:
+    if isinstance(part, Equal):
+        return (_point(part.value),)
+    if isinstance(part, OneOf):
+        # By their keys: to Python, `1` and `True` are one value.
+        keys = sorted({order_key(value) for value in part.values}) if isinstance(part.values, tuple) else None
+        return None if keys is None else tuple(Range(key, next_key(key)) for key in keys)
+    key = order_key(part.value)
+    start = bytes([key[0]])
+    if part.comparison in (Comparison.LESS, Comparison.LESS_OR_EQUAL):
+        return (Range(start, key if part.comparison is Comparison.LESS else next_key(key)),)
+    return (Range(next_key(key) if part.comparison is Comparison.GREATER else key, kind_end(key)),)
+
+
+def _point(value: object) -> Range:
+    key = order_key(value)
+    return Range(key, next_key(key))
+
+
+def _both(one: tuple[Range, ...], other: tuple[Range, ...]) -> tuple[Range, ...]:
+    """What lies in both."""
+    found = {Range(max(a.low, b.low), min(a.high, b.high)) for a in one for b in other}
+    return tuple(sorted(both for both in found if both.low < both.high))
+
+
+def _are_points(ranges: tuple[Range, ...]) -> bool:
+    return all(one.high == next_key(one.low) for one in ranges)

@@ -1,0 +1,549 @@
+"""Live queries over the realtime door: what is told, when, to whom, and what becomes of it when a connection is cut."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headwater
+from headwater.doors.realtime.session import RealtimeSession
+from headwater.doors.site import Site
+from headwater.doors.wire import Request
+from headwater.log.operations import Clear
+from headwater.model.document import changes_queue
+from headwater.model.names import Lsn
+from headwater.model.principal import OWNER, Principal, Scope
+from headwater.services.follow import Step
+from headwater.services.subscriptions import PAGE_DOCUMENTS
+from tests.contracts.clock import FakeClock
+from tests.doors.conftest import MakeDoor
+from tests.doors.live_door import LiveDoor
+from tests.doors.realtime.guests import PATIENCE_SECONDS, Desk, MemoryPeer, joined, say
+
+MESSAGES = "rooms/r1/messages"
+LOUD = [{"field": "loud", "op": "==", "value": True}]
+TURNS_MAX = 10_000
+Found = dict[str, Any]
+
+
+class Page:
+    """One client, in memory."""
+
+    def __init__(self, site: Site, principal: Principal = OWNER, desk: Desk | None = None) -> None:
+        self.peer = MemoryPeer()
+        identify = None if desk is None else desk.identify
+        asked = Request(method="GET", path="/realtime/ws", principal=principal, identify=identify)
+        self.session = RealtimeSession(site, site.realtime, asked, self.peer)
+
+    async def say(self, type: str, payload: object, id: str = "s") -> None:
+        await say(self.session, type, payload, id)
+
+    async def hear(self, type: str, count: int = 1) -> list[Found]:
+        """Payloads of the first messages of a type, once there are so many."""
+        await until(lambda: len(self.all(type)) >= count)
+        return self.all(type)[:count]
+
+    def all(self, type: str) -> list[Found]:
+        return [message["payload"] for message in self.peer.heard if message["type"] == type]
+
+    async def subscribe(self, id: str = "s", collection: str = MESSAGES, **more: object) -> Found:
+        query: Found = {"collection": collection}
+        query |= {key: more.pop(key) for key in ("filters", "filter") if key in more}
+        await self.say("subscribe", {"query": query, **more}, id)
+        await until(lambda: any(message.get("id") == id for message in self.peer.heard))
+        answer = next(message for message in self.peer.heard if message.get("id") == id)
+        assert answer["type"] == "subscribe_ack", answer
+        payload: Found = answer["payload"]
+        return payload
+
+    def cut(self) -> None:
+        self.session.closed(1006)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    for _ in range(TURNS_MAX):
+        if holds():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not come")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def hw(tmp_path: Path, clock: FakeClock) -> AsyncIterator[headwater.Headwater]:
+    async with headwater.open(str(tmp_path / "log.db"), clock=clock, housekeeping=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def site(hw: headwater.Headwater) -> Site:
+    return Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, "test")
+
+
+@pytest.fixture
+async def page(site: Site) -> AsyncIterator[Page]:
+    opened = Page(site)
+    yield opened
+    opened.cut()
+
+
+def ops(events: list[Found]) -> list[tuple[str, str, bool]]:
+    return [
+        (event["delta"]["op"], event["delta"]["doc"]["path"].rsplit("/")[-1], event["delta"].get("left", False))
+        for event in events
+    ]
+
+
+async def test_what_enters_changes_and_leaves_a_set_is_told(hw: headwater.Headwater, page: Page) -> None:
+    messages = hw.collection(MESSAGES)
+    acked = await page.subscribe(filters=LOUD)
+    assert acked["subId"] == "s"
+    assert acked["matcherVersion"] == 1
+    await messages.create({"loud": False}, id="quiet")
+    await messages.create({"loud": True}, id="a")
+    await messages.update("a", {"n": 2})
+    await messages.update("a", {"loud": False})
+    await messages.update("quiet", {"loud": True})
+    await messages.delete("quiet")
+    events = await page.hear("event", 5)
+    assert ops(events) == [
+        ("insert", "a", False),
+        ("update", "a", False),
+        ("delete", "a", True),
+        ("insert", "quiet", False),
+        ("delete", "quiet", False),
+    ]
+    assert events[1]["delta"]["doc"] == {"path": f"{MESSAGES}/a", "version": 2, "data": {"loud": True, "n": 2}}
+    assert "data" not in events[2]["delta"]["doc"]
+    assert [event["seq"] for event in events] == [1, 2, 3, 4, 5]
+    assert len({event["partition"] for event in events}) == 1
+    assert [event["lsn"] for event in events] == sorted(event["lsn"] for event in events)
+
+
+async def test_a_filter_is_cel_text_or_conditions_or_both(hw: headwater.Headwater, page: Page) -> None:
+    await page.subscribe(filters=LOUD, filter='by.startsWith("a") && n > 3')
+    for by, n in (("ann", 3), ("bob", 5), ("ann", 5)):
+        await hw.collection(MESSAGES).create({"loud": True, "by": by, "n": n}, id=f"{by}{n}")
+    assert ops(await page.hear("event")) == [("insert", "ann5", False)]
+
+
+@pytest.mark.parametrize(("include", "has_document"), [(True, True), (False, False)])
+async def test_whoever_says_whether_to_include_data_gets_it_as_they_say(
+    hw: headwater.Headwater, page: Page, include: bool, has_document: bool
+) -> None:
+    await page.subscribe(includeData=include)
+    await hw.collection(MESSAGES).create({"n": 1}, id="a")
+    [event] = await page.hear("event")
+    delta = event["delta"]
+    assert (delta["op"], delta["type"], delta["id"]) == ("insert", "create", "a")
+    assert delta["timestamp"] > 0
+    assert delta["doc"] == {"path": f"{MESSAGES}/a", "version": 1}
+    assert ("document" in delta) is has_document
+    if has_document:
+        assert delta["document"]["n"] == 1
+        assert delta["document"]["collection"] == MESSAGES
+
+
+async def test_a_snapshot_comes_first_in_pages(hw: headwater.Headwater, page: Page) -> None:
+    messages = hw.collection(MESSAGES)
+    for number in range(1_203):
+        await messages.create({"loud": number % 2 == 0}, id=f"m{number}")
+    await page.subscribe(filters=LOUD, sendSnapshot=True)
+    await until(lambda: page.all("snapshot") and not page.all("snapshot")[-1]["more"])
+    pages = page.all("snapshot")
+    assert len(pages) > 1
+    documents = [document for one in pages for document in one["documents"]]
+    assert {one["id"] for one in documents} == {f"m{number}" for number in range(0, 1_203, 2)}
+    assert documents[0]["version"] == 1
+    await messages.update("m1", {"loud": True})
+    assert ops(await page.hear("event")) == [("insert", "m1", False)]
+
+
+async def test_a_client_that_takes_a_snapshot_slowly_gets_it_page_by_page(hw: headwater.Headwater, page: Page) -> None:
+    for number in range(PAGE_DOCUMENTS + 1):
+        await hw.collection(MESSAGES).create({"loud": True}, id=f"m{number}")
+    page.peer.waiting = 1
+    await page.subscribe(sendSnapshot=True)
+    await asyncio.sleep(0.1)
+    assert not page.all("snapshot")
+    page.peer.waiting = 0
+    pages = await page.hear("snapshot", 2)
+    assert [one["more"] for one in pages] == [True, False]
+
+
+class Mirror:
+    """What a client knows of a set of documents, by what it is told."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}
+        self.last_seq = -1
+        self.seen: set[int] = set()
+        self.was_cut = False
+
+    def take(self, message: Found) -> None:
+        payload = message["payload"]
+        if message["type"] == "subscribe_ack":
+            self.last_seq = max(self.last_seq, payload["seq"])
+        if message["type"] == "snapshot":
+            self.versions.update({one["id"]: one["version"] for one in payload["documents"]})
+            self.last_seq = max(self.last_seq, -1 if payload["more"] else payload["seq"])
+        if message["type"] == "event":
+            assert payload["seq"] not in self.seen, "told twice"
+            assert payload["seq"] > self.last_seq, "out of order"
+            self.seen.add(payload["seq"])
+            self.last_seq = payload["seq"]
+            doc = payload["delta"]["doc"]
+            name = doc["path"].rsplit("/")[-1]
+            if payload["delta"]["op"] == "delete":
+                self.versions.pop(name, None)
+            else:
+                # Once more what is known is what a cut may bring, something older never.
+                assert doc["version"] >= self.versions.get(name, 0) + (not self.was_cut), "went back"
+                self.versions[name] = doc["version"]
+
+
+def known_to(page: Page) -> dict[str, int]:
+    mirror = Mirror()
+    for message in page.peer.heard:
+        mirror.take(message)
+    return mirror.versions
+
+
+async def write_at_random(hw: headwater.Headwater, chance: random.Random, count: int) -> None:
+    messages = hw.collection(MESSAGES)
+    for _ in range(count):
+        name, loud = f"m{chance.randrange(12)}", chance.random() < 0.5
+        if chance.random() < 0.2 and await messages.get(name):
+            await messages.delete(name)
+        else:
+            await messages.set(name, {"loud": loud, "n": chance.random()})
+        if chance.random() < 0.5:
+            await asyncio.sleep(0)
+
+
+async def meant(hw: headwater.Headwater) -> dict[str, int]:
+    return {one.id: one.version for one in await hw.collection(MESSAGES).query("loud", limit=1_000)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_between_snapshot_and_changes_nothing_is_missed_and_nothing_comes_twice(
+    hw: headwater.Headwater, site: Site, seed: int
+) -> None:
+    chance = random.Random(seed)
+    await write_at_random(hw, chance, 30)
+    writing = asyncio.ensure_future(write_at_random(hw, chance, 120))
+    pages: list[Page] = []
+    for number in range(6):
+        for _ in range(chance.randrange(30)):
+            await asyncio.sleep(0)
+        pages.append(Page(site))
+        await pages[-1].subscribe(filters=LOUD, sendSnapshot=True, id=f"s{number}")
+    await writing
+    expected = await meant(hw)
+    await until(lambda: all(known_to(page) == expected for page in pages))
+    assert [known_to(page) for page in pages] == [expected] * len(pages)
+    for page in pages:
+        page.cut()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_client_whose_connection_is_cut_again_and_again_misses_nothing(
+    hw: headwater.Headwater, site: Site, seed: int
+) -> None:
+    chance = random.Random(seed)
+    await write_at_random(hw, chance, 10)
+    mirror, page = Mirror(), Page(site)
+    acked = await page.subscribe(filters=LOUD, sendSnapshot=True)
+    heard = 0
+    writing = asyncio.ensure_future(write_at_random(hw, chance, 200))
+    while not writing.done():
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
+        # Of what was sent when the connection was cut, some is lost.
+        await page.hear("resume-ack" if heard else "snapshot")
+        arrived = page.peer.heard[: chance.randrange(1, len(page.peer.heard) + 1)] if heard else list(page.peer.heard)
+        page.cut()
+        for message in arrived:
+            mirror.take(message)
+        mirror.was_cut = True
+        heard += len(arrived)
+        page = Page(site)
+        await page.say("resume", {"token": acked["token"], "lastSeq": mirror.last_seq}, "r")
+    await writing
+    expected = await meant(hw)
+
+    def after_all() -> dict[str, int]:
+        last = Mirror()
+        last.versions, last.last_seq, last.seen = dict(mirror.versions), mirror.last_seq, set(mirror.seen)
+        last.was_cut = True
+        for message in page.peer.heard:
+            last.take(message)
+        return last.versions
+
+    await until(lambda: after_all() == expected)
+    assert (await page.hear("resume-ack"))[0] == {
+        "subId": "s",
+        "status": "ok",
+        "fromSeq": mirror.last_seq + 1,
+        "matcherVersion": 1,
+    }
+    page.cut()
+
+
+async def test_what_is_not_kept_any_more_is_said_and_not_skipped(hw: headwater.Headwater, site: Site) -> None:
+    page = Page(site)
+    acked = await page.subscribe()
+    page.cut()
+    messages = hw.collection(MESSAGES)
+    for number in range(5):
+        await messages.create({"n": number}, id=f"m{number}")
+    await hw.queues_service.run(Clear(database="main", queue=changes_queue(MESSAGES)))
+    again = Page(site)
+    await again.say("resume", {"token": acked["token"], "lastSeq": acked["seq"]}, "r")
+    [resync] = await again.hear("resync-required")
+    assert resync["subId"] == "s"
+    assert again.all("resume-ack")[0]["status"] == "resync-required"
+    await messages.create({}, id="later")
+    await asyncio.sleep(0.05)
+    assert not again.all("event")
+    again.cut()
+
+
+async def test_changes_that_were_dropped_before_they_were_told_are_not_passed_over(page: Page, site: Site) -> None:
+    await page.subscribe(id="one")
+    await page.subscribe(id="two", filters=LOUD)
+    feed = page.session.kept["documents"].by_id["one"].feed
+    feed.take(Step([], Lsn(9), resync=Lsn(9)))
+    assert sorted(told["subId"] for told in await page.hear("resync-required", 2)) == ["one", "two"]
+    assert site.subscriptions.count() == 0
+
+
+async def test_a_place_that_the_log_never_reached_is_answered_with_resync(site: Site) -> None:
+    page = Page(site)
+    acked = await page.subscribe()
+    page.cut()
+    again = Page(site)
+    await again.say("resume", {"token": acked["token"], "lastSeq": 500}, "r")
+    assert (await again.hear("resync-required"))[0]["subId"] == "s"
+    again.cut()
+
+
+async def test_a_forged_a_foreign_and_an_old_token_are_refused(
+    hw: headwater.Headwater, site: Site, clock: FakeClock
+) -> None:
+    desk = Desk("ann", "bob")
+    ann, bob = Page(site, desk=desk), Page(site, desk=desk)
+    await ann.say("auth", {"token": "hw_ann"}, "1")
+    await bob.say("auth", {"token": "hw_bob"}, "1")
+    token = (await ann.subscribe())["token"]
+    await ann.say("unsubscribe", {"id": "s"}, "u")
+    unsigned = ("AAAA" if token[:4] != "AAAA" else "BBBB") + token[4:]
+    forged = ["", "x", "äöü", unsigned, token[:-4], token[4:], "A" * 100_000]
+    for page, tokens in ((ann, forged), (bob, [*forged, token])):
+        for number, wrong in enumerate(tokens):
+            await page.say("resume", {"token": wrong, "lastSeq": -1}, f"r{number}")
+            assert (await page.hear("error", number + 1))[-1]["code"] == "invalid_option"
+    clock.advance(25 * 3_600)
+    await ann.say("resume", {"token": token, "lastSeq": -1}, "late")
+    assert (await ann.hear("error", len(forged) + 1))[-1]["code"] == "invalid_option"
+    ann.cut()
+    bob.cut()
+
+
+async def test_a_right_that_is_withdrawn_ends_the_subscription_before_the_next_change(
+    hw: headwater.Headwater, site: Site
+) -> None:
+    reader = Principal(subject="ann", scopes=frozenset({Scope.READ_DOCUMENTS}))
+    page = Page(site, reader)
+    await page.subscribe()
+    await hw.collection(MESSAGES).create({}, id="a")
+    await page.hear("event")
+    page.session.principal = Principal(subject="ann", scopes=frozenset({Scope.PUBLISH}))
+    await hw.collection(MESSAGES).create({}, id="b")
+    assert (await page.hear("error"))[0]["code"] == "not_allowed"
+    await hw.collection(MESSAGES).create({}, id="c")
+    await asyncio.sleep(0.05)
+    assert len(page.all("event")) == 1
+    assert site.subscriptions.count() == 0
+    page.cut()
+
+
+@pytest.mark.parametrize(
+    "principal",
+    [
+        Principal(scopes=frozenset({Scope.PUBLISH})),
+        Principal(scopes=frozenset({Scope.READ_DOCUMENTS}), queues=("documents/other",)),
+    ],
+)
+async def test_who_may_not_read_a_collection_may_not_follow_it(site: Site, principal: Principal) -> None:
+    page = Page(site, principal)
+    await page.say("subscribe", {"query": {"collection": MESSAGES}})
+    assert (await page.hear("error"))[0]["code"] == "not_allowed"
+    await page.say("stream", {"collection": MESSAGES})
+    assert (await page.hear("error", 2))[1]["code"] == "not_allowed"
+    page.cut()
+
+
+async def test_a_filter_may_speak_of_who_asks(hw: headwater.Headwater, site: Site) -> None:
+    pages = {}
+    for name in ("ann", "bob", ""):
+        pages[name] = Page(site, Principal(subject=name, scopes=frozenset({Scope.READ_DOCUMENTS})))
+        await pages[name].subscribe(filter="to == auth.sub", sendSnapshot=True)
+    await hw.collection(MESSAGES).create({"to": "ann"}, id="for-ann")
+    await hw.collection(MESSAGES).create({"to": None}, id="for-nobody")
+    await hw.collection(MESSAGES).create({"to": "bob"}, id="for-bob")
+    assert ops(await pages["ann"].hear("event")) == [("insert", "for-ann", False)]
+    assert ops(await pages["bob"].hear("event")) == [("insert", "for-bob", False)]
+    assert not pages[""].all("event")
+    for page in pages.values():
+        page.cut()
+
+
+async def test_a_snapshot_of_a_filter_that_speaks_of_who_asks_has_theirs_alone(
+    hw: headwater.Headwater, site: Site
+) -> None:
+    for to in ("ann", "bob"):
+        await hw.collection(MESSAGES).create({"to": to}, id=f"for-{to}")
+    page = Page(site, Principal(subject="ann", scopes=frozenset({Scope.READ_DOCUMENTS})))
+    await page.subscribe(filter="to == auth.sub", sendSnapshot=True)
+    [snapshot] = await page.hear("snapshot")
+    assert [one["id"] for one in snapshot["documents"]] == ["for-ann"]
+    page.cut()
+
+
+async def test_what_is_unsubscribed_is_told_no_more(hw: headwater.Headwater, page: Page, site: Site) -> None:
+    await page.subscribe(id="one")
+    await page.subscribe(id="two")
+    await page.say("unsubscribe", {"id": "one"}, "u")
+    assert (await page.hear("unsubscribe_ack"))[0] == {"status": "ok"}
+    await hw.collection(MESSAGES).create({}, id="a")
+    assert [event["subId"] for event in await page.hear("event")] == ["two"]
+    await page.say("unsubscribe", {"id": "two"}, "u")
+    await page.say("unsubscribe", {"id": "never"}, "u")
+    assert (await page.hear("unsubscribe_ack", 3))[2] == {"status": "not_found"}
+    assert site.subscriptions.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"collection": "rooms/r1"}, "invalid_name"),
+        ({"collection": MESSAGES, "filter": "a =="}, "invalid_filter"),
+        ({"collection": MESSAGES, "filter": "(" * 9_000}, "filter_too_large"),
+        ({"collection": MESSAGES, "filters": [{"field": "a", "op": "~", "value": 1}]}, "invalid_filter"),
+        ({"collection": MESSAGES, "filters": [{"field": "a"}]}, "invalid_input"),
+        ({}, "invalid_input"),
+    ],
+)
+async def test_a_subscription_that_makes_no_sense_is_refused(page: Page, query: Found, code: str) -> None:
+    await page.say("subscribe", {"query": query})
+    assert (await page.hear("error"))[0]["code"] == code
+
+
+async def test_one_id_is_one_subscription(page: Page) -> None:
+    await page.subscribe()
+    await page.say("subscribe", {"query": {"collection": MESSAGES}})
+    assert (await page.hear("error"))[0]["code"] == "invalid_input"
+
+
+async def test_an_ack_is_taken(page: Page) -> None:
+    await page.subscribe()
+    await page.say("ack", {"subId": "s", "seq": 4}, "a")
+    await page.say("ack", {"seq": 2}, "a")
+    assert not page.all("error")
+    assert page.session.kept["documents"].acked == {"s": 4}
+
+
+async def test_one_change_is_encoded_once_for_all_who_follow(hw: headwater.Headwater, site: Site) -> None:
+    pages = [Page(site) for _ in range(20)]
+    for page in pages:
+        await page.subscribe(filters=LOUD)
+    assert site.subscriptions.count() == 1
+    await hw.collection(MESSAGES).create({"loud": True}, id="a")
+    for page in pages:
+        assert ops(await page.hear("event")) == [("insert", "a", False)]
+        page.cut()
+    assert site.subscriptions.count() == 0
+
+
+# ── streams ──
+
+
+async def test_a_stream_tells_replicas_of_all_that_is_written_after_a_checkpoint(
+    hw: headwater.Headwater, page: Page
+) -> None:
+    messages = hw.collection(MESSAGES)
+    await messages.create({"n": 1}, id="a")
+    await messages.create({"n": 1}, id="b")
+    await page.say("stream", {"collection": MESSAGES, "checkpoint": {"updatedAt": 0, "id": ""}}, "live")
+    first = (await page.hear("stream-event"))[0]
+    assert first["streamId"] == "live"
+    assert [one["id"] for one in first["documents"]] == ["a", "b"]
+    await messages.update("a", {"n": 2})
+    await messages.delete("b")
+    events = await page.hear("stream-event", 3)
+    assert events[1]["documents"] == [{"id": "a", "n": 2, "_deleted": False}]
+    assert events[2]["documents"][0]["_deleted"] is True
+    behind = events[1]["checkpoint"]
+    await page.say("unsubscribe", {"id": "live"}, "u")
+    await page.say("stream", {"collection": MESSAGES, "checkpoint": behind}, "again")
+    last = (await page.hear("stream-event", 4))[3]
+    assert [(one["id"], one["_deleted"]) for one in last["documents"]] == [("b", True)]
+
+
+# ── over a real connection ──
+
+
+def write(door: LiveDoor, name: str, data: Found) -> None:
+    writing = door.hw.collection(MESSAGES).set(name, data)
+    asyncio.run_coroutine_threadsafe(writing, door.loop).result(PATIENCE_SECONDS)
+
+
+def test_a_page_follows_what_is_written(door: LiveDoor) -> None:
+    with joined(door.url) as reader:
+        acked = reader.ask("subscribe", query={"collection": MESSAGES, "filters": LOUD}, sendSnapshot=True)
+        assert acked["type"] == "subscribe_ack"
+        assert reader.until("snapshot")["documents"] == []
+        write(door, "a", {"loud": True})
+        write(door, "b", {"loud": False})
+        write(door, "a", {"loud": False})
+        events = [reader.until("event") for _ in range(2)]
+    assert ops(events) == [("insert", "a", False), ("delete", "a", True)]
+
+
+def test_a_page_resumes_at_another_server_of_the_store(make_door: MakeDoor) -> None:
+    first, second = make_door(), make_door()
+    with joined(first.url) as reader:
+        token = reader.ask("subscribe", query={"collection": MESSAGES})["payload"]["token"]
+    write(first, "a", {"n": 1})
+    with joined(second.url) as again:
+        assert again.ask("resume", token=token, lastSeq=-1)["payload"]["status"] == "ok"
+        assert ops([again.until("event")]) == [("insert", "a", False)]
+        write(first, "a", {"n": 2})
+        assert ops([again.until("event")]) == [("update", "a", False)]
+
+
+def test_who_only_listens_follows_by_server_sent_events_and_comes_back(door: LiveDoor) -> None:
+    address = f"/realtime/v1/databases/default/sse?collection={MESSAGES}&filter=loud"
+    with door.client() as client:
+        with client.stream("GET", address) as heard:
+            lines = heard.iter_lines()
+            assert next(line for line in lines if line.startswith("event:")) == "event: subscribe_ack"
+            write(door, "a", {"loud": True})
+            write(door, "b", {"loud": False})
+            seen = next(line for line in lines if line.startswith("id:")).removeprefix("id: ")
+            assert '"op":"insert"' in next(line for line in lines if line.startswith("data:"))
+        write(door, "a", {"loud": False})
+        with client.stream("GET", address, headers={"last-event-id": seen}) as again:
+            lines = again.iter_lines()
+            assert next(line for line in lines if line.startswith("id:")) == f"id: {int(seen) + 2}"
+            assert '"left":true' in next(line for line in lines if line.startswith("data:"))
+        for wrong, status in ((f"{address}&colour=red", 400), (address.replace("default", "foreign"), 403)):
+            assert client.get(wrong).status_code == status

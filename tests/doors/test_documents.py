@@ -1,0 +1,216 @@
+"""Documents over HTTP, as the clients of others speak: paths, bodies, answers and errors, over every transport."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headwater.app import make_guarded_door
+from headwater.doors.access.settings import load_access
+from headwater.doors.wire import Request
+from headwater.model.principal import Scope
+from tests.contracts.clock import FakeClock
+from tests.doors.access.visits import opened
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+BASE = "/api/v1/databases/main"
+NOTES = f"{BASE}/documents/rooms/r1/notes"
+TRIGGER = "/trigger/v1/databases/main"
+
+
+def error_of(response: httpx.Response) -> tuple[int, str]:
+    told = response.json()
+    assert told["message"]
+    return response.status_code, told["code"]
+
+
+def test_a_document_goes_round(client: httpx.Client) -> None:
+    made = client.post(NOTES, json={"text": "Hello", "version": 9}).raise_for_status()
+    assert made.status_code == 201
+    document = made.json()
+    assert document["version"] == 1
+    assert document.keys() == {"id", "text", "collection", "version", "createdAt", "updatedAt"}
+    assert document["collection"] == "rooms/r1/notes"
+    place = f"{NOTES}/{document['id']}"
+    assert client.get(place).json() == document
+    patched = client.patch(place, json={"doc": {"read": True}}).json()
+    assert (patched["text"], patched["read"], patched["version"]) == ("Hello", True, 2)
+    condition = [{"field": "version", "op": "==", "value": 2}]
+    put = client.put(place, json={"doc": {"n": 1}, "ifMatch": condition}).json()
+    assert (put["n"], put["version"], "text" in put) == (1, 3, False)
+    gone = client.delete(place)
+    assert (gone.status_code, gone.content) == (204, b"")
+    assert error_of(client.get(place)) == (404, "NOT_FOUND")
+
+
+def test_what_speaks_against_a_write_has_its_code(client: httpx.Client) -> None:
+    client.post(NOTES, json={"id": "m1", "n": 1}).raise_for_status()
+    wrong = [{"field": "n", "op": ">", "value": 1}]
+    place = f"{NOTES}/m1"
+    assert error_of(client.post(NOTES, json={"id": "m1"})) == (409, "CONFLICT")
+    for method, body in (("PUT", {"doc": {"n": 2}}), ("PATCH", {"doc": {"n": 2}}), ("DELETE", {})):
+        refused = client.request(method, place, json={**body, "ifMatch": wrong})
+        assert error_of(refused) == (412, "PRECONDITION_FAILED")
+    assert client.get(place).json()["version"] == 1
+    assert error_of(client.patch(f"{NOTES}/m2", json={"doc": {"n": 1}})) == (404, "NOT_FOUND")
+    assert error_of(client.delete(f"{NOTES}/m2")) == (404, "NOT_FOUND")
+    assert error_of(client.patch(place, json={"doc": {"version": 3}})) == (400, "BAD_REQUEST")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", NOTES, None),
+        ("POST", f"{NOTES}/m1", {}),
+        ("PUT", NOTES, {"doc": {}}),
+        ("PUT", f"{NOTES}/m1", {"n": 1}),
+        ("POST", NOTES, {"id": "a/b"}),
+        ("POST", NOTES, {"x": "\x00"}),
+        ("POST", f"{BASE}/query", {"collection": "notes", "filters": [{"field": "n", "op": "~", "value": 1}]}),
+        ("POST", f"{BASE}/query", {"collection": "notes", "filter": "n =="}),
+        ("POST", f"{BASE}/query", {"collection": "notes", "limit": 0}),
+        ("POST", f"{BASE}/query", {"collection": "notes", "startAfter": "?"}),
+        ("POST", f"{TRIGGER}/write", {"writes": [{"type": "drop", "path": "a/b"}]}),
+        ("POST", f"{TRIGGER}/write", {"writes": []}),
+        ("PATCH", f"{TRIGGER}/write", {}),
+    ],
+)
+def test_what_cannot_be_understood_is_a_bad_request(client: httpx.Client, method: str, path: str, body: Any) -> None:
+    refused = client.request(method, path, json=body)
+    assert refused.json()["code"] == "BAD_REQUEST"
+    assert refused.status_code in (400, 405)
+
+
+def test_a_database_that_is_not_theirs_is_not_there(client: httpx.Client) -> None:
+    assert error_of(client.get("/api/v1/databases/other/documents/a/b")) == (404, "DATABASE_NOT_FOUND")
+    client.post(NOTES, json={"id": "m1"}).raise_for_status()
+    assert client.get(NOTES.replace("/main/", "/default/") + "/m1").status_code == 200
+
+
+def test_a_query_has_filters_order_limit_and_a_cursor(client: httpx.Client) -> None:
+    for number in range(5):
+        client.post(NOTES, json={"id": f"m{number}", "n": number % 2}).raise_for_status()
+    client.delete(f"{NOTES}/m4")
+    asked = {"collection": "rooms/r1/notes", "orderBy": [{"field": "n", "direction": "desc"}], "limit": 3}
+    first = client.post(f"{BASE}/query", json=asked).json()
+    rest = client.post(f"{BASE}/query", json={**asked, "startAfter": first["nextCursor"]}).json()
+    assert [document["id"] for document in first["docs"] + rest["docs"]] == ["m3", "m1", "m2", "m0"]
+    assert rest["nextCursor"] == ""
+    asked = {"collection": "rooms/r1/notes", "filters": [{"field": "id", "op": "in", "value": ["m0", "m4"]}]}
+    assert [one["id"] for one in client.post(f"{BASE}/query", json=asked).json()["docs"]] == ["m0"]
+    shown = client.post(f"{BASE}/query", json={**asked, "showDeleted": True}).json()["docs"]
+    assert [(one["id"], one.get("deleted")) for one in shown] == [("m0", None), ("m4", True)]
+
+
+def test_a_batch_is_all_or_nothing(client: httpx.Client) -> None:
+    client.post(NOTES, json={"id": "there"}).raise_for_status()
+    writes = [
+        {"type": "create", "path": "rooms/r1/notes/new", "data": {"n": 1}},
+        {"type": "set", "path": "rooms/r1/notes/set", "data": {"n": 2}},
+        {"type": "update", "path": "rooms/r1/notes/there", "data": {"n": 3}},
+        {"type": "delete", "path": "rooms/r1/notes/there"},
+    ]
+    refused = client.post(f"{TRIGGER}/write", json={"writes": [*writes, writes[0]]})
+    assert error_of(refused) == (409, "CONFLICT")
+    asked = {"collection": "rooms/r1/notes"}
+    assert len(client.post(f"{TRIGGER}/query", json=asked).json()["docs"]) == 1
+    done = client.post(f"{TRIGGER}/write", json={"writes": writes}).raise_for_status().json()["docs"]
+    assert [one["version"] for one in done] == [1, 1, 2, 3]
+    found = client.post(f"{TRIGGER}/get", json={"path": "rooms/r1/notes/new"}).json()["docs"]
+    assert [one["n"] for one in found] == [1]
+    assert client.post(f"{TRIGGER}/get", json={"path": "rooms/r1/notes/there"}).json()["docs"] == []
+
+
+# ── replication ──
+
+
+def pull(client: httpx.Client, checkpoint: Any = None, limit: int = 100) -> Any:
+    body = {"collection": "notes", "checkpoint": checkpoint, "limit": limit}
+    return client.post("/replication/v1/pull", json=body).raise_for_status().json()
+
+
+def push(client: httpx.Client, *rows: Any) -> Any:
+    return client.post("/replication/v1/push", json={"collection": "notes", "rows": rows}).raise_for_status().json()
+
+
+def test_a_replica_pulls_what_it_has_not_read(client: httpx.Client) -> None:
+    place = f"{BASE}/documents/notes"
+    for name in ("a", "b", "c"):
+        client.post(place, json={"id": name, "n": 1}).raise_for_status()
+    first = pull(client, limit=2)
+    assert first["documents"] == [{"id": name, "n": 1, "_deleted": False} for name in ("a", "b")]
+    assert first["checkpoint"]["id"] == "b"
+    client.delete(f"{place}/a")
+    rest = pull(client, first["checkpoint"])
+    assert [(one["id"], one["_deleted"]) for one in rest["documents"]] == [("c", False), ("a", True)]
+    again = pull(client, rest["checkpoint"])
+    assert (again["documents"], again["checkpoint"]) == ([], rest["checkpoint"])
+
+
+def test_a_checkpoint_of_the_pair_alone_or_of_another_store_misses_nothing(client: httpx.Client) -> None:
+    place = f"{BASE}/documents/notes"
+    for name in ("a", "b"):
+        client.post(place, json={"id": name}).raise_for_status()
+    checkpoint = pull(client, limit=1)["checkpoint"]
+    pair = {name: checkpoint[name] for name in ("updatedAt", "id")}
+    assert [one["id"] for one in pull(client, pair)["documents"]] == ["b"]
+    client.patch(f"{place}/a", json={"doc": {"n": 1}}).raise_for_status()
+    # What the pair named was written since (a clock may stand still): all of it, or what is behind it.
+    assert {one["id"] for one in pull(client, {**pair, "updatedAt": 1})["documents"]} == {"a", "b"}
+    assert len(pull(client, {**checkpoint, "store": "another", "lsn": 99})["documents"]) == 2
+
+
+def test_a_replica_pushes_and_is_told_of_conflicts(client: httpx.Client) -> None:
+    assert push(client, {"newDocumentState": {"id": "a", "n": 1}}) == []
+    known = {"id": "a", "n": 1, "_deleted": False}
+    assert push(client, {"assumedMasterState": known, "newDocumentState": {"id": "a", "n": 2}}) == []
+    conflict = push(client, {"assumedMasterState": known, "newDocumentState": {"id": "a", "n": 3}})
+    assert conflict == [{"id": "a", "n": 2, "_deleted": False}]
+    gone = {"id": "a", "n": 2, "_deleted": True}
+    assert push(client, {"assumedMasterState": conflict[0], "newDocumentState": gone}) == []
+    assert [one["_deleted"] for one in pull(client)["documents"]] == [True]
+    assert push(client) == []
+
+
+# ── access ──
+
+
+async def test_a_token_has_rights_by_scope_and_by_pattern(tmp_path: Path) -> None:
+    async with opened(tmp_path, FakeClock()) as hw:
+        door = make_guarded_door(hw, load_access(auth="token"))
+        tokens = {}
+        for scope in (Scope.READ_DOCUMENTS, Scope.CREATE_DOCUMENTS, Scope.UPDATE_DOCUMENTS, Scope.DELETE_DOCUMENTS):
+            _, tokens[scope] = await hw.access_tokens().create("t", [scope], queues=["documents/rooms/*"])
+
+        async def ask(scope: Scope | None, method: str, path: str, body: bytes = b"") -> tuple[int, str]:
+            headers = {"content-type": "application/json"}
+            if scope is not None:
+                headers["authorization"] = f"Bearer {tokens[scope]}"
+            response = await door(
+                Request(method=method, path=path, headers=headers, body=body, client="192.0.2.1", id="r")
+            )
+            return response.status, "" if response.status < 400 else response.body.decode()
+
+        for collection, is_theirs in (("rooms/r1/notes", True), ("orders", False)):
+            place = f"{BASE}/documents/{collection}"
+            asked = [
+                (Scope.CREATE_DOCUMENTS, "POST", place, b'{"id":"m1"}', 201),
+                (Scope.READ_DOCUMENTS, "GET", f"{place}/m1", b"", 200),
+                (Scope.UPDATE_DOCUMENTS, "PATCH", f"{place}/m1", b'{"doc":{"n":1}}', 200),
+                (Scope.DELETE_DOCUMENTS, "DELETE", f"{place}/m1", b"", 204),
+            ]
+            for scope, method, path, body, expected in asked:
+                status, told = await ask(scope, method, path, body)
+                assert status == (expected if is_theirs else 403), (scope, path, told)
+                assert is_theirs or '"code":"FORBIDDEN"' in told
+                others = [other for other in tokens if other is not scope]
+                assert [(await ask(other, method, path, body))[0] for other in others] == [403] * 3
+        # To set may make a document: it needs both rights.
+        status, _ = await ask(Scope.UPDATE_DOCUMENTS, "PUT", f"{BASE}/documents/rooms/r1/notes/x", b'{"doc":{}}')
+        assert status == 403
+        status, told = await ask(None, "GET", f"{BASE}/documents/rooms/r1/notes/x")
+        assert (status, '"code":"UNAUTHORIZED"' in told) == (401, True)
+        rows = b'{"collection":"rooms/r1/notes","rows":[{"newDocumentState":{"id":"a"}}]}'
+        assert (await ask(Scope.READ_DOCUMENTS, "POST", "/replication/v1/push", rows))[0] == 403
+        assert (await ask(Scope.READ_DOCUMENTS, "POST", "/replication/v1/pull", b'{"collection":"orders"}'))[0] == 403
