@@ -9,6 +9,7 @@ import pytest
 from headwater.config import load_config
 from headwater.stores.contract import Store
 from headwater.stores.open import open_store
+from tests import seaweed_server
 from tests.contracts.clock import FakeClock
 from tests.contracts.factories import FACTORIES
 from tests.contracts.log import Log
@@ -26,6 +27,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A server that several tests share is started before anybody looks at what a test leaves behind."""
     if isinstance(item, pytest.Function) and "postgres" in item.name:
         server()
+    if isinstance(item, pytest.Function) and "bucket s3" in item.name:
+        seaweed_server.server()
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from headwater.stores.open import KINDS
+from tests import seaweed_server
 from tests.contracts.memory_bucket import SCHEME, Buckets
 from tests.postgres_server import server
 from tests.stores.bucket.witness import witnessed
@@ -61,6 +63,13 @@ async def bucket_image(folder: Path) -> AsyncIterator[str]:
         yield f"file://{place}/log.sqlite?ship=image&lease_seconds=0"
 
 
+@asynccontextmanager
+async def bucket_s3(folder: Path) -> AsyncIterator[str]:
+    """A bucket on a real S3 server."""
+    with patch.dict(os.environ, seaweed_server.server().environment):
+        yield f"s3://{seaweed_server.BUCKET}/{seaweed_server.server().new_key()}?lease_seconds=0"
+
+
 def in_memory() -> tempfile.TemporaryDirectory[str]:
     """A folder whose syncs cost nothing, where there is one: every commit is made durable there."""
     return tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
@@ -69,7 +78,7 @@ def in_memory() -> tempfile.TemporaryDirectory[str]:
 def another(address: str) -> str:
     """An address of the same kind, at another place."""
     place, mark, query = address.partition("?")
-    return f"{place}-two{mark}{query}" if address.startswith("file://") else f"{address}-two"
+    return f"{place}-two{mark}{query}" if address.startswith(("file://", "s3://")) else f"{address}-two"
 
 
 # Those with an engine of their own.
@@ -80,3 +89,6 @@ FACTORIES: dict[str, Factory] = {
     "bucket chain": bucket_chain,
     "bucket image": bucket_image,
 }
+# Over a network every commit takes its time: for a release, not for every check.
+if os.environ.get("CONTRACTS_OVER_S3"):
+    FACTORIES["bucket s3"] = bucket_s3

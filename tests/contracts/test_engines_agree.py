@@ -157,8 +157,8 @@ def test_two_engines_give_the_same_answers_to_the_same_seed(pair: tuple[str, str
     assert asyncio.run(compare(pair, SEED, SEEDED_STEPS)) > SEEDED_STEPS
 
 
-# What one handle keeps in memory shows in some answers: which lane is next, in which order it met the queues of jobs. A
-# handle that takes a store over begins anew with both, so these are compared through one handle that holds it all along.
+# What one handle keeps in memory shows in some answers: which lane is next, in which order it met the queues of jobs.
+# Whoever takes a store over begins anew with both, so these are compared through one handle that holds it all along.
 @pytest.mark.parametrize("name", sorted(set(FACTORIES) - set(ENGINES)))
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
 def test_a_store_of_one_holder_gives_the_same_answers_as_a_file(name: str, seed: int) -> None:

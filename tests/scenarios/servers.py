@@ -29,19 +29,20 @@ def free_port() -> int:
 class Server:
     """A `headwater serve` that can be killed and started again at the same address."""
 
-    def __init__(self, store: Path, *options: str) -> None:
-        self._store = store
+    def __init__(self, store: Path, *options: str, address: str = "", starts: bool = True) -> None:
+        self._store = address or str(store)
         self._options = options
         self._port = free_port()
         # As where it is installed, a server that starts again does not compile itself again.
         self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(store.parent / "bytecode")}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.url = f"http://127.0.0.1:{self._port}"
-        self.start()
+        if starts:
+            self.start()
 
     def start(self) -> None:
         """Start it, and wait until it says that it is ready."""
-        command = (sys.executable, "-m", "headwater.cli", "--store", str(self._store), "serve")
+        command = (sys.executable, "-m", "headwater.cli", "--store", self._store, "serve")
         self._process = subprocess.Popen(
             [*command, "--port", str(self._port), "--json", *self._options],
             stdout=subprocess.PIPE,
