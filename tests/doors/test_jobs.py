@@ -10,7 +10,7 @@ import headwater
 from headwater.doors.all_routes import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
-from headwater.log.job_operations import Claim, JobReport, Settle
+from headwater.log.job_operations import Claim, JobReport, NewJob, Settle
 from headwater.model.command_template import read_templates
 from headwater.model.job import HIDDEN, JobOutcome
 from headwater.model.principal import Principal, Scope
@@ -232,6 +232,32 @@ async def test_changes_are_followed_as_events_and_picked_up_where_they_were_left
         states += [json.loads(line[6:])["state"] for line in lines if line.startswith("data: ")]
     assert states == ["pending", "processing", "completed"]
     await response.chunks.aclose()
+
+
+async def test_whoever_is_cut_inside_a_commit_gets_the_rest_of_it(hw: headwater.Headwater, visitor: Visitor) -> None:
+    await hw.jobs.add(id="first", command="true")
+    await hw.jobs.add_many([NewJob(id=f"job{number}", command="true") for number in range(5)])
+    await hw.jobs.add(id="last", command="true")
+    seen, ids = "1", list[str]()
+    while not ids or ids[-1] != "last":
+        response = await visitor.response("GET", "/job-events", seen=seen)
+        assert response.chunks is not None
+        text = b""
+        while b"data: " not in text:
+            text = await anext(response.chunks)
+        await response.chunks.aclose()
+        # The connection is cut behind its first event.
+        lines = text.decode().splitlines()
+        assert lines[1] == "event: job"
+        seen, ids = lines[0].removeprefix("id: "), [*ids, json.loads(lines[2].removeprefix("data: "))["id"]]
+    assert ids == ["job0", "job1", "job2", "job3", "job4", "last"]
+
+
+@pytest.mark.parametrize("seen", ["-1", "abc", "1.", ".1", "1.1.1", "٣", str(2**63), "9" * 40, "1." + "9" * 30])
+async def test_what_is_no_id_of_an_event_is_refused(visitor: Visitor, seen: str) -> None:
+    response = await visitor.response("GET", "/job-events", seen=seen)
+    assert response.status == 400
+    assert b"Last-Event-ID must be the id of an event" in response.body
 
 
 @pytest.mark.parametrize(("seen", "said"), [("1", []), ("2", [b"id: 2"]), ("99", [b"id: 3"])])

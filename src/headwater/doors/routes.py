@@ -224,8 +224,20 @@ def _body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> Any:
         return decode_body(body, endpoint.strict_decoder)
     except InvalidInput as odd:
         value = decode_body(body, endpoint.decoder)
-        warnings.append(str(odd))
+        unknown = sorted(_unknown_fields(msgspec.inspect.type_info(endpoint.route.takes), msgspec.json.decode(body)))
+        warnings.append(f"no such field: {', '.join(unknown)!r:.200}" if unknown else str(odd))
         return value
+
+
+def _unknown_fields(kind: msgspec.inspect.Type, value: object) -> set[str]:
+    """The names in a body that its type does not have."""
+    if isinstance(kind, msgspec.inspect.ListType) and isinstance(value, list):
+        return set().union(*(_unknown_fields(kind.item_type, item) for item in value))
+    if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(value, dict):
+        return set()
+    fields = {field.encode_name: field.type for field in kind.fields}
+    found = {name for name in value if name not in fields}
+    return found.union(*(_unknown_fields(fields[name], inner) for name, inner in value.items() if name in fields))
 
 
 def _with_warnings(response: Response, warnings: list[str]) -> Response:

@@ -174,11 +174,13 @@ def test_a_mistyped_parameter_is_told_and_the_rest_counts(client: httpx.Client) 
 
 
 def test_a_mistyped_field_of_a_push_is_told_and_the_message_is_kept(client: httpx.Client) -> None:
-    body = {"items": [{"queue": "orders", "payload": 1, "partiton": "eu"}]}
-    answer = client.post("/api/v1/push", json=body)
+    one = {"queue": "orders", "payload": {"delay": 1}, "partiton": "eu"}
+    other = {"queue": "orders", "payload": 2, "delay_seconds": 5, "partiton": "eu"}
+    answer = client.post("/api/v1/push", json={"items": [one, other], "durabillity": "synced"})
     assert (answer.status_code, answer.json()[0]["status"]) == (201, "queued")
-    assert "partiton" in answer.headers["x-headwater-warning"]
-    assert [message["data"] for message in pop(client)] == [1]
+    warning = answer.headers["x-headwater-warning"]
+    assert warning == "no such field: 'delay_seconds, durabillity, partiton'"
+    assert [message["data"] for message in pop(client, batch=2)] == [{"delay": 1}, 2]
 
 
 @pytest.mark.parametrize("path", ["/v1/segments?quue=orders", "/v1/bounds?x=1", "/api/v1/jobs?stat=dead"])

@@ -1,10 +1,11 @@
 """`GET /api/v1/job-events`: every change of a job as it is committed, as server-sent events.
 
-The id of an event is the LSN of its commit. A client that comes back says the last one it saw (`Last-Event-ID`) and
-gets what came after it; when that is no longer kept, an event `resync-required` says so first, and its id is the LSN
-to go on from.
+The id of an event is the LSN of its commit; where a commit made several changes, all but the last have their number
+behind it (`17.1`, `17.2`, `17`). A client that comes back says the last one it saw (`Last-Event-ID`) and gets what came
+after it; when that is no longer kept, an event `resync-required` says so first, and its id is the LSN to go on from.
 """
 
+import re
 from collections.abc import AsyncGenerator
 
 import msgspec
@@ -19,9 +20,12 @@ from headwater.model.names import Lsn
 from headwater.model.principal import Principal
 from headwater.model.selection import Selection
 from headwater.services.checks import check_optional_name
-from headwater.stores.questions import FindLastLsn
+from headwater.stores.questions import FindLastLsn, Segment
 
 SILENCE_SECONDS = 15.0
+LSN_MAX = 2**63 - 1
+
+_ID = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -34,33 +38,59 @@ class _Change(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Change)
 
 
+class _Place(msgspec.Struct, frozen=True):
+    """Behind a whole commit, or behind as many changes of it."""
+
+    lsn: Lsn
+    changes: int = 0
+
+
 async def events(site: Site, request: Request, query: EventsQuery) -> Response:
     """Changes from now on, or from where the client left off."""
     name = check_optional_name("job", query.id)
     seen = request.headers.get("last-event-id", "")
-    if seen and not seen.isdecimal():
-        raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
-    after = Lsn(int(seen)) if seen else await site.queues.ask(FindLastLsn())
+    after = _parse(seen) if seen else _Place(await site.queues.ask(FindLastLsn()))
     request.park()
     chunks = follow(site, request.principal, name, after, seen=bool(seen))
     return Response(content_type="text/event-stream", headers=(("cache-control", "no-store"),), chunks=chunks)
 
 
-async def follow(site: Site, principal: Principal, name: str, after: Lsn, *, seen: bool) -> AsyncGenerator[bytes, None]:
+def _parse(seen: str) -> _Place:
+    found = _ID.fullmatch(seen)
+    if found is None or int(found[1]) > LSN_MAX:
+        raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
+    return _Place(Lsn(int(found[1])), int(found[2] or 0))
+
+
+async def follow(
+    site: Site, principal: Principal, name: str, after: _Place, *, seen: bool
+) -> AsyncGenerator[bytes, None]:
     """Events for as long as somebody listens; a line of comment now and then shows that we are here."""
     jobs = Selection(principal.database, (JOBS_QUEUE,))
-    async with await site.queues.followers.follow(jobs, after, seen=seen) as following:
+    async with await site.queues.followers.follow(jobs, after.lsn, seen=seen) as following:
+        if after.changes and not following.is_unsure_of_past:
+            following.position = Lsn(after.lsn - 1)
         yield b": jobs\n\n"
         while not following.is_over:
             step = await following.step(SILENCE_SECONDS)
             if step.resync is not None:
                 yield b"id: %d\nevent: resync-required\ndata: {}\n\n" % step.resync
             for segment in step.segments:
-                found = [bytes(record.data) for record in segment.records]
-                theirs = [data for data in found if await is_shown(site, principal, name, data)]
-                yield b"".join(event(segment.lsn, data) for data in theirs)
+                known = after.changes if segment.lsn == after.lsn else 0
+                yield await _events_of(site, principal, name, segment, known)
             if not step and not following.is_over:
                 yield b": still here\n\n"
+
+
+async def _events_of(site: Site, principal: Principal, name: str, segment: Segment, known: int) -> bytes:
+    """The changes of one commit that are shown, without those that are known."""
+    found: list[bytes] = []
+    count = len(segment.records)
+    for number, record in enumerate(segment.records, start=1):
+        data = bytes(record.data)
+        if number > known and await is_shown(site, principal, name, data):
+            found.append(event(b"%d" % segment.lsn if number == count else b"%d.%d" % (segment.lsn, number), data))
+    return b"".join(found)
 
 
 async def is_shown(site: Site, principal: Principal, name: str, data: bytes) -> bool:
@@ -74,6 +104,6 @@ async def is_shown(site: Site, principal: Principal, name: str, data: bytes) -> 
     return await is_visible(site, principal, change.id, change.queue)
 
 
-def event(lsn: Lsn, data: bytes) -> bytes:
+def event(place: bytes, data: bytes) -> bytes:
     """One event."""
-    return b"id: %d\nevent: job\ndata: %s\n\n" % (lsn, data)
+    return b"id: %s\nevent: job\ndata: %s\n\n" % (place, data)
