@@ -12,9 +12,11 @@ from headwater.app import open_headwater as open
 from headwater.config import Config, Durability
 from headwater.errors import HeadwaterError, LeaseLost, QueueFull, ResyncRequired, ServerError, StoreError
 from headwater.log.job_operations import NewJob
+from headwater.model.document import Document
 from headwater.model.queue import QueueOptions
 from headwater.services.consumption import Consumption
 from headwater.services.database import Database
+from headwater.services.documents import Collection, LiveChange
 from headwater.services.messages import Message, Outgoing, Receipt
 from headwater.services.queue import Queue
 from headwater.services.transaction import Together
@@ -22,13 +24,16 @@ from headwater.services.transaction import Together
 __version__ = "0.1.0"
 
 __all__ = [
+    "Collection",
     "Config",
     "Consumption",
     "Database",
+    "Document",
     "Durability",
     "Headwater",
     "HeadwaterError",
     "LeaseLost",
+    "LiveChange",
     "Message",
     "NewJob",
     "Outgoing",

@@ -12,7 +12,7 @@ from headwater.model.document import Fields, OrderBy, value_at
 from headwater.model.order_key import order_key
 
 
-class Cursor(NamedTuple):
+class QueryCursor(NamedTuple):
     """A place in an order: the keys of a document's values, and its id."""
 
     keys: tuple[bytes, ...]
@@ -39,32 +39,32 @@ class Down:
 Place = tuple[Any, ...]
 
 
-def place_of(cursor: Cursor, order: Sequence[OrderBy]) -> Place:
+def place_of(cursor: QueryCursor, order: Sequence[OrderBy]) -> Place:
     """What orders documents: the values of the fields asked for, then the id, in the direction of the last of them."""
     keys = [Down(key) if by.direction == "desc" else key for key, by in zip(cursor.keys, order, strict=True)]
     is_down = bool(order) and order[-1].direction == "desc"
     return (*keys, Down(cursor.id) if is_down else cursor.id)
 
 
-def cursor_of(flat: Fields, order: Sequence[OrderBy]) -> Cursor:
+def cursor_of(flat: Fields, order: Sequence[OrderBy]) -> QueryCursor:
     """The place of a document."""
-    return Cursor(tuple(order_key(value_at(flat, by.field)) for by in order), flat["id"])
+    return QueryCursor(tuple(order_key(value_at(flat, by.field)) for by in order), flat["id"])
 
 
-def write_cursor(cursor: Cursor) -> str:
+def write_cursor(cursor: QueryCursor) -> str:
     """A cursor as clients hold it."""
     text = msgspec.json.encode([*[key.hex() for key in cursor.keys], cursor.id])
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
-def read_cursor(text: str, keys_count: int) -> Cursor | None:
+def read_cursor(text: str, keys_count: int) -> QueryCursor | None:
     """The cursor in what a client sent, with so many keys; None where there is none."""
     if not text:
         return None
     try:
         padded = text + "=" * (-len(text) % 4)
         *keys, name = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=list[str])
-        found = Cursor(tuple(map(bytes.fromhex, keys)), name)
+        found = QueryCursor(tuple(map(bytes.fromhex, keys)), name)
     except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
         raise InvalidOption("a cursor is what an earlier answer of the same query gave (nextCursor)") from error
     if len(found.keys) != keys_count:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headwater.model.document import Document
-from headwater.model.document_order import Cursor, cursor_of, place_of, read_cursor, write_cursor
+from headwater.model.document_order import QueryCursor, cursor_of, place_of, read_cursor, write_cursor
 from headwater.model.names import Lsn
 from headwater.stores.document_questions import (
     DocumentIndexStatus,
@@ -142,7 +142,7 @@ class _Start(NamedTuple):
 
 
 def _position(one: Found) -> str:
-    return write_cursor(Cursor((one.range_at.to_bytes(2, "big"), one.key), one.document.id))
+    return write_cursor(QueryCursor((one.range_at.to_bytes(2, "big"), one.key), one.document.id))
 
 
 def read_position(text: str) -> _Start:

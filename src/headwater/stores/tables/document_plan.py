@@ -16,7 +16,7 @@ from headwater import filters
 from headwater.errors import InvalidOption
 from headwater.filters.tree import And, Comparison, Equal, Expression, Field, OneOf, Order, join
 from headwater.model.document import Condition, OrderBy
-from headwater.model.document_order import Cursor, read_cursor
+from headwater.model.document_order import QueryCursor, read_cursor
 from headwater.model.order_key import END, NULL, kind_end, next_key, order_key
 from headwater.stores.document_questions import DocumentQuery
 
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
     predicate: Callable[[Mapping[str, Any]], bool]
     expression: Expression
     order: tuple[OrderBy, ...]
-    after: Cursor | None
+    after: QueryCursor | None
 
 
 def understand(query: DocumentQuery) -> Asked:
