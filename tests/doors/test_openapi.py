@@ -149,6 +149,7 @@ PLACES = {
     "database": "main",
     "path": "things/0",
     "queue": "0",
+    "room": "0",
     "group": "0",
     "name": "0",
     "id": "0",

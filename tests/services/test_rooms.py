@@ -1,7 +1,7 @@
 """Rooms from Python: on an open store, in a transaction, and over a server."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from headwater.model.names import Lsn
 from headwater.model.record import Record
 from headwater.model.room import Attendance, Came, Member, Roll, RoomMessage, Watermark, lowest_watermark
 from headwater.model.room_settings import PROFILES, RoomSettings, load_room_settings
+from headwater.services.live_room import Event
+from headwater.services.room_gathering import NewMessage
 from tests.contracts.clock import FakeClock
 from tests.doors.live_door import SERVINGS
 
@@ -250,3 +252,82 @@ def test_types_say_how_safe_and_how_often() -> None:
 def test_a_wrong_setting_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"message_ttl|cursor_batch_interval|room_profile|no_such|types"):
         load_room_settings(wrong, {})
+
+
+# ── in memory, and by way of the log ──
+
+
+def new(room: str, data: object, durability: Durability = Durability.WRITTEN) -> NewMessage:
+    encoded = headwater.Raw(msgspec.json.encode(data))
+    return NewMessage(database="main", room=room, type="test", data=encoded, sender="ann", durability=durability)
+
+
+async def test_rooms_run_in_memory_and_back_without_losing_who_is_there(tmp_path: Path) -> None:
+    """S0-44: the flag changes where messages go, not who listens."""
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        rooms = hw.rooms_service
+        live = await rooms.enter("main", "a")
+        heard: list[RoomMessage] = []
+        arrived = asyncio.Event()
+
+        def listen(events: Sequence[Event]) -> None:
+            heard.extend(event for event in events if isinstance(event, RoomMessage))
+            arrived.set()
+
+        live.listeners.append(listen)
+        for in_memory, data in ((False, "one"), (True, "two"), (False, "three")):
+            rooms.settings = msgspec.structs.replace(rooms.settings, use_message_queue=not in_memory)
+            arrived.clear()
+            sending = rooms.send(new("a", data))
+            assert sending is not None
+            sent = await sending
+            assert (sent.offset is None, sent.durability) == (
+                in_memory,
+                Durability.MEMORY if in_memory else Durability.WRITTEN,
+            )
+            await asyncio.wait_for(arrived.wait(), 30)
+        assert [(one.payload, one.offset) for one in heard] == [("one", 0), ("two", None), ("three", 1)]
+        rooms.leave(live)
+
+
+async def test_what_only_passes_is_handed_out_once_where_it_was_said(tmp_path: Path) -> None:
+    """T0-a: at once on this server, and not again when the log brings it back."""
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        rooms = hw.rooms_service
+        live = await rooms.enter("main", "a")
+        heard: list[object] = []
+        done = asyncio.Event()
+
+        def listen(events: Sequence[Event]) -> None:
+            heard.extend(event.payload for event in events if isinstance(event, RoomMessage))
+            if "last" in heard:
+                done.set()
+
+        live.listeners.append(listen)
+        rooms.send(new("a", "passing", Durability.MEMORY))
+        assert heard == ["passing"]
+        # What is kept comes out of the log behind it.
+        rooms.send(new("a", "last"))
+        await asyncio.wait_for(done.wait(), 30)
+        assert heard == ["passing", "last"]
+        rooms.leave(live)
+
+
+async def test_without_local_broadcast_everything_goes_through_the_log(tmp_path: Path) -> None:
+    """S0-41, S0-46."""
+    async with headwater.open(str(tmp_path / "headwater.db"), rooms={"enable_local_broadcast": False}) as hw:
+        rooms = hw.rooms_service
+        live = await rooms.enter("main", "a")
+        heard: list[object] = []
+        done = asyncio.Event()
+
+        def listen(events: Sequence[Event]) -> None:
+            heard.extend(event.payload for event in events if isinstance(event, RoomMessage))
+            done.set()
+
+        live.listeners.append(listen)
+        rooms.send(new("a", "passing", Durability.MEMORY))
+        assert heard == []
+        await asyncio.wait_for(done.wait(), 30)
+        assert heard == ["passing"]
+        rooms.leave(live)

@@ -51,6 +51,8 @@ _PROCESS_COUNTERS = {
     "poll_served": "Waiting pops that got something",
     "poll_timeouts": "Waiting pops whose time was over",
     "poll_overflows": "Pops that were refused because too many waited",
+    "room_messages_sent": "Messages that were said in rooms",
+    "room_messages_delivered": "Messages of rooms that came out of the log",
 }
 _PROCESS_GAUGES = {
     "operations_pending": "Operations that wait for a commit",
@@ -59,6 +61,10 @@ _PROCESS_GAUGES = {
     "waiting_pops": "Pops that wait",
     "waiting_pops_max": "Pops that may wait at once",
     "waiting_keys": "Selections that pops wait for: one question serves all of a key",
+    "realtime_sessions": "Realtime conversations",
+    "rooms": "Rooms that somebody here is in",
+    "rooms_undelivered": "Messages of rooms that were not handed out yet",
+    "rooms_undelivered_age_seconds": "For how long the oldest of them waits",
 }
 
 
@@ -117,6 +123,8 @@ def report_of(site: Site) -> ProcessReport:
             "poll_served": polls.served,
             "poll_timeouts": polls.timeouts,
             "poll_overflows": polls.overflows,
+            "realtime_sessions": site.realtime.count(),
+            **room_numbers(site),
         },
         availability={
             "operations": 1 - committer.pending / site.config.pending_max,
@@ -130,6 +138,18 @@ def report_of(site: Site) -> ProcessReport:
         questions={kind.__name__: durations_of(one) for kind, one in site.queues.timings.questions.items()},
         syncs=durations_of(site.queues.timings.syncs),
     )
+
+
+def room_numbers(site: Site) -> dict[str, float]:
+    """What this process does for rooms."""
+    lags = [lag for lag in map(site.rooms.lag_of, {live.database for live in site.rooms.live}) if lag is not None]
+    return {
+        "rooms": len(site.rooms.live),
+        "rooms_undelivered": sum(lag.undelivered for lag in lags),
+        "rooms_undelivered_age_seconds": max((lag.age_seconds() for lag in lags), default=0.0),
+        "room_messages_sent": site.rooms.sent,
+        "room_messages_delivered": site.rooms.delivered,
+    }
 
 
 def put_up(site: Site) -> None:

@@ -91,7 +91,8 @@ class Member(msgspec.Struct, frozen=True):
     """Somebody in a room: one connection, and what others see of it."""
 
     member: str
-    profile: msgspec.Raw = NO_PROFILE
+    # Made by a call, because a schema cannot show such a default.
+    profile: msgspec.Raw = msgspec.field(default_factory=lambda: NO_PROFILE)
 
     def shown(self) -> Any:
         """The profile, decoded."""

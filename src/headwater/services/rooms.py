@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headwater.clock import SECOND
+from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, InvalidInput, StoreReplaced
 from headwater.log.committer import CommittedResult
@@ -53,7 +53,8 @@ from headwater.services.follow import Limits
 from headwater.services.live_room import LiveRoom
 from headwater.services.queues import Queues
 from headwater.services.room_gathering import Gathering, NewMessage, Sent
-from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition, Segment
+from headwater.services.room_lag import Lag
+from headwater.stores.questions import Answer, ListPartitions, PartitionStatus, Question, ReadPartition, Segment
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Rooms:
         self._pumping: dict[str, asyncio.Event] = {}
         self._beat: asyncio.TimerHandle | None = None
         self._gathering = Gathering(lambda: self.settings.cursor_batch_interval / 1_000, self._pass_on)
+        self._lags: dict[str, Lag] = {}
         self.sent = 0
         self.delivered = 0
 
@@ -93,6 +95,23 @@ class Rooms:
     def live(self) -> Sequence[LiveRoom]:
         """The rooms that somebody here is in."""
         return list(self._live.values())
+
+    @property
+    def followers(self) -> int:
+        """How many follow the log: one for each database with a live room."""
+        return len(self._pumps)
+
+    def lag_of(self, database: str) -> Lag | None:
+        """How well the rooms of a database are delivered; None while nobody is in one."""
+        return self._lags.get(database)
+
+    async def ask(self, question: Question[Answer]) -> Answer:
+        """What is answered to a question about what is kept."""
+        return await self._queues.ask(question)
+
+    def now(self) -> Timestamp:
+        """The time."""
+        return self._queues.clock.now()
 
     # ── sending ──
 
@@ -271,6 +290,14 @@ class Rooms:
         """Hand out what is new in the rooms of a database, for as long as somebody is in one."""
         selection = Selection(database, (ALL_ROOMS,))
         limits = Limits(self.settings.max_messages_per_poll)
+        lag = self._lags[database] = Lag(asyncio.get_running_loop().time)
+        unwatch = self._queues.followers.watch(selection, lag.told)
+        try:
+            await self._pump_on(database, selection, limits, lag)
+        finally:
+            unwatch()
+
+    async def _pump_on(self, database: str, selection: Selection, limits: Limits, lag: Lag) -> None:
         position: Lsn | None = None
         while True:
             try:
@@ -281,6 +308,7 @@ class Rooms:
                         for segment in step.segments:
                             self._hand_on(segment)
                         position = following.position
+                        lag.delivered(position)
                         await self._rest()
                     return
             except (Closed, StoreReplaced):

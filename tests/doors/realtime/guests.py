@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -106,8 +107,9 @@ class Guest:
 
     def hear(self) -> dict[str, Any]:
         """The next message; heartbeats are passed over."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            message: dict[str, Any] = json.loads(self.connection.recv(PATIENCE_SECONDS))
+            message: dict[str, Any] = json.loads(self.connection.recv(max(0.0, deadline - time.monotonic())))
             if message["type"] != "heartbeat":
                 return message
 

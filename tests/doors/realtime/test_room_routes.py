@@ -113,3 +113,21 @@ def test_a_listener_that_comes_back_says_the_last_it_saw(door: LiveDoor, client:
     with listening(door.url, "room=a", **{"last-event-id": "1"}) as heard:
         next(heard)
         assert [next(heard)[2]["payload"]["data"] for _ in range(2)] == [2, 3]
+
+
+def test_rooms_are_told_in_the_numbers_that_people_know(door: LiveDoor, client: httpx.Client) -> None:
+    """S0-53."""
+    with joined(door.url) as ann:
+        ann.ask("join", room="a")
+        for number in range(3):
+            ann.say("send", room="a", type="test", data=number)
+            assert ann.until("room-message")["data"] == number
+        found = client.get("/api/v1/rooms").json()
+        text = client.get("/metrics").text
+    assert (found["queue-size"], found["rooms"], found["members"]) == (3, 1, 1)
+    assert (found["state"], found["undelivered"], found["active-polling-threads"]) == ("healthy", 0, 1)
+    assert found["messages-per-second"] > 0
+    assert found["average-poll-latency-ms"] >= 0
+    assert 0 <= found["oldest-message-age-seconds"] < 60
+    assert 'headwater_rooms{process="0"} 1.0' in text
+    assert 'headwater_room_messages_sent_total{process="0"} 3.0' in text

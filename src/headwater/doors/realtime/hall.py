@@ -7,7 +7,6 @@ was revoked ends its sessions within that second. The timer runs only while some
 
 import asyncio
 import logging
-import math
 from collections import Counter, deque
 from collections.abc import Hashable, Mapping
 from functools import cached_property
@@ -41,7 +40,8 @@ class Hall:
         together = limits.messages_per_token_per_second
         self._together = Rate(together, max(1.0, together * BURST_SECONDS))
         self._sessions: set[RealtimeSession] = set()
-        self._ring: deque[RealtimeSession] = deque()
+        # Whose heartbeat is due when, in that order; who has left is let go of when it comes by.
+        self._ring: deque[tuple[float, RealtimeSession]] = deque()
         # Those who have not said who they are, with the time by which they must, in that order.
         self._unknown: dict[RealtimeSession, float] = {}
         self._by_credential: dict[str, set[RealtimeSession]] = {}
@@ -69,10 +69,11 @@ class Hall:
     def enter(self, session: "RealtimeSession") -> None:
         """A session has begun."""
         self._sessions.add(session)
-        self._ring.append(session)
+        now = asyncio.get_running_loop().time()
+        self._ring.append((now + self.limits.heartbeat_seconds, session))
         self._by_address[session.address] += 1
         if session.principal is None:
-            self._unknown[session] = asyncio.get_running_loop().time() + self.limits.auth_seconds
+            self._unknown[session] = now + self.limits.auth_seconds
         if self._timer is None:
             self._tick_later()
 
@@ -126,12 +127,12 @@ class Hall:
 
     def _tick(self) -> None:
         self._tick_later()
-        for _ in range(math.ceil(len(self._ring) * min(TICK_SECONDS / self.limits.heartbeat_seconds, 1.0))):
-            session = self._ring.popleft()
-            if session in self._sessions:
-                self._ring.append(session)
-                session.send(HEARTBEAT)
         now = asyncio.get_running_loop().time()
+        while self._ring and self._ring[0][0] <= now:
+            _, session = self._ring.popleft()
+            if session in self._sessions:
+                self._ring.append((now + self.limits.heartbeat_seconds, session))
+                session.send(HEARTBEAT)
         late = [session for session, due in self._unknown.items() if due <= now]
         for session in late:
             session.refuse(Unauthenticated("nobody has said who they are in time"), CloseCode.POLICY_VIOLATED)

@@ -20,15 +20,17 @@ from headwater.model.record import check_ready_json
 from headwater.model.room import CURSOR, MEMBERS_TOLD_MAX, Attendance, Member, RoomMessage, queue_of
 from headwater.services.checks import check_text
 from headwater.services.room_gathering import NewMessage, Sent
+from headwater.services.room_metrics import RoomMetrics, room_metrics
 
 LIMIT_MAX = 1_000
+NO_DATA = msgspec.Raw(b"null")
 
 
 class MessageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is said: of which type, under which key, and how safe it has to be."""
 
     type: str
-    data: msgspec.Raw = msgspec.Raw(b"null")
+    data: msgspec.Raw = msgspec.field(default_factory=lambda: NO_DATA)
     key: Annotated[str, Meta(max_length=256)] = ""
     durability: Durability | None = None
 
@@ -119,7 +121,21 @@ async def listen(site: Site, request: Request, query: ListenQuery) -> Response:
     return Response(session=begin, headers=(("cache-control", "no-store"),))
 
 
+async def overview(site: Site, request: Request) -> Response:
+    """How rooms are."""
+    found = await room_metrics(site.rooms, request.principal.database, request.principal.queues)
+    return json_response(found)
+
+
 ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/rooms",
+        handler=overview,
+        summary="How rooms are: sizes, rates, what is undelivered, and the state",
+        scope=Scope.METRICS,
+        gives=RoomMetrics,
+    ),
     Route(
         method="POST",
         path="/api/v1/rooms/{room}/messages",
