@@ -133,6 +133,35 @@ async def test_rooms_are_shown_as_the_tables_people_know(path: str) -> None:
     connection.close()
 
 
+async def test_what_is_said_in_a_room_is_shown_and_compares_with_the_watermarks_of_servers(path: str) -> None:
+    """S0-1, S0-5, S0-18: `id > last_processed_id` is what a server has not delivered."""
+    query = "SELECT message_type, payload FROM message_queue WHERE canvas_id = ? AND id > ? ORDER BY id LIMIT 100"
+    async with headwater.open(path, rooms={"server_instance_id": "server-a"}) as hw:
+        room, rooms = hw.room("canvas-1"), hw.rooms_service
+        live = await rooms.enter("main", "canvas-1")
+        delivered = asyncio.Event()
+        live.listeners.append(lambda events: delivered.set())
+        await room.send({"x": 1}, type="object-create")
+        await delivered.wait()
+        # The segment counts as delivered when those who listen have heard of it.
+        await asyncio.sleep(0)
+        rooms.say_who_is_here()
+        await room.send({"x": 2}, type="object-update")
+        assert [mark.instance for mark in await room.watermarks()] == ["server-a"]
+        rooms.leave(live)
+    connection = apsw.Connection(path)
+    assert connection.execute(query, ("canvas-1", 0)).fetchall() == [
+        ("object-create", '{"x":1}'),
+        ("object-update", '{"x":2}'),
+    ]
+    [(instance, position)] = connection.execute(
+        "SELECT server_instance_id, last_processed_id FROM canvas_watermarks WHERE canvas_id = 'canvas-1'"
+    )
+    assert instance == "server-a"
+    assert connection.execute(query, ("canvas-1", position)).fetchall() == [("object-update", '{"x":2}')]
+    connection.close()
+
+
 async def test_views_leave_out_what_is_compressed_or_encrypted(path: str) -> None:
     async with headwater.open(path, encryption_key="ab" * 32) as hw:
         secret = hw.queue("secret")

@@ -210,9 +210,11 @@ class Rooms:
         except Closed:
             log.debug("a room was left while Headwater was closed; others learn of it when this server is silent")
 
-    def _say_who_is_here(self) -> None:
+    def say_who_is_here(self) -> None:
         """Tell the others, again and again: who hears nothing of a server takes its members for gone."""
-        self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self._say_who_is_here)
+        if self._beat is not None:
+            self._beat.cancel()
+        self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self.say_who_is_here)
         now = self._queues.clock.now()
         for live in self.live:
             members = list(live.here.values())
@@ -279,7 +281,7 @@ class Rooms:
             self._pumping[database] = asyncio.Event()
             self._pumps[database] = asyncio.ensure_future(self._pump(database))
         if self._beat is None:
-            self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self._say_who_is_here)
+            self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self.say_who_is_here)
         pump, begun = self._pumps[database], asyncio.ensure_future(self._pumping[database].wait())
         await asyncio.wait({pump, begun}, return_when=asyncio.FIRST_COMPLETED)
         begun.cancel()

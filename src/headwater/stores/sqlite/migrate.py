@@ -8,7 +8,7 @@ from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection
 from headwater.stores.tables.connection import Connection
 
 VERSION_KEY = "schema_version"
-REPLACES_JOBS = "-- replaces view: jobs\n"
+REPLACES = "-- replaces view: {}\n"
 
 
 def migrations() -> list[tuple[int, str, str]]:
@@ -34,8 +34,7 @@ def migrate(connection: SqliteConnection, location: str) -> int:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for number, _, text in scripts:
             if number > version:
-                if REPLACES_JOBS in text:
-                    _drop_own_view(connection)
+                _drop_own_views(connection, text)
                 connection.execute(text)
                 connection.execute(connection.sql.set_meta, (VERSION_KEY, number))
         connection.execute("COMMIT")
@@ -46,12 +45,20 @@ def migrate(connection: SqliteConnection, location: str) -> int:
     return newest
 
 
-def _drop_own_view(connection: SqliteConnection) -> None:
-    """Make room for a view that a script replaces. Something of that name that is not ours stays: it is the user's, in
+def _drop_own_views(connection: SqliteConnection, script: str) -> None:
+    """Make room for views that a script replaces. Something of that name that is not ours stays: it is the user's, in
     a file that was adopted."""
-    row = connection.execute(connection.sql.find_jobs_view).fetchone()
-    if row is not None and "hw_jobs" in str(row[0]):
-        connection.execute(connection.sql.drop_jobs_view)
+    sql = connection.sql
+    drops = {
+        "jobs": sql.drop_jobs_view,
+        "message_queue": sql.drop_message_queue_view,
+        "canvas_watermarks": sql.drop_canvas_watermarks_view,
+    }
+    for name, drop in drops.items():
+        if REPLACES.format(name) in script:
+            row = connection.execute(sql.find_view, (name,)).fetchone()
+            if row is not None and "hw_" in str(row[0]):
+                connection.execute(drop)
 
 
 def read_version(connection: Connection) -> tuple[int, int]:

@@ -44,10 +44,18 @@ SELECT DISTINCT lsn FROM hw_clock_jumps ORDER BY lsn;
 -- The clock was set back to ?1 by ?2: what was ready stays ready, what was to come comes as much earlier.
 UPDATE hw_cursors SET ready_at = max(?1, ready_at - ?2), lease_until = lease_until - ?2 WHERE ready_at > ?1;
 
--- name: find_jobs_view
--- The view of jobs, whoever made it.
-SELECT sql FROM sqlite_schema WHERE type = 'view' AND name = 'jobs';
+-- name: find_view
+-- A view, whoever made it.
+SELECT sql FROM sqlite_schema WHERE type = 'view' AND name = ?;
 
 -- name: drop_jobs_view
 -- Make room for a newer one.
 DROP VIEW jobs;
+
+-- name: drop_message_queue_view
+-- Make room for a newer one.
+DROP VIEW message_queue;
+
+-- name: drop_canvas_watermarks_view
+-- Make room for a newer one.
+DROP VIEW canvas_watermarks;
