@@ -1686,5 +1686,37 @@ BUGS = [
             ),
         ),
         (f"{LIVE}::test_a_forged_a_foreign_and_an_old_token_are_refused",),
+        "passing-message-handed-out-twice",
+        "what only passes is handed out where it was said, and again when the log brings it back",
+        (Edit("headwater/services/live_room.py", "if origin_of(record) != self._origin", "if record is not None"),),
+        ("tests/services/test_rooms.py",),
+    ),
+    Bug(
+        "revoked-in-a-conversation",
+        "a conversation goes on with a token that was revoked",
+        (
+            Edit(
+                "headwater/doors/realtime/hall.py",
+                "if self._by_credential and self._checking is None:",
+                "if self._by_credential is None:",
+            ),
+        ),
+        ("tests/doors/realtime/test_session.py",),
+    ),
+    Bug(
+        "watermark-of-a-server-long-gone",
+        "a server that was not there for an hour holds the lowest watermark",
+        (Edit("headwater/model/room.py", "if now - mark.updated_at <= ALIVE_SECONDS * SECOND", "if mark.lsn"),),
+        ("tests/services/test_rooms.py",),
+    ),
+    Bug(
+        "hole-in-a-room-passed-over",
+        "messages that were dropped before they were read are passed over in silence",
+        (
+            Edit(
+                "headwater/services/room.py", "                raise ResyncRequired(", "                ResyncRequired("
+            ),
+        ),
+        ("tests/services/test_rooms.py",),
     ),
 ]
