@@ -22,9 +22,6 @@ from headwater.stores.job_questions import (
     WorkerStatus,
 )
 
-# What is there and says nothing was meant to say something, as an unset variable of a script: it is not guessed at.
-Said = Annotated[str, msgspec.Meta(min_length=1)]
-
 
 class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to be added: `{"id": "job1", "command": "sleep 2"}`. Times are ISO 8601, lengths of time seconds.
@@ -33,22 +30,18 @@ class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields
     `retries`, `delay`, `timeout`, `backoff_max` and `result_ttl`.
     """
 
-    id: Said = ""
-    queue: Said = ""
+    id: str = ""
     command: str = ""
     argv: tuple[str, ...] = ()
     type: str = SHELL
     args: list[Any] = msgspec.field(default_factory=list)
     kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
     env: dict[str, str] = msgspec.field(default_factory=dict)
-    cwd: Said = ""
+    cwd: str = ""
     run_at: str | None = None
     depends_on: tuple[str, ...] = ()
     depends_when: str = "completed"
-    batch: Said = ""
-    unique_key: Said = ""
-    concurrency_key: Said = ""
-    limit_key: Said = ""
+    batch: str = ""
     max_retries: int | None = None
     delay_seconds: float | None = None
     timeout_seconds: float | None = None
@@ -56,7 +49,23 @@ class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields
     result_seconds: float | None = None
 
 
-_decoder = msgspec.json.Decoder(NewJobDocument)
+Said = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class WrittenJobDocument(NewJobDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job as people and their scripts write it: what is there and empty, as by a variable that is not set, was meant
+    to say something, and is not guessed at."""
+
+    id: Said = ""
+    queue: Said = ""
+    cwd: Said = ""
+    batch: Said = ""
+    unique_key: Said = ""
+    concurrency_key: Said = ""
+    limit_key: Said = ""
+
+
+_decoder = msgspec.json.Decoder(WrittenJobDocument)
 
 
 def decode_job(text: bytes | str) -> NewJob:
