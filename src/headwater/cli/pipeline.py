@@ -7,9 +7,11 @@ import json
 import os
 import shlex
 import signal
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 import typer
@@ -20,7 +22,7 @@ from headwater.cli.session import RETRY_SECONDS
 from headwater.cli.settings import Group, Settings, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from headwater.pipeline.summary import Summary
 
     Run = Callable[[SparkSession, Any, Callable[[float], None]], Summary]
+
+Result = TypeVar("Result")
 
 OWN = "MODULE:FUNCTION"
 FLOWS = {
@@ -387,7 +391,7 @@ def run_flow(
     except ImportError as error:
         raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
     place = log or session_log()
-    with told_in_one_line(place):
+    with told_in_one_line(place), noting_the_end():
         run, arguments = job()
         where, access = place_of(settings), access_of(settings)
         if not creates or is_server(where):
@@ -395,7 +399,8 @@ def run_flow(
             with open_log(where, msgspec.structs.replace(access, retry_seconds=RETRY_SECONDS)) as there:
                 there.greet()
         with progress(title, 1.0, shown=not settings.json) as tell:
-            spark = start_session(master, log=place, brief=is_little(settings, files, creates))
+            brief = is_little(settings, files, creates)
+            spark = interruptibly(lambda: start_session(master, log=place, brief=brief))
             summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))
         quarantined = show_summary(settings, summary)
         while every:
@@ -440,30 +445,54 @@ def size_of(place: Path) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "Summary":
-    """Run a flow in a thread of its own, so that Ctrl-C finds this one free to end Spark's jobs.
+@contextmanager
+def noting_the_end() -> "Iterator[None]":
+    """Says in one line that Ctrl-C ended a flow."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("ended by Ctrl-C; what was finished stays, and running it again goes on from there")
+        raise
 
-    The thread that waits for Spark must not be interrupted: half an answer would be left on its line to Java.
+
+def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "Summary":
+    """Run a flow so that Ctrl-C ends Spark's jobs."""
+    from headwater.pipeline.session import make_active
+
+    def run_here() -> "Summary":
+        make_active(spark)
+        return run()
+
+    def end() -> None:
+        for query in spark.streams.active:
+            query.stop()
+        spark.sparkContext.cancelAllJobs()
+
+    return interruptibly(run_here, end)
+
+
+def interruptibly(work: "Callable[[], Result]", end: "Callable[[], None]" = lambda: None) -> "Result":
+    """Do work in a thread of its own; after Ctrl-C, `end` is called until it has ended, and then that is raised.
+
+    The thread that waits for Spark, or for its start, must not be interrupted: half an answer would be left on its line
+    to Java. Nor must this one, which could lose the other.
     """
     from concurrent.futures import ThreadPoolExecutor, wait
 
-    from headwater.pipeline.session import make_active
-
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with ThreadPoolExecutor(max_workers=1, initializer=make_active, initargs=(spark,)) as threads:
-        running = threads.submit(run)
-        try:
-            return running.result()
-        except KeyboardInterrupt:
+    asked = threading.Event()
+    handler = signal.signal(signal.SIGINT, lambda number, frame: asked.set())
+    try:
+        with ThreadPoolExecutor(max_workers=1) as threads:
+            running = threads.submit(work)
             while not running.done():
-                for query in spark.streams.active:
-                    query.stop()
-                spark.sparkContext.cancelAllJobs()
+                if asked.is_set():
+                    end()
                 wait([running], CANCEL_SECONDS)
-            note("ended by Ctrl-C; what was finished stays, and running it again goes on from there")
-            raise
-        finally:
-            signal.signal(signal.SIGINT, handler)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if asked.is_set():
+        raise KeyboardInterrupt
+    return running.result()
 
 
 def show_summary(settings: Settings, summary: "Summary") -> int:
