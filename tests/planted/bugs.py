@@ -1686,6 +1686,8 @@ BUGS = [
             ),
         ),
         (f"{LIVE}::test_a_forged_a_foreign_and_an_old_token_are_refused",),
+    ),
+    Bug(
         "passing-message-handed-out-twice",
         "what only passes is handed out where it was said, and again when the log brings it back",
         (Edit("headwater/services/live_room.py", "if origin_of(record) != self._origin", "if record is not None"),),
