@@ -83,7 +83,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     questions: dict[str, "Durations"]
     syncs: "Durations"
     # What only some stores count.
-    store: dict[str, float] = {}
+    store_numbers: dict[str, float] = {}
 
 
 class Durations(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ def report_of(site: Site) -> ProcessReport:
         operations={kind.__name__: durations_of(one) for kind, one in site.queues.timings.operations.items()},
         questions={kind.__name__: durations_of(one) for kind, one in site.queues.timings.questions.items()},
         syncs=durations_of(site.queues.timings.syncs),
-        store=site.queues.store_numbers(),
+        store_numbers=site.queues.store_numbers(),
     )
 
 
@@ -268,11 +268,11 @@ def _processes(found: Sequence[ProcessReport]) -> Iterator[Metric]:
 
 def _stores(found: Sequence[ProcessReport]) -> Iterator[Metric]:
     """What a store counts beside what is counted of every store."""
-    for name in sorted({name for report in found for name in report.store}):
+    for name in sorted({name for report in found for name in report.store_numbers}):
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         family = kind(f"headwater_{name}", "Of the store, as this process uses it", labels=("process",))
         for report in found:
-            family.add_metric((report.process,), report.store.get(name, 0))
+            family.add_metric((report.process,), report.store_numbers.get(name, 0))
         yield family
 
 
