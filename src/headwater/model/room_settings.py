@@ -38,7 +38,7 @@ class RoomSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Everything that can be set about rooms."""
 
     queue_poll_interval: int = 50
-    """Milliseconds: how late a server may learn of what others committed, at the most it may ask to be told later."""
+    """Milliseconds that a server rests between two looks; up to 50 it looks as soon as it is woken."""
     message_ttl: float = 60.0
     """Seconds that a message is kept for those who come back."""
     cursor_batch_interval: int = 200
@@ -52,7 +52,7 @@ class RoomSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     use_message_queue: bool = True
     """Whether messages go through the log; without it they pass from member to member within one process."""
     server_instance_id: str = ""
-    """The name of this server among others; made from host and address when it is not set."""
+    """The name of this server among others; made anew with each start when it is not set."""
     types: dict[str, TypeSettings] = {}
     """By message type: durability (memory, written, synced) and coalescing (every, latest, merge)."""
 
