@@ -138,7 +138,7 @@ BUGS: dict[str, tuple[str, Callable[..., Any], int]] = {
 }
 
 
-# Needs somebody who sleeps at one very moment, for as long as two bases take: by chance once in thousands of seeds.
+# Needs somebody who sleeps at one very moment, for as long as two bases take: no seed that was tried came to it.
 VOIDS = (f"{BUCKET}.bases.Bases.collect", collect_voids)
 
 
