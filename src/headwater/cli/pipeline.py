@@ -6,7 +6,6 @@ Spark and everything that needs it is imported when a flow runs: `--help` and a 
 import json
 import os
 import shlex
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +14,8 @@ import msgspec
 import typer
 
 from headwater.cli.exits import ExitCode, Misuse
-from headwater.cli.output import note, print_facts, print_json, progress, show_bytes
+from headwater.cli.interrupting import interruptibly, noting_the_end, run_interruptibly
+from headwater.cli.output import print_facts, print_json, progress, show_bytes
 from headwater.cli.session import RETRY_SECONDS
 from headwater.cli.settings import Group, Settings, settings_of
 
@@ -55,7 +55,6 @@ QueueNames = Annotated[
 Decrypt = Annotated[bool, typer.Option("--decrypt", help="Write what is encrypted in the store as plain text.")]
 Format = Literal["parquet", "csv", "ndjson"]
 LOCAL = "local[*]"
-CANCEL_SECONDS = 0.2
 LITTLE_BYTES = 64 * 1_048_576
 
 
@@ -387,7 +386,7 @@ def run_flow(
     except ImportError as error:
         raise PipelineUnavailable("the pipeline needs the extra: pip install 'headwater[spark]'") from error
     place = log or session_log()
-    with told_in_one_line(place):
+    with told_in_one_line(place), noting_the_end():
         run, arguments = job()
         where, access = place_of(settings), access_of(settings)
         if not creates or is_server(where):
@@ -395,7 +394,8 @@ def run_flow(
             with open_log(where, msgspec.structs.replace(access, retry_seconds=RETRY_SECONDS)) as there:
                 there.greet()
         with progress(title, 1.0, shown=not settings.json) as tell:
-            spark = start_session(master, log=place, brief=is_little(settings, files, creates))
+            brief = is_little(settings, files, creates)
+            spark = interruptibly(lambda: start_session(master, log=place, brief=brief))
             summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))
         quarantined = show_summary(settings, summary)
         while every:
@@ -438,32 +438,6 @@ def size_of(place: Path) -> int:
     """The bytes of a file, or of all files of a folder; none of what is not there."""
     files = place.rglob("*") if place.is_dir() else [place]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "Summary":
-    """Run a flow in a thread of its own, so that Ctrl-C finds this one free to end Spark's jobs.
-
-    The thread that waits for Spark must not be interrupted: half an answer would be left on its line to Java.
-    """
-    from concurrent.futures import ThreadPoolExecutor, wait
-
-    from headwater.pipeline.session import make_active
-
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with ThreadPoolExecutor(max_workers=1, initializer=make_active, initargs=(spark,)) as threads:
-        running = threads.submit(run)
-        try:
-            return running.result()
-        except KeyboardInterrupt:
-            while not running.done():
-                for query in spark.streams.active:
-                    query.stop()
-                spark.sparkContext.cancelAllJobs()
-                wait([running], CANCEL_SECONDS)
-            note("ended by Ctrl-C; what was finished stays, and running it again goes on from there")
-            raise
-        finally:
-            signal.signal(signal.SIGINT, handler)
 
 
 def show_summary(settings: Settings, summary: "Summary") -> int:

@@ -1,6 +1,9 @@
 """`headwater pipeline`: what people type, what they see, and the exit codes that scripts go by."""
 
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -194,3 +197,36 @@ def test_the_line_that_matters_is_found_among_the_frames() -> None:
     assert type(other) is FlowError
     assert str(other) == "Spark failed: FileNotFoundException: a.csv (gone); Spark's log is spark.log"
     assert "it does not say why" in str(translate(""))
+
+
+def test_ctrl_c_while_spark_starts_is_one_line_and_leaves_the_start_whole(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer of Java that is cut in two is pages of frames; so the start is finished first."""
+    fill(tmp_path / "headwater.db", 3)
+    finished = threading.Event()
+
+    def start(*arguments: object, **options: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        finished.set()
+
+    monkeypatch.setattr(session, "start_session", start)
+    before = signal.getsignal(signal.SIGINT)
+    code, out, err = terminal.type("run", "archive", "--to", "archive")
+    assert (code, out) == (130, "")
+    assert err.splitlines() == ["ended by Ctrl-C; what was finished stays, and running it again goes on from there"]
+    assert finished.is_set()
+    assert signal.getsignal(signal.SIGINT) == before
+    assert not (tmp_path / "archive").exists()
+
+
+def test_ctrl_c_before_spark_starts_is_one_line(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    fill(tmp_path / "headwater.db", 3)
+    monkeypatch.setattr(pipeline, "is_little", look)
+    code, out, err = terminal.type("run", "archive", "--to", "archive")
+    assert (code, out, len(err.splitlines())) == (130, "", 1)
