@@ -26,7 +26,7 @@ class Destination(msgspec.Struct, frozen=True):
     """Where a stream's records go: a store, and unless rows say it themselves a queue with its number, if it has one.
 
     `seen` is the end of the store's log when it was last pushed to, `step` the name of the work whose steps the pushes
-    are.
+    are, `repeated` the last micro-batch that came again after it was pushed.
     """
 
     store: str
@@ -35,6 +35,7 @@ class Destination(msgspec.Struct, frozen=True):
     number: int | None = None
     seen: Fingerprint | None = None
     step: str = ""
+    repeated: int | None = None
 
 
 class Checkpoint:

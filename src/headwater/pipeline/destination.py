@@ -32,10 +32,10 @@ class Found(msgspec.Struct, frozen=True):
     seen: Fingerprint | None
     remembered: bool | None
 
-    def destination(self, options: WriteOptions, step: str = "") -> Destination:
+    def destination(self, options: WriteOptions, step: str = "", repeated: int | None = None) -> Destination:
         """It as the place that records go to."""
-        number = self.numbers.get(options.queue)
-        return Destination(self.store, options.database or DATABASE_DEFAULT, options.queue, number, self.seen, step)
+        database, number = options.database or DATABASE_DEFAULT, self.numbers.get(options.queue)
+        return Destination(self.store, database, options.queue, number, self.seen, step, repeated)
 
 
 def look_at(options: WriteOptions, before: Destination | None) -> Found | None:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headwater.client.access import Access
 from headwater.errors import InvalidOption, SourceUnfit
 from headwater.model.names import DATABASE_DEFAULT, check_name
+from headwater.pipeline.checkpoint import Checkpoint
 from headwater.pipeline.files import plain_place
 from headwater.pipeline.options import access_options, anywhere
 from headwater.pipeline.progress import Tell, keep_quiet, rate
@@ -123,7 +124,7 @@ def run(spark: SparkSession, job: RunFlow, tell: Tell = keep_quiet) -> Summary:
             _watch(query, tell)
         finally:
             query.stop()
-        return _summary(query, reads, writes, began_at, log.now())
+        return _summary(query, job, (reads, writes), began_at, log.now())
 
 
 def checkpoint_of(job: RunFlow) -> str:
@@ -180,17 +181,22 @@ def _lsn(offset: Any) -> int:
     return int(decoded["lsn"]) if isinstance(decoded, dict) and "lsn" in decoded else 0
 
 
-def _summary(query: StreamingQuery, reads: str, writes: str, began_at: int, ended_at: int) -> Summary:
+def _summary(query: StreamingQuery, job: RunFlow, ends: tuple[str, str], began_at: int, ended_at: int) -> Summary:
     batches = query.recentProgress
     messages = _counted(batches, COMING)
+    place = Checkpoint(checkpoint_of(job)).destination()
+    # Spark died after an earlier run had pushed it and before it noted so: it runs again and nothing is pushed.
+    repeated = [batch for batch in batches if place is not None and batch["batchId"] == place.repeated]
     facts: dict[str, Any] = {
-        "reads": reads,
-        "writes": writes,
+        "reads": ends[0],
+        "writes": ends[1],
         "messages in": messages,
-        "messages out": _counted(batches, GOING),
+        "messages out": _counted(batches, GOING) - _counted(repeated, GOING),
         "batches": len(batches),
         "messages a second": rate(messages, began_at, ended_at),
     }
+    if repeated:
+        facts["pushed before"] = _counted(repeated, GOING)
     return Summary(flow=query.name or "", facts=facts)
 
 

@@ -174,13 +174,16 @@ class StreamSink(DataSourceStreamArrowWriter):
             raise PipelineError(f"Spark did not say for which query batch {batchId} is; it was not pushed")
         step = self._step(queries.pop(), batchId, operations)
         both = Transaction(database=self._options.database, operations=[step, *operations])
+        before = self._checkpoint.destination()
+        repeated = before.repeated if before is not None and before.step == step.name else None
         try:
             run_once(self._options.store, both, self._options.access)
         except AlreadyReached as reached:
             check_same(step, reached)
+            repeated = batchId
         now = look_at(self._options, None)
         if now is not None:
-            self._checkpoint.note_destination(now.destination(self._options, step.name))
+            self._checkpoint.note_destination(now.destination(self._options, step.name, repeated))
 
     def _step(self, query: str, batch: int, operations: list[Push]) -> Reach:
         """The step that a push takes; raises when it must not be taken, at what is there now."""

@@ -1,6 +1,7 @@
 """A flow of one's own runs between two queues as the built-in flows do; the example in the tree is one."""
 
 import random
+import sys
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,6 +64,24 @@ def test_orders_become_hourly_revenue_that_a_consumer_reads(spark: SparkSession,
     found = consume(store, "revenue")
     assert {row["hour"]: row["orders"] for row in found} == dict(counts)
     assert {row["hour"]: row["revenue"] for row in found} == {hour: round(sum_, 2) for hour, sum_ in expected.items()}
+
+
+def test_what_an_earlier_run_pushed_is_not_counted_as_pushed_now(spark: SparkSession, tmp_path: Path) -> None:
+    """The first run died after it had pushed and before Spark noted that."""
+    store, checkpoint = tmp_path / "hw.db", tmp_path / "checkpoint"
+    (tmp_path / "copying_flow.py").write_text("def copy(orders):\n    return orders.select('value')\n")
+    sys.path.insert(0, str(tmp_path))
+    job = {"name": "copying_flow:copy", "queue": "orders", "target": "copies", "checkpoint": str(checkpoint)}
+    push(store, [order(1, 1.0)] * 3)
+    first = run(spark, store, **job).facts
+    assert (first["messages out"], "pushed before" in first) == (3, False)
+    for note in (checkpoint / "commits").glob("*"):
+        note.unlink()
+    push(store, [order(2, 1.0)] * 2)
+    again = run(spark, store, **job).facts
+    assert (again["messages out"], again["pushed before"]) == (2, 3)
+    assert len(consume(store, "copies")) == 5
+    assert "pushed before" not in run(spark, store, **job).facts
 
 
 def test_the_flow_shows_up_as_a_group_without_lag(spark: SparkSession, tmp_path: Path) -> None:
