@@ -6,10 +6,7 @@ Spark and everything that needs it is imported when a flow runs: `--help` and a 
 import json
 import os
 import shlex
-import signal
-import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -17,12 +14,13 @@ import msgspec
 import typer
 
 from headwater.cli.exits import ExitCode, Misuse
-from headwater.cli.output import note, print_facts, print_json, progress, show_bytes
+from headwater.cli.interrupting import interruptibly, noting_the_end, run_interruptibly
+from headwater.cli.output import print_facts, print_json, progress, show_bytes
 from headwater.cli.session import RETRY_SECONDS
 from headwater.cli.settings import Group, Settings, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -59,7 +57,6 @@ QueueNames = Annotated[
 Decrypt = Annotated[bool, typer.Option("--decrypt", help="Write what is encrypted in the store as plain text.")]
 Format = Literal["parquet", "csv", "ndjson"]
 LOCAL = "local[*]"
-CANCEL_SECONDS = 0.2
 LITTLE_BYTES = 64 * 1_048_576
 
 
@@ -443,56 +440,6 @@ def size_of(place: Path) -> int:
     """The bytes of a file, or of all files of a folder; none of what is not there."""
     files = place.rglob("*") if place.is_dir() else [place]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-@contextmanager
-def noting_the_end() -> "Iterator[None]":
-    """Says in one line that Ctrl-C ended a flow."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        note("ended by Ctrl-C; what was finished stays, and running it again goes on from there")
-        raise
-
-
-def run_interruptibly(spark: "SparkSession", run: "Callable[[], Summary]") -> "Summary":
-    """Run a flow so that Ctrl-C ends Spark's jobs."""
-    from headwater.pipeline.session import make_active
-
-    def run_here() -> "Summary":
-        make_active(spark)
-        return run()
-
-    def end() -> None:
-        for query in spark.streams.active:
-            query.stop()
-        spark.sparkContext.cancelAllJobs()
-
-    return interruptibly(run_here, end)
-
-
-def interruptibly(work: "Callable[[], Result]", end: "Callable[[], None]" = lambda: None) -> "Result":
-    """Do work in a thread of its own; after Ctrl-C, `end` is called until it has ended, and then that is raised.
-
-    The thread that waits for Spark, or for its start, must not be interrupted: half an answer would be left on its line
-    to Java. Nor must this one, which could lose the other.
-    """
-    from concurrent.futures import ThreadPoolExecutor, wait
-
-    asked = threading.Event()
-    handler = signal.signal(signal.SIGINT, lambda number, frame: asked.set())
-    try:
-        with ThreadPoolExecutor(max_workers=1) as threads:
-            running = threads.submit(work)
-            while not running.done():
-                if asked.is_set():
-                    end()
-                wait([running], CANCEL_SECONDS)
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if asked.is_set():
-        raise KeyboardInterrupt
-    return running.result()
 
 
 def show_summary(settings: Settings, summary: "Summary") -> int:
