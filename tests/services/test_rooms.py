@@ -19,7 +19,7 @@ from headwater.model.names import Lsn
 from headwater.model.record import Record
 from headwater.model.room import Attendance, Came, Member, Roll, RoomMessage, Watermark, lowest_watermark
 from headwater.model.room_settings import PROFILES, RoomSettings, load_room_settings
-from headwater.services.live_room import Event
+from headwater.services.live_room import Event, Missed, Presence
 from headwater.services.room_gathering import NewMessage
 from tests.contracts.clock import FakeClock
 from tests.doors.live_door import SERVINGS
@@ -331,3 +331,47 @@ async def test_without_local_broadcast_everything_goes_through_the_log(tmp_path:
         await asyncio.wait_for(done.wait(), 30)
         assert heard == ["passing"]
         rooms.leave(live)
+
+
+async def test_a_room_that_is_deleted_and_made_again_is_heard_from_its_new_beginning(tmp_path: Path) -> None:
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        for number in range(3):
+            await hw.room("a").send(number)
+        rooms = hw.rooms_service
+        live = await rooms.enter("main", "a")
+        heard: list[Event] = []
+        done = asyncio.Event()
+
+        def listen(events: Sequence[Event]) -> None:
+            heard.extend(event for event in events if not isinstance(event, Presence))
+            if len(heard) == 3:
+                done.set()
+
+        live.listeners.append(listen)
+        await hw.room("a").send("before")
+        await hw.queue("rooms/a").delete()
+        await hw.room("a").send("after")
+        await asyncio.wait_for(done.wait(), 30)
+        before, missed, after = heard
+        assert isinstance(before, RoomMessage)
+        assert missed == Missed(-1)
+        assert isinstance(after, RoomMessage)
+        assert (before.offset, after.offset, after.payload) == (3, 0, "after")
+        rooms.leave(live)
+
+
+async def test_a_listener_that_fails_silences_nobody_else(hw: headwater.Headwater) -> None:
+    rooms = hw.rooms_service
+    bad, good = await rooms.enter("main", "bad"), await rooms.enter("main", "good")
+    heard = asyncio.Event()
+
+    def fail(events: Sequence[Event]) -> None:
+        raise RuntimeError("a mistake of this room")
+
+    bad.listeners.append(fail)
+    good.listeners.append(lambda events: heard.set())
+    await hw.room("bad").send(1)
+    await hw.room("good").send(2)
+    await asyncio.wait_for(heard.wait(), 30)
+    rooms.leave(bad)
+    rooms.leave(good)

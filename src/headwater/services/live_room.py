@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.model.names import Lsn, Offset
+from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.room import KEPT, PASSING, PRESENCE, Attendance, Member, RoomMessage, message_of, origin_of
 from headwater.stores.questions import Segment
 
@@ -49,11 +49,16 @@ class LiveRoom:
         self.next = Offset(0)
         self.delivered = Lsn(0)
         self._presence_next = Offset(0)
+        # Where its messages and who is there were last: a room that is deleted and made again begins anew.
+        self._places: dict[str, PartitionId] = {}
         self._put_by: list[Segment] | None = []
 
-    def make_ready(self, next_offset: Offset, presence: Sequence[Segment], presence_next: Offset) -> None:
+    def make_ready(
+        self, next_offset: Offset, presence: Sequence[Segment], presence_next: Offset, places: dict[str, PartitionId]
+    ) -> None:
         """Begin: from this offset on, and with what servers have said of who is there."""
         self.next = next_offset
+        self._places = places
         for segment in presence:
             for record in segment.records:
                 self.attendance.take(record, segment.written_at)
@@ -92,6 +97,9 @@ class LiveRoom:
 
     def _kept(self, segment: Segment) -> list[Event]:
         events: list[Event] = []
+        if self._is_made_again(segment):
+            self.next = segment.first_offset
+            events.append(Missed(segment.first_offset - 1))
         for place, record in enumerate(segment.records):
             offset = Offset(segment.first_offset + place)
             if offset < self.next:
@@ -110,8 +118,15 @@ class LiveRoom:
             if origin_of(record) != self._origin
         ]
 
+    def _is_made_again(self, segment: Segment) -> bool:
+        before = self._places.get(segment.lane.partition)
+        self._places[segment.lane.partition] = segment.partition_id
+        return before is not None and before != segment.partition_id
+
     def _presence(self, segment: Segment) -> list[Event]:
         events: list[Event] = []
+        if self._is_made_again(segment):
+            self._presence_next = segment.first_offset
         for place, record in enumerate(segment.records):
             if segment.first_offset + place >= self._presence_next:
                 changes = self.attendance.take(record, segment.written_at)

@@ -19,7 +19,7 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
-from headwater.errors import Closed, HeadwaterError, InvalidInput, StoreReplaced
+from headwater.errors import Closed, InvalidInput, StoreReplaced
 from headwater.log.committer import CommittedResult
 from headwater.log.operations import Push
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -272,7 +272,8 @@ class Rooms:
         kept, presence = partitions.get(KEPT), partitions.get(PRESENCE)
         said = [] if presence is None else await self._read_all(presence)
         end = Offset(said[-1].first_offset + len(said[-1].records)) if said else Offset(0)
-        live.make_ready(Offset(0) if kept is None else kept.end, said, end)
+        places = {name: status.partition_id for name, status in partitions.items()}
+        live.make_ready(Offset(0) if kept is None else kept.end, said, end, places)
         live.attendance.expire(self._queues.clock.now())
 
     async def _follow(self, database: str) -> None:
@@ -315,7 +316,8 @@ class Rooms:
                     return
             except (Closed, StoreReplaced):
                 return
-            except HeadwaterError:
+            except Exception:
+                # Whatever it is: everybody in a room of this database would hear nothing any more.
                 log.exception("rooms could not be followed; it is tried again")
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -323,7 +325,11 @@ class Rooms:
         live = self._live.get((segment.lane.database, segment.lane.queue))
         if live is not None:
             self.delivered += len(segment.records)
-            live.take(segment)
+            try:
+                live.take(segment)
+            except Exception:
+                # One room's trouble is its own: the others get what is behind it.
+                log.exception("what was said in %s could not be handed out", live.name)
 
     async def _rest(self) -> None:
         if self.settings.queue_poll_interval > REST_FROM_MS:
