@@ -288,6 +288,7 @@ class Jobs(Bridged):
     wait = bridged(async_jobs.Jobs.wait)
     result = bridged(async_jobs.Jobs.result)
     cancel = bridged(async_jobs.Jobs.cancel)
+    change = bridged(async_jobs.Jobs.change)
     retry = bridged(async_jobs.Jobs.retry)
     retry_dead = bridged(async_jobs.Jobs.retry_dead)
     drop = bridged(async_jobs.Jobs.drop)

@@ -98,7 +98,8 @@ class Browser:
         page = Page(
             self._sockets.enter_context(connect(about["webSocketDebuggerUrl"], max_size=None, compression=None))
         )
-        page.expect("document.readyState", "complete")
+        # A new page is an empty one first, which is complete, too.
+        page.expect("location.href === 'about:blank' ? '' : document.readyState", "complete")
         return page
 
     def close(self) -> None:

@@ -423,7 +423,7 @@ def test_a_server_is_not_opened_as_a_store() -> None:
     with pytest.raises(ConfigError, match=r"https://example\.org is a server.*headwater\.connect") as told:
         open_store("https://ada:secret@example.org/x", load_config({}), SystemClock())
     assert "secret" not in str(told.value)
-    for unknown in ("s3://bucket/log", "mysql://host/log"):
+    for unknown in ("gopher://bucket/log", "mysql://host/log"):
         with pytest.raises(ConfigError, match="has no store for"):
             open_reader(unknown, load_config({}))
 

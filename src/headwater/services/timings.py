@@ -49,10 +49,7 @@ class TimedStore:
     def __init__(self, store: Store, timings: Timings) -> None:
         self._store = store
         self._timings = timings
-        # What every commit goes through is bound once, and most commits are of one operation of a kind that was seen.
-        self._apply_now = store.apply_now
         self._of_operations = timings.operations
-        self.landed = store.landed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -60,15 +57,20 @@ class TimedStore:
     def apply_now(self, operations: Sequence[Operation], now: Timestamp) -> Commit | None:
         """As the store does; what it did not do took no time."""
         begun = perf_counter()
-        commit = self._apply_now(operations, now)
+        commit = self._store.apply_now(operations, now)
         if commit is not None:
             seconds = perf_counter() - begun
+            # Most commits are of one operation, of a kind that was seen.
             found = self._of_operations.get(type(operations[0])) if len(operations) == 1 else None
             if found is not None:
                 found.observe(seconds)
             else:
                 self._timings.applied(operations, seconds)
         return commit
+
+    def landed(self) -> asyncio.Future[None] | None:
+        """As the store says. Every commit asks: it is written out to be quick."""
+        return self._store.landed()
 
     async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """As the store does, with the time that it waited for its turn."""

@@ -11,6 +11,7 @@ from headwater.app import Headwater
 from headwater.config import Config
 from headwater.doors.routes import Route
 from headwater.doors.wire import Request, Response, json_response
+from headwater.model.room_settings import load_room_settings
 from headwater.stores.open import open_store
 from tests.contracts.clock import FakeClock
 
@@ -52,9 +53,10 @@ def document(response: Response) -> Any:
 
 @asynccontextmanager
 async def opened(folder: Path, clock: FakeClock) -> AsyncIterator[Headwater]:
-    """An open store at a time that the test says."""
+    """An open store at a time that the test says, in a server whose name is not made anew each time."""
     config = Config(housekeeping=False)
-    headwater = Headwater(open_store(str(folder / "log.db"), config, clock), config, clock, "main")
+    rooms = load_room_settings({"server_instance_id": "one"})
+    headwater = Headwater(open_store(str(folder / "log.db"), config, clock), config, clock, "main", rooms)
     async with headwater:
         yield headwater
 
