@@ -373,5 +373,6 @@ async def test_a_listener_that_fails_silences_nobody_else(hw: headwater.Headwate
     await hw.room("bad").send(1)
     await hw.room("good").send(2)
     await asyncio.wait_for(heard.wait(), 30)
+    assert (bad.next, good.next) == (1, 1)
     rooms.leave(bad)
     rooms.leave(good)

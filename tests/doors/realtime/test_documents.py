@@ -22,10 +22,10 @@ from tests.contracts.clock import FakeClock
 from tests.doors.conftest import MakeDoor
 from tests.doors.live_door import LiveDoor
 from tests.doors.realtime.guests import PATIENCE_SECONDS, Desk, MemoryPeer, joined, say
+from tests.waiting import expect_soon_async
 
 MESSAGES = "rooms/r1/messages"
 LOUD = [{"field": "loud", "op": "==", "value": True}]
-TURNS_MAX = 10_000
 Found = dict[str, Any]
 
 
@@ -64,11 +64,11 @@ class Page:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    for _ in range(TURNS_MAX):
-        if holds():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it did not come")
+    await expect_soon_async(lambda: _found(holds), PATIENCE_SECONDS)
+
+
+async def _found(holds: Callable[[], object]) -> bool:
+    return bool(holds())
 
 
 @pytest.fixture
