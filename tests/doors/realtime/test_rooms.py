@@ -256,3 +256,17 @@ def test_a_slow_reader_is_let_go_with_a_code_to_come_back_and_holds_up_nobody(do
             ann.say("send", room="a", type="test", data=[number, big])
             assert ann.until("room-message")["data"][0] == number
         assert slow.close_code() == CloseCode.TRY_AGAIN_LATER
+
+
+def test_members_of_a_room_that_is_deleted_are_told_and_hear_what_is_said_next(door: LiveDoor) -> None:
+    with joined(door.url) as ann, joined(door.url) as bob:
+        for number in range(3):
+            ann.ask("send", room="a", type="test", data=number)
+        for guest in (ann, bob):
+            guest.ask("join", room="a")
+        with door.client() as client:
+            assert client.delete("/api/v1/resources/queues/rooms/a").status_code in (200, 204)
+        for number in range(3):
+            ann.ask("send", room="a", type="test", data=f"anew {number}")
+        assert bob.until("resync-required")["offset"] == -1
+        assert [(one["offset"], one["data"]) for one in messages(bob, 3)] == [(n, f"anew {n}") for n in range(3)]

@@ -1,5 +1,7 @@
 """Live queries for those who only listen: server-sent events."""
 
+import re
+
 import msgspec
 
 from headwater.doors.realtime.document_messages import Query, Subscribe
@@ -14,6 +16,7 @@ from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import Scope
 
 LISTENER = "sse"
+_SEQ = re.compile(r"-1|[0-9]{1,18}", re.ASCII)
 
 
 class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -31,14 +34,14 @@ async def listen(site: Site, request: Request, query: ListenQuery, database: str
     if database != theirs and not (database == DATABASE_ALIAS and theirs == DATABASE_DEFAULT):
         raise NotAllowed(f"this token is not for the database {database!r:.80}")
     seen = request.headers.get("last-event-id", "")
-    if seen and not seen.removeprefix("-").isdecimal():
+    if seen and not _SEQ.fullmatch(seen):
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
     site.realtime.admit(request)
     subscribe = Subscribe(
         Query(query.collection, filter=query.filter),
         query.include_data,
         query.send_snapshot,
-        last_seq=int(seen[:18]) if seen else None,
+        last_seq=int(seen) if seen else None,
     )
     payload = msgspec.Raw(msgspec.json.encode(subscribe))
 

@@ -122,6 +122,9 @@ class Seat:
             self.session.send(frame)
         else:
             for one in events:
+                if isinstance(one, Missed):
+                    # A room that was made again begins with offsets that this member had before.
+                    self.after = min(self.after, one.offset)
                 if self.wants(one):
                     self.session.send(frame_of(self.live.name, one))
 
