@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from benchmarks import measure
+from benchmarks import compare, measure
 from benchmarks.machine import describe_machine, without_folders
 from benchmarks.peers import load, versions_of
 from benchmarks.report import Answer, BenchmarkReport, Side, answer, answer_table, sides_table, tally, write
@@ -154,4 +154,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["compare"]:
+        compare.main(sys.argv[2:])
+    else:
+        main()

@@ -11,7 +11,7 @@ from benchmarks.timing import Sample
 
 Workload = Callable[[str, Context], Coroutine[Any, Any, Sample]]
 
-SUITES = ("queues", "http", "jobs", "pipeline", "live")
+SUITES = ("queues", "http", "jobs", "pipeline", "live", "stores", "bucket", "rooms")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 
 import uvloop
 
+import headwater
+
 # How long something may take to be gone by itself: a thread that is ending, the other end of a closed connection.
 SETTLE_SECONDS = 10.0
 PAUSE_SECONDS = 0.005
@@ -51,7 +53,11 @@ PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 STATUS_LINES = (b"Umask", b"SigBlk", b"SigIgn", b"SigCgt")
 # Beside the alarm, two signals are the C library's own, for its threads; it sets handlers when it first needs them.
 OWN_SIGNALS = 0b11 << 31 | 1 << (signal.SIGALRM - 1)
-KEPT_FOLDERS = tuple(folder + os.sep for folder in (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix))
+# A planted bug is in a copy of the source, in the folder for temporary files: that copy is no test's own either, and
+# what a test imports of it first is no fault that the test has noticed.
+SOURCE = Path(headwater.__file__).parents[1]
+CHECKOUT = Path(__file__).parents[1]
+KEPT_FOLDERS = tuple(str(folder) + os.sep for folder in (CHECKOUT, SOURCE, sys.prefix, sys.base_prefix))
 # Set by pytest, for each phase anew.
 OWN_VARIABLES = (b"PYTEST_CURRENT_TEST",)
 

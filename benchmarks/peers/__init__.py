@@ -99,6 +99,11 @@ MODULES = {
     "rq": "job_sides",
     "procrastinate": "job_sides",
     "pgqueuer": "job_sides",
+    "headwater-jobs-postgres": "job_sides",
+    "headwater-postgres": "postgres_queues",
+    "pgmq": "postgres_queues",
+    "pgqueuer-messages": "postgres_queues",
+    "skip-locked": "postgres_queues",
 }
 
 

@@ -37,7 +37,7 @@ class JobSide(Queue):
 class Ours(JobSide):
     def __init__(self, context: Context, app: Any) -> None:
         super().__init__(context)
-        self._store = str(context.folder / "headwater.db")
+        self._store = context.address or str(context.folder / "headwater.db")
         self._app = app
 
     async def add(self, count: int) -> None:
@@ -200,6 +200,9 @@ def postgres_server(folder: Path) -> Iterator[str]:
 REDIS = partial(redis_server, "always")
 PEERS = {
     "headwater-jobs": Peer(("headwater", "apsw"), "fsync before every answer", partial(open_ours, Ours)),
+    "headwater-jobs-postgres": Peer(
+        ("headwater", "psycopg"), "PostgreSQL, fsync before every answer", partial(open_ours, Ours), postgres_server
+    ),
     "headwater-commands": Peer(("headwater", "apsw"), "fsync before every answer", partial(open_ours, OurCommands)),
     "huey-jobs": Peer(("huey",), "SQLite, fsync=True", partial(open_side, Huey, "huey")),
     "dramatiq": Peer(

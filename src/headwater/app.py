@@ -10,11 +10,15 @@ import msgspec
 
 from headwater.clock import Clock, SystemClock
 from headwater.config import Config, Durability, load_config
+from headwater.housekeeping.clock_watch import ClockWatch
 from headwater.housekeeping.keeper import Keeper
 from headwater.housekeeping.sentinel import Sentinel
 from headwater.log.committer import Committer
+from headwater.log.operations import Commit
 from headwater.log.tail import Tail
+from headwater.log.timings import Timings
 from headwater.model.names import DATABASE_DEFAULT
+from headwater.model.room import is_room, room_of
 from headwater.model.room_settings import RoomSettings, load_room_settings
 from headwater.services.access_tokens import AccessTokens
 from headwater.services.database import Database
@@ -23,10 +27,11 @@ from headwater.services.jobs import JobService
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
 from headwater.services.rooms import Rooms
-from headwater.services.timings import Timings, timed
+from headwater.services.timings import timed
 from headwater.stores.contract import Store
 from headwater.stores.open import open_reader, open_store
 from headwater.wakeups.contract import Wakeup
+from headwater.wakeups.redis import RedisWakeup
 
 if TYPE_CHECKING:
     import ssl
@@ -57,10 +62,17 @@ class Headwater(Database):
         timings = Timings()
         measured = timed(store, timings)
         self.followers = Followers(measured, self.tail)
-        self.committer = Committer(measured, clock, pending_max=config.pending_max, on_commit=self.tail.committed)
+        self.committer = Committer(
+            store,
+            clock,
+            pending_max=config.pending_max,
+            on_commit=self._committed if config.wakeup_redis else self.tail.committed,
+            timings=timings,
+        )
         room_settings = rooms or RoomSettings()
         self.keeper = Keeper(store, self.committer, clock, with_cleanup(config, room_settings.cleanup_interval))
         self.wakeup: Wakeup | None = None
+        self._redis: RedisWakeup | None = None
         self.jobs_service = JobService(measured, self.committer, self.followers, clock, config)
         self.log_reading = LogReading(
             lambda: open_reader(store.traits.location, config),
@@ -69,7 +81,8 @@ class Headwater(Database):
         )
         queues = Queues(measured, self.committer, self.followers, clock, config, timings)
         on_loss = (queues.intentions.fail, self.jobs_service.waits.fail, self.tail.lose)
-        self.sentinel = Sentinel(store, self.committer, on_loss)
+        watch = ClockWatch(clock, self.followers.on_clock_set)
+        self.sentinel = Sentinel(store, self.committer, on_loss, watch)
         self.rooms_service = Rooms(queues, room_settings)
         super().__init__(queues, database, self.jobs_service)
 
@@ -95,7 +108,7 @@ class Headwater(Database):
         await self.store.open()
         self.committer.start()
         try:
-            self.wakeup = self.store.wakeup()
+            self.wakeup = self._waken_by(self.store.wakeup())
             self.tail.start(self.wakeup)
         except BaseException:
             await self.store.close()
@@ -104,6 +117,18 @@ class Headwater(Database):
             self.keeper.start()
         self.sentinel.start()
         self.queues_service.life.begin()
+
+    def _waken_by(self, wakeup: Wakeup) -> Wakeup:
+        """The store's own wake-up, with Redis before it where there is one."""
+        if not self.config.wakeup_redis:
+            return wakeup
+        self._redis = RedisWakeup(wakeup, self.config.wakeup_redis)
+        return self._redis
+
+    def _committed(self, commit: Commit) -> None:
+        self.tail.committed(commit)
+        if self._redis is not None:
+            self._redis.tell({room_of(touch.lane.queue) for touch in commit.touched if is_room(touch.lane.queue)})
 
     async def close(self) -> None:
         """Give back what consumers hold, finish what was taken, then let go of the store."""
@@ -159,6 +184,7 @@ def open_headwater(
     reserve_bytes: int | None = None,
     deduplication_ids_max: int | None = None,
     wakeup: str | None = None,
+    wakeup_redis: str | None = None,
     housekeeping: bool | None = None,
     housekeeping_seconds: float | None = None,
     idempotency_seconds: float | None = None,
@@ -246,6 +272,7 @@ def asgi(
     reserve_bytes: int | None = None,
     deduplication_ids_max: int | None = None,
     wakeup: str | None = None,
+    wakeup_redis: str | None = None,
     housekeeping: bool | None = None,
     housekeeping_seconds: float | None = None,
     idempotency_seconds: float | None = None,

@@ -60,6 +60,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The most transaction ids remembered at once, over all queues."""
     wakeup: str = "auto"
     """How other processes' commits are noticed: auto, inotify or data_version."""
+    wakeup_redis: str = ""
+    """A Redis (redis://host:port) that tells servers on other machines of what is said in rooms; '' for none."""
     housekeeping: bool = True
     """Whether this process does chores (retention, expired leases, checkpoints)."""
     housekeeping_seconds: float = 30.0

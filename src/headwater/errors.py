@@ -32,7 +32,7 @@
     │   ├── StoreFull
     │   ├── StoreFailed
     │   ├── StoreDamaged
-    │   ├── StoreForeign
+    │   ├── StoreForeign, StoreLinked
     │   ├── StoreNewer
     │   ├── StoreOlder
     │   ├── StoreMissing
@@ -51,6 +51,9 @@
     │       ├── ArchiveDamaged
     │       ├── ArchiveFull
     │       └── SourceUnfit
+    ├── CaptureError          a database whose changes are followed
+    │   ├── SourceUnreachable
+    │   └── SourceBusy
     ├── ServerError           a server that is spoken to over HTTP did not do it
     │   ├── ServerUnreachable
     │   ├── ServerRefused
@@ -161,8 +164,7 @@ class UnknownRecord(QueueError):
 class AlreadyReached(QueueError):
     """This step of named work was taken before, with everything that belongs to it; go on with the next.
 
-    `number` is the last step that was taken, `note` what was noted with it.
-    """
+    `number` is the last step that was taken, `note` what was noted with it."""
 
     code = "already_reached"
 
@@ -293,6 +295,12 @@ class StoreForeign(StoreError):
     code = "store_foreign"
 
 
+class StoreLinked(StoreError):
+    """The file has another name, or is open under one: what is written under one name is lost to the other."""
+
+    code = "store_linked"
+
+
 class StoreNewer(StoreError):
     """The file was written by a newer Headwater; upgrade this one."""
 
@@ -312,11 +320,7 @@ class StoreMissing(StoreError):
 
 
 class StoreReplaced(StoreError):
-    """The store is not the one that was opened: its file was deleted, replaced or restored. Nothing was written to it.
-
-    Close this handle and open the store again. A stream that was at a place in the other one begins anew: it gets a new
-    checkpoint, or goes on with `failOnDataLoss=false`.
-    """
+    """The file was deleted, replaced or restored since it was opened, and nothing was written to it: open it again."""
 
     code = "store_replaced"
 
@@ -377,8 +381,7 @@ class PipelineUnavailable(PipelineError):
 class DataLost(PipelineError):
     """Records are gone that this query has not read: retention dropped them, or their queue was deleted and made again.
 
-    `failOnDataLoss=false` goes on without them.
-    """
+    `failOnDataLoss=false` goes on without them."""
 
     code = "data_lost"
 
@@ -410,9 +413,29 @@ class ArchiveFull(FlowError):
 
 
 class SourceUnfit(FlowError):
-    """What a flow should read is missing, changed on the way, or has other columns than expected."""
+    """What a flow or a capture should read is missing, changed on the way, or has other columns than expected."""
 
     code = "source_unfit"
+
+
+class CaptureError(HeadwaterError):
+    """A database whose changes are followed did not give them, or in a form that cannot be understood."""
+
+    code = "capture_error"
+
+
+class SourceUnreachable(CaptureError):
+    """The database cannot be reached, or has ended the stream; it keeps our place."""
+
+    code = "source_unreachable"
+    retryable = True
+
+
+class SourceBusy(CaptureError):
+    """Another process follows the same source under the same name."""
+
+    code = "source_busy"
+    retryable = True
 
 
 class ServerError(HeadwaterError):

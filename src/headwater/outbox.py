@@ -19,7 +19,7 @@ has the store open moves them to the log, each once:
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
@@ -41,8 +41,9 @@ from headwater.services.job_checks import check_job
 from headwater.services.outgoing import Target, make_record, target, target_of
 from headwater.services.threads import in_thread
 from headwater.services.verbs import check_push
-from headwater.stores.outbox.table import Plain, Table, create_table, list_aside, wait_again
+from headwater.stores.outbox.table import Plain, Table, create_table, create_table_async, list_aside, wait_again
 from headwater.stores.outbox.table import stage as stage_row
+from headwater.stores.outbox.table import stage_async as stage_row_async
 from headwater.stores.sqlite import outbox
 
 __all__ = [
@@ -50,13 +51,16 @@ __all__ = [
     "Left",
     "SetAside",
     "create_table",
+    "create_table_async",
     "drain",
     "enqueue",
     "list_set_aside",
     "push",
     "requeue",
     "stage",
+    "stage_async",
     "stage_jobs",
+    "stage_jobs_async",
 ]
 
 
@@ -125,6 +129,35 @@ def stage(
     stage_row(connection, "push", msgspec.json.encode(operation).decode())
 
 
+async def stage_async(
+    connection: Any,
+    queue: str,
+    payload: Any,
+    *,
+    partition: str = "",
+    database: str = DATABASE_DEFAULT,
+    transaction_id: str = "",
+    trace_id: str = "",
+    type: str = "",
+    headers: dict[str, str] | None = None,
+    timestamp: datetime | int | None = None,
+    ttl_seconds: float | None = None,
+    delay: float | timedelta = 0,
+    priority: int = 0,
+) -> None:
+    """The same as `stage` for an async connection to PostgreSQL, of asyncpg (also one of a pool) or psycopg.
+
+    >>> async with connection.transaction():
+    ...     await connection.execute("INSERT INTO orders (id) VALUES (7)")
+    ...     await outbox.stage_async(connection, "orders", {"id": 7})
+    """
+    message = check_outgoing(
+        payload, transaction_id=transaction_id, trace_id=trace_id, type=type, headers=headers, timestamp=timestamp
+    )
+    operation = _push_of(database, message, target(queue, partition, delay, priority), ttl_seconds, _new_key())
+    await stage_row_async(connection, "push", msgspec.json.encode(operation).decode())
+
+
 def _push_of(database: str, message: Any, call: Target, ttl_seconds: float | None, key: str = "") -> Push:
     """The push of one message, once nothing speaks against it."""
     check_name("database", database)
@@ -137,12 +170,24 @@ def _push_of(database: str, message: Any, call: Target, ttl_seconds: float | Non
 
 def stage_jobs(connection: Any, *jobs: NewJob, database: str = DATABASE_DEFAULT) -> list[str]:
     """Let jobs wait in your own database, as part of the transaction that is open there; the ids they will have."""
+    named, operation = _enqueue_of(database, jobs)
+    stage_row(connection, "enqueue", msgspec.json.encode(operation).decode())
+    return [job.id for job in named]
+
+
+async def stage_jobs_async(connection: Any, *jobs: NewJob, database: str = DATABASE_DEFAULT) -> list[str]:
+    """The same as `stage_jobs` for an async connection to PostgreSQL."""
+    named, operation = _enqueue_of(database, jobs)
+    await stage_row_async(connection, "enqueue", msgspec.json.encode(operation).decode())
+    return [job.id for job in named]
+
+
+def _enqueue_of(database: str, jobs: Sequence[NewJob]) -> tuple[list[NewJob], Enqueue]:
+    """The jobs with their ids, and what adds them."""
     check_name("database", database)
     bytes_max = load_config().record_bytes_max
     named = [check_job(job if job.id else msgspec.structs.replace(job, id=str(uuid4())), bytes_max) for job in jobs]
-    operation = Enqueue(database=database, key=_new_key(), jobs=named)
-    stage_row(connection, "enqueue", msgspec.json.encode(operation).decode())
-    return [job.id for job in named]
+    return named, Enqueue(database=database, key=_new_key(), jobs=named)
 
 
 def _new_key() -> str:

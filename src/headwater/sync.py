@@ -392,6 +392,8 @@ class Database(Bridged):
     groups = bridged(async_database.Database.groups)
     leases = bridged(async_database.Database.leases)
     delete_group = bridged(async_database.Database.delete_group)
+    document_rules = bridged(async_database.Database.document_rules)
+    set_document_rules = bridged(async_database.Database.set_document_rules)
 
     @property
     def name(self) -> str:

@@ -1,12 +1,14 @@
-"""The shared canvas in a real browser: two pages on two servers over one store, and a server that dies."""
+"""The shared canvas in a real browser: two pages on two servers, over a file and over PostgreSQL; one server dies."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests import postgres_server
 from tests.browser.chromium import Browser, Page, chromium, expect
 from tests.scenarios.servers import Server
 
@@ -21,9 +23,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
-    pair = Server(tmp_path / "canvas.db"), Server(tmp_path / "canvas.db")
+def in_a_file(folder: Path) -> str:
+    return str(folder / "canvas.db")
+
+
+def on_postgresql(folder: Path) -> str:
+    return postgres_server.server().address(postgres_server.server().new_schema())
+
+
+@pytest.fixture(params=[in_a_file, on_postgresql], ids=lambda place: place.__name__)
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    address = request.param(tmp_path)
+    pair = Server(address, folder=tmp_path), Server(address, folder=tmp_path)
     try:
         yield pair
     finally:
@@ -125,6 +136,7 @@ def kept(server: Server) -> int | None:
     return len(found["messages"]) if found.get("offset", -1) >= 0 else None
 
 
+@pytest.mark.parametrize("servers", [in_a_file], indirect=True)
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (390, False), (390, True)])
 def test_everything_is_within_reach_at_any_width(
     browser: Browser, servers: tuple[Server, Server], tmp_path: Path, width: int, dark: bool
@@ -138,5 +150,5 @@ def test_everything_is_within_reach_at_any_width(
     assert page.see(
         "[...document.querySelectorAll('button')].every(button => button.getBoundingClientRect().right <= innerWidth)"
     )
-    page.screenshot(tmp_path / "canvas.png")
+    page.screenshot(Path(os.environ.get("HEADWATER_SCREENSHOTS") or tmp_path) / f"canvas-{width}-{dark}.png")
     assert page.errors == []

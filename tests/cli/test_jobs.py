@@ -69,6 +69,12 @@ def test_a_job_that_is_none_is_refused_with_the_reason(queuectl: Queuectl, job: 
     assert queuectl.run("status", "--json").code in (0, 3)
 
 
+def test_a_name_that_stands_twice_in_a_job_is_wrong_usage_and_nothing_is_enqueued(queuectl: Queuectl) -> None:
+    refused = queuectl.expect(2, "enqueue", '{"id": "a", "command": "true", "id": "b"}')
+    assert "'id' stands twice in one object" in refused.err
+    assert queuectl.expect(0, "list", "--json").documents() == []
+
+
 def test_an_id_that_comes_twice_in_one_call_is_wrong_usage(queuectl: Queuectl) -> None:
     ended = queuectl.expect(2, "enqueue", GOOD, GOOD)
     assert "these ids come more than once: job1" in ended.err

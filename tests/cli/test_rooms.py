@@ -2,6 +2,7 @@
 
 import json
 
+import apsw
 import pytest
 
 from tests.cli.program import Program
@@ -31,14 +32,40 @@ def test_what_is_said_on_the_command_line_is_shown_on_another(program: Program) 
         (("room", "send", "a", "no json"), 1),
         (("room", "send", "a b", "1"), 2),
         (("room", "send", "a", "1", "--type", "presence"), 2),
+        (("room", "queue", "sideways"), 2),
+        (("room", "drop", "a"), 2),
+        (("room", "drop", "--yes"), 2),
+        (("room", "drop", "a", "--all", "--yes"), 2),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(program: Program, words: tuple[str, ...], code: int) -> None:
     assert program.expect(code, *words).err.count("\n") == 1
 
 
+def test_a_place_that_is_gone_or_never_was_ends_a_tail_with_a_reason(program: Program) -> None:
+    program.expect(0, "room", "send", "a", "1")
+    for since in ("1", "700", str(2**63)):
+        assert f"{since} never was" in program.expect(1, "room", "tail", "a", "--since", since, "--limit", "1").err
+    assert "0 never was" in program.expect(1, "room", "tail", "nobody", "--since", "0", "--limit", "1").err
+    for since in ("9" * 5_000, "1.5", "1e3", "NaN", "-2"):
+        refused = program.expect(2, "room", "tail", "a", "--since", since)
+        assert "since must be an offset" in refused.err
+        assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", ["9007199254740993", "1e400", "-0", "1e999999999", "18446744073709551616"])
+def test_a_number_is_shown_as_it_was_written(program: Program, number: str) -> None:
+    program.expect(0, "room", "send", "a", "--", number)
+    tail = ("room", "tail", "a", "--since", "beginning", "--limit", "1")
+    assert f'"data":{number}}}' in program.expect(0, *tail, "--json").out.replace(" ", "")
+    assert program.expect(0, *tail).out.endswith(f" message {number}\n")
+    connection = apsw.Connection(str(program.store))
+    assert connection.execute("SELECT payload FROM message_queue").fetchall() == [(number,)]
+    connection.close()
+
+
 def test_writers_of_rooms_are_measured(program: Program) -> None:
-    """S0-51: with the options people know; here for a moment."""
+    """S0-58, S0-60, S0-61, S0-51: with the options people know; here for a moment."""
     options = ("--threads", "4", "--messages-per-sec", "20", "--duration", "0.5")
     found = json.loads(program.expect(0, "bench", "rooms", "writes", *options, "--json").out)
     assert (found["expected"], found["done"], found["target_p95_ms"]) == (40, 40, 100.0)
@@ -46,7 +73,41 @@ def test_writers_of_rooms_are_measured(program: Program) -> None:
 
 
 def test_readers_of_rooms_are_measured(program: Program) -> None:
-    """S0-52."""
+    """S0-59, S0-52."""
     options = ("--canvases", "5", "--poll-interval", "50", "--duration", "0.5")
     found = json.loads(program.expect(0, "bench", "rooms", "polls", *options, "--json").out)
     assert (found["expected"], found["done"], found["target_p95_ms"]) == (50, 50, 5.0)
+
+
+def test_tables_and_indexes_of_rooms_are_verified(program: Program) -> None:
+    """S0-2, S0-3, S0-4, S0-6, S0-63, S0-64: every one by its name, with what does its work and by which plan."""
+    program.expect(0, "room", "send", "canvas-1", "1")
+    found = [json.loads(line) for line in program.expect(0, "room", "verify", "--json").out.splitlines()]
+    assert [one["kind"] for one in found] == ["table"] * 2 + ["index"] * 4
+    assert all(one["is_there"] for one in found)
+    assert all("USING" in one["plan"] for one in found if one["kind"] == "index")
+    assert "idx_message_queue_canvas_id_id" in program.expect(0, "room", "verify").out
+    # Whoever has taken a view away is told, and by the exit code.
+    connection = apsw.Connection(str(program.store))
+    connection.execute("DROP VIEW canvas_watermarks")
+    connection.close()
+    told = [json.loads(line) for line in program.expect(5, "room", "verify", "--json").out.splitlines()]
+    assert [one["name"] for one in told if not one["is_there"]] == ["canvas_watermarks"]
+
+
+def test_rooms_are_rolled_back_quickly_and_wholly(program: Program) -> None:
+    """S0-65, S0-66, T0-f: the flag goes off and on while the store stays as it is; what is dropped is gone for good."""
+    for room in ("canvas-1", "canvas-2"):
+        program.expect(0, "room", "send", room, "1")
+    program.expect(0, "push", "orders", "7")
+    assert json.loads(program.expect(0, "room", "queue", "off", "--json").out) == {"use_message_queue": False}
+    assert json.loads(program.expect(0, "room", "queue", "on", "--json").out) == {"use_message_queue": True}
+    program.expect(0, "room", "tail", "canvas-1", "--since", "beginning", "--limit", "1")
+    assert json.loads(program.expect(0, "room", "drop", "canvas-1", "--yes", "--json").out) == {"dropped": ["canvas-1"]}
+    program.expect(4, "room", "drop", "canvas-1", "--yes")
+    assert json.loads(program.expect(0, "room", "drop", "--all", "--yes", "--json").out) == {"dropped": ["canvas-2"]}
+    connection = apsw.Connection(str(program.store))
+    assert connection.execute("SELECT count(*) FROM message_queue").fetchall() == [(0,)]
+    assert connection.execute("SELECT count(*) FROM hw_segments").fetchall() == [(1,)]
+    connection.close()
+    program.expect(0, "room", "verify")

@@ -85,6 +85,17 @@ async def test_what_is_no_json_is_no_document(notes: Collection, fields: dict[st
         await notes.create(fields)
 
 
+async def test_a_document_does_not_grow_beyond_its_bound_by_changes(notes: Collection) -> None:
+    """Nobody could write it back as a whole, and every small change would carry all of it."""
+    await notes.create({"a": "x" * 200_000}, id="m1")
+    with pytest.raises(TooLarge, match="with this change"):
+        await notes.update("m1", {"b": "x" * 200_000})
+    kept = await notes.get("m1")
+    assert kept is not None
+    assert kept.version == 1
+    await notes.update("m1", {"a": "y", "b": "x" * 200_000})
+
+
 async def test_what_is_too_large_or_changes_nothing_is_refused(notes: Collection) -> None:
     with pytest.raises(TooLarge):
         await notes.create({"x": "y" * 20_000_000})

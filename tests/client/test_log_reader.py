@@ -199,7 +199,11 @@ async def test_a_look_for_a_quiet_queue_in_a_long_log_ends_and_says_how_far_it_c
     await server.hw.queue("quiet").push("last")
     direct = open_reader(str(server.hw.store.traits.location), load_config({}))
     await direct.open()
-    hurried = Part(direct, "main", ["quiet"], lambda: True)
+
+    async def end() -> Lsn:
+        return (await direct.span())[1]
+
+    hurried = Part(direct, "main", ["quiet"], lambda: True, end)
     assert (await hurried.outline(Lsn(1), LAST, 10)).reached == 5
     assert (await hurried.bodies(Lsn(1), LAST, 10))[1] == 5
     assert (await hurried.newest(Lsn(1), Lsn(41))).reached == 37
@@ -420,7 +424,7 @@ def test_an_address_that_would_show_or_lose_something_is_refused(url: str, acces
 
 
 def test_a_server_is_not_opened_as_a_store() -> None:
-    with pytest.raises(ConfigError, match=r"https://example\.org is a server.*headwater\.connect") as told:
+    with pytest.raises(ConfigError, match=r"https://ada@example\.org/x is a server.*headwater\.connect") as told:
         open_store("https://ada:secret@example.org/x", load_config({}), SystemClock())
     assert "secret" not in str(told.value)
     for unknown in ("gopher://bucket/log", "mysql://host/log"):

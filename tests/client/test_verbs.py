@@ -427,6 +427,31 @@ async def test_a_cancelled_wait_leaves_nothing_behind(orders: headwater.Queue) -
 # ── together ──
 
 
+async def test_a_transaction_has_one_block(interface: Interface, orders: headwater.Queue) -> None:
+    """The end of an inner block of the same one would hand in what the outer one may yet drop."""
+    await orders.push("order")
+    messages = await orders.pop(group="n")
+    outer = interface.transaction()
+
+    async def help_out() -> None:
+        async with outer:
+            outer.push("bills", "inner")
+
+    async def work() -> None:
+        async with outer:
+            outer.ack(messages)
+            outer.push("bills", "outer")
+            await help_out()
+
+    with pytest.raises(InvalidInput, match="one block"):
+        await work()
+    with pytest.raises(InvalidInput, match="one block"):
+        await help_out()
+    assert await payloads(interface.queue("bills")) == []
+    await orders.release(messages)
+    assert await payloads(orders, group="n") == ["order"]
+
+
 async def test_a_transaction_takes_effect_as_a_whole(interface: Interface, orders: headwater.Queue) -> None:
     await orders.push("order")
     messages = await orders.pop()

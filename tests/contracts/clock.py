@@ -35,10 +35,11 @@ class RunningClock:
     def __init__(self) -> None:
         self._machine = SystemClock()
         self._ahead = 0
+        self._set = 0
         self._stopped: tuple[Timestamp, int] | None = None
 
     def now(self) -> Timestamp:
-        return Timestamp((self._stopped[0] if self._stopped else self._machine.now()) + self._ahead)
+        return Timestamp((self._stopped[0] if self._stopped else self._machine.now()) + self._ahead + self._set)
 
     def steady(self) -> int:
         return (self._stopped[1] if self._stopped else self._machine.steady()) + self._ahead
@@ -46,6 +47,10 @@ class RunningClock:
     def advance(self, seconds: float) -> None:
         """Let time pass at once."""
         self._ahead += round(seconds * SECOND)
+
+    def set_by(self, seconds: float) -> None:
+        """Somebody sets the clock, and no time passes."""
+        self._set += round(seconds * SECOND)
 
     def stop(self) -> None:
         """From here on time passes by `advance` only."""

@@ -271,6 +271,15 @@ class PureLog:
 
     # ── what is asked ──
 
+    def lost_so_far(self, group: str, now: int) -> int:
+        """What was told as lost, and what the next pops will tell: it is shown at once."""
+        told = self.lost[group]
+        for name, reader in self.readers[group].items():
+            lease = reader.lease
+            reached = lease.offsets[-1] + 1 if lease is not None and lease.until > now else reader.position
+            told += max(self.lanes[name].start - reached, 0)
+        return told
+
     def lag(self, group: str) -> int:
         met = self.readers[group]
         return sum(

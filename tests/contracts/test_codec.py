@@ -51,6 +51,18 @@ async def test_records_that_do_not_shrink_are_kept_as_they_are(log: Log) -> None
     assert await log.drain() == [1]
 
 
+async def test_duplicates_are_found_among_encrypted_records_for_later(open_log: OpenLog) -> None:
+    first = await open_log(encryption_key=KEY)
+    await first.push("early", ids=["0"], partition="p", delay_seconds=60)
+    await first.configure(encrypted=True)
+    await first.push("secret", ids=["1"], partition="p", delay_seconds=60)
+    second = await open_log(encryption_key=KEY)
+    for identity in ("0", "1"):
+        pushed = await second.push("again", ids=[identity], partition="p", delay_seconds=60)
+        assert list(pushed.duplicates) == [0], identity
+    assert not (await second.push("other", ids=["2"], partition="p", delay_seconds=60)).duplicates
+
+
 async def test_duplicates_are_found_among_encrypted_records(open_log: OpenLog) -> None:
     first = await open_log(encryption_key=KEY)
     await first.configure(encrypted=True, compress_bytes_min=1)

@@ -1,15 +1,23 @@
 """Documents: versions, conditions, tombstones, and the change that the log tells with each write."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from headwater.errors import DocumentExists, DocumentMissing, PreconditionFailed
-from headwater.log.document_operations import DropDocumentIndex, IndexDocuments, MergeDocuments
+from headwater.errors import DocumentExists, DocumentMissing, NotAllowed, PreconditionFailed
+from headwater.log.document_operations import DropDocumentIndex, IndexDocuments, MergeDocuments, SetDocumentRules
 from headwater.log.operations import Transaction
 from headwater.model.document import NULL, Condition, DocumentRow, OrderBy, changes_queue
 from headwater.model.document_order import cursor_of, write_cursor
+from headwater.model.document_rules import DocumentRule, Permit
 from headwater.model.names import Lsn
-from headwater.stores.document_questions import FindDocument, ListDocumentIndexes, ListDocumentsAfter
+from headwater.stores.document_questions import (
+    FindDocument,
+    ListDocumentIndexes,
+    ListDocumentRules,
+    ListDocumentsAfter,
+)
 from headwater.stores.questions import ListQueues
 from headwater.stores.tables import document_answers
 from tests.contracts.clock import FakeClock
@@ -101,6 +109,7 @@ async def test_conditions_of_a_document_that_is_not_there_see_no_fields(log: Log
 
 
 async def test_the_log_tells_each_change_with_what_was_before_and_after(log: Log) -> None:
+    """S3-5: one stream for a collection."""
     one = await log.run(create("m1", n=1))
     two = await log.run(update("m1", n=2))
     three = await log.run(delete("m1"))
@@ -238,6 +247,7 @@ async def test_a_snapshot_says_up_to_which_commit_it_has_everything(log: Log) ->
 
 
 async def test_replicas_read_in_the_order_of_commits(log: Log, clock: FakeClock) -> None:
+    """T3-c."""
     await log.commit(create("b"), create("a"))
     await log.run(create("c"))
     # Times may stand still or go back; commits do not.
@@ -293,3 +303,44 @@ async def test_documents_are_there_when_the_store_is_opened_again(open_log: Open
     await log.store.close()
     again = await open_log()
     assert await ids(again) == ["m1"]
+
+
+# ── access rules ──
+
+
+async def test_access_rules_are_kept_for_each_database_and_every_process_learns_of_them(log: Log) -> None:
+    rules = [DocumentRule(pattern="notes", read="owner == auth.sub"), DocumentRule(pattern="*", create="true")]
+    version = log.store.access_version()
+    await log.run(SetDocumentRules(rules=rules))
+    assert await log.store.ask(ListDocumentRules("main")) == rules
+    assert await log.store.ask(ListDocumentRules("other")) == []
+    assert log.store.access_version() != version
+    await log.run(SetDocumentRules(rules=[]))
+    assert await log.store.ask(ListDocumentRules("main")) == []
+
+
+async def test_a_write_is_held_to_its_permit_by_the_document_as_it_is_in_that_commit(log: Log) -> None:
+    own = ("owner == auth.sub",)
+    permit = Permit(own, own, own, own, '{"sub": "ann"}')
+
+    def held(operation: Any) -> Any:
+        return msgspec.structs.replace(operation, permit=permit)
+
+    await log.run(held(create("m1", owner="ann")))
+    given_away = Transaction(operations=[update("m1", owner="bob"), held(update("m1", n=1))])
+    with pytest.raises(DocumentMissing):
+        await log.run(given_away)
+    for refused in (create("m2", owner="bob"), put("m1", owner="bob"), update("m1", owner="bob")):
+        with pytest.raises(NotAllowed):
+            await log.run(held(refused))
+    await log.run(put("m1", owner="bob"))
+    with pytest.raises(DocumentMissing):
+        await log.run(held(delete("m1")))
+    with pytest.raises(NotAllowed):
+        await log.run(held(put("m1", owner="ann")))
+    rows = [DocumentRow({"id": "m3", "owner": "ann"}), DocumentRow({"id": "m4", "owner": "bob"})]
+    with pytest.raises(NotAllowed):
+        await log.run(held(MergeDocuments(collection=COLLECTION, rows=rows)))
+    # A row that was allowed is not there either.
+    assert await log.store.ask(FindDocument("main", COLLECTION, "m3")) is None
+    assert [change.op for change in await changes(log)] == ["insert", "update"]

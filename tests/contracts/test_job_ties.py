@@ -181,6 +181,83 @@ async def test_a_newer_unique_job_may_replace_one_that_has_not_begun(board: Boar
     assert await board.add(shell("c", unique_key="report", unique_mode="replace")) == ["b"]
 
 
+async def test_the_newest_of_several_unique_jobs_of_one_call_takes_the_place_of_the_others(board: Board) -> None:
+    await board.add(shell("old", unique_key="report"))
+    names = ["a", "b", "c"]
+    jobs = [shell(name, unique_key="report", unique_mode="replace") for name in names]
+    after = shell("after", depends_on=("a",))
+    assert await board.add(*jobs, after) == [*names, "after"]
+    states = [await board.state(name) for name in ("old", *names, "after")]
+    cancelled = JobState.CANCELLED
+    assert states == [cancelled, cancelled, cancelled, JobState.PENDING, JobState.WAITING]
+    (newest,) = await board.claim(10)
+    assert newest.id == "c"
+    assert await board.add(shell("d", unique_key="report")) == ["c"]
+    assert await board.add(shell("e", unique_key="new"), shell("f", unique_key="new")) == ["e", "e"]
+
+
+def newer(name: str, **options: Any) -> NewJob:
+    return shell(name, unique_key="report", unique_mode="replace", **options)
+
+
+@pytest.mark.parametrize("when", ["completed", "finished"])
+async def test_what_depends_on_a_job_that_is_replaced_waits_for_the_newer_one(board: Board, when: str) -> None:
+    """Neither is it cancelled with the one that never ran, nor does it run before the newer one has ended."""
+    await board.add(shell("a", unique_key="report"), shell("b", depends_on=("a",), depends_when=when))
+    await board.add(newer("a2"))
+    await board.add(newer("a3"), shell("c", depends_on=("a2",), depends_when=when))
+    assert [await board.state(name) for name in ("a", "a2", "b", "c")] == [JobState.CANCELLED] * 2 + [
+        JobState.WAITING
+    ] * 2
+    (newest,) = await board.claim(10)
+    assert newest.id == "a3"
+    await board.settle(newest, result="7")
+    found = await board.claim(10)
+    assert {job.id: job.results for job in found} == {name: {"a3": msgspec.Raw(b"7")} for name in ("b", "c")}
+
+
+async def test_a_replaced_job_that_waits_hands_on_who_waits_for_it_and_waits_for_nothing_more(board: Board) -> None:
+    await board.add("first", shell("a", unique_key="report", depends_on=("first",)), shell("b", depends_on=("a",)))
+    await board.add(newer("a2"))
+    first, newest = await board.claim(10)
+    assert (first.id, newest.id) == ("first", "a2")
+    await board.settle(first)
+    assert await board.state("a") is JobState.CANCELLED
+    await board.settle(newest)
+    assert await board.names() == ["b"]
+
+
+async def test_a_cancelled_newer_job_takes_those_with_it_that_waited_for_the_replaced_one(board: Board) -> None:
+    await board.add(shell("a", unique_key="report"), shell("b", depends_on=("a",)))
+    await board.add(newer("a2"))
+    await board.change(CancelJobs(ids=("a2",)))
+    assert await board.state("b") is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("needed", ["a", "b", "c"])
+async def test_a_newer_job_that_would_wait_for_itself_is_refused_and_replaces_nothing(
+    board: Board, needed: str
+) -> None:
+    """For the job that it replaces, or for one that waits for it, however long the way."""
+    await board.add(shell("a", unique_key="report"), shell("b", depends_on=("a",)), shell("c", depends_on=("b",)))
+    with pytest.raises(InvalidOption, match="wait for each other"):
+        await board.add(newer("a2", depends_on=("between",)), shell("between", depends_on=(needed,)))
+    with pytest.raises(InvalidOption, match="wait for each other"):
+        await board.add(newer("a2", depends_on=(needed,)))
+    assert await board.names() == ["a"]
+
+
+async def test_what_depends_on_a_job_that_is_there_under_another_id_waits_for_that_one(board: Board) -> None:
+    await board.add(shell("there", unique_key="report"))
+    added = await board.add(shell("mine", unique_key="report"), shell("after", depends_on=("mine",)))
+    assert added == ["there", "after"]
+    assert await board.state("after") is JobState.WAITING
+    taken = await board.take()
+    assert taken.id == "there"
+    await board.settle(taken)
+    assert await board.state("after") is JobState.PENDING
+
+
 # ── limits ──
 
 

@@ -42,6 +42,27 @@ async def test_the_rest_of_a_segment_that_was_dropped_meanwhile_is_told_as_lost(
     assert (payloads(batch), batch.lost) == ([4], 2)
 
 
+async def test_a_group_that_lost_all_that_waited_for_it_shows_it_before_anybody_pushes(
+    log: Log, clock: FakeClock
+) -> None:
+    await log.configure(retention_seconds=60)
+    await log.push(0)
+    await log.ack(await log.take(1))
+    await log.push(*range(1, 11))
+    held = await log.take(3)
+    clock.advance(60)
+    assert (await retain(log)).records == 11
+    group = await log.group()
+    assert (group.lag, group.lost) == (0, 7), "what is worked on was read"
+    await log.ack(held)
+    assert (await log.group()).lost == 7
+    assert await log.pop() == []
+    assert (await log.group()).lost == 7
+    await log.push("new")
+    batch = await log.take(10)
+    assert (payloads(batch), batch.lost, (await log.group()).lost) == (["new"], 7, 7)
+
+
 @pytest.mark.parametrize("retry_limit", [0, 3])
 async def test_what_was_dropped_while_it_was_worked_on_and_fails_for_good_is_counted_as_lost(
     log: Log, clock: FakeClock, retry_limit: int

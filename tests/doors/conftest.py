@@ -1,9 +1,11 @@
-"""The door suite runs over every transport, and once over a store on a server.
+"""The door suite runs over every transport, and once over a store on a server; for a release, with
+`DOORS_OVER_BUCKET=1`, over one in a bucket.
 
 The rules of every store are held by the contract suite. What is asked here once more is that nothing between a request
 and its answer counts on a file: that a commit is there at once, that it takes no waiting, that a version is at hand.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +36,11 @@ def on_a_server(folder: Path) -> str:
     return server().address(server().new_schema())
 
 
+def in_a_bucket(folder: Path) -> str:
+    """A store in a folder that stands for a bucket; several servers of a test take it from each other."""
+    return f"file://{folder}/log.sqlite?lease_seconds=0"
+
+
 class Arrangement(NamedTuple):
     """What carries the routes, and where the store is that lies under them."""
 
@@ -46,6 +53,9 @@ ARRANGEMENTS = {
     **{transport: Arrangement(transport, in_a_file) for transport in TRANSPORTS},
     "postgresql": Arrangement("edge", on_a_server),
 }
+
+if os.environ.get("DOORS_OVER_BUCKET"):
+    PLACES, ARRANGEMENTS = {"bucket": in_a_bucket}, {"bucket": Arrangement("edge", in_a_bucket)}
 
 
 @pytest.fixture(params=PLACES)

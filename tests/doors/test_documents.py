@@ -214,3 +214,14 @@ async def test_a_token_has_rights_by_scope_and_by_pattern(tmp_path: Path) -> Non
         rows = b'{"collection":"rooms/r1/notes","rows":[{"newDocumentState":{"id":"a"}}]}'
         assert (await ask(Scope.READ_DOCUMENTS, "POST", "/replication/v1/push", rows))[0] == 403
         assert (await ask(Scope.READ_DOCUMENTS, "POST", "/replication/v1/pull", b'{"collection":"orders"}'))[0] == 403
+
+
+def test_what_headwater_knows_of_itself_is_asked_for_like_documents(client: httpx.Client) -> None:
+    client.post("/api/v1/push", json={"items": [{"queue": "orders", "payload": 1}]}).raise_for_status()
+    asked = {"collection": "_queues", "filter": "records > 0", "orderBy": [{"field": "queue"}]}
+    found = client.post(f"{BASE}/query", json=asked).raise_for_status().json()["docs"]
+    assert [(one["id"], one["records"]) for one in found] == [("orders", 1)]
+    assert client.get(f"{BASE}/documents/_queues/orders").json()["collection"] == "_queues"
+    assert client.get(f"{BASE}/documents/_queues/none").status_code == 404
+    assert client.post(f"{BASE}/documents/_queues", json={"id": "x"}).status_code == 400
+    assert client.post(f"{BASE}/query", json={"collection": "_nothing"}).status_code == 400

@@ -1,10 +1,12 @@
 """What a server says of itself, asked without a transport."""
 
 import json
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from headwater.clock import SystemClock
 from headwater.doors.all_routes import make_door
 from headwater.doors.hosts import for_this_machine, host_name, is_loopback
 from headwater.doors.site import Site
@@ -22,9 +24,12 @@ class OneNumber:
     """As much of the services as a question about their health needs."""
 
     traits = Traits("sqlite", "place", "SQLite", False, "sync")
+    clock = SystemClock()
 
     def __init__(self, lsn: int | None) -> None:
         self.lsn = lsn
+        self.intentions = SimpleNamespace(gate=None, draining=False)
+        self.followers = SimpleNamespace(on_clock_set=[])
 
     async def ask(self, question: object) -> int:
         if self.lsn is None:

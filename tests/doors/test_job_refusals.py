@@ -62,11 +62,11 @@ async def hw(tmp_path: Path) -> AsyncIterator[headwater.Headwater]:
         yield opened
 
 
-async def http(hw: headwater.Headwater, path: str, body: object) -> tuple[int, str]:
+async def http(hw: headwater.Headwater, path: str, body: object, method: str = "POST") -> tuple[int, str]:
     site = Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, "1")
     headers = {"content-type": "application/json"}
     sent = json.dumps(body).encode()
-    request = Request(method="POST", path=path, query="", headers=headers, body=sent, id="r", principal=OWNER)
+    request = Request(method=method, path=path, query="", headers=headers, body=sent, id="r", principal=OWNER)
     response = await make_door(site)(request)
     return int(response.status), response.body.decode()
 
@@ -91,6 +91,22 @@ async def test_what_a_job_may_not_say_is_refused_whichever_way_it_comes(
     ended = await asyncio.to_thread(Queuectl(tmp_path).run, "enqueue", json.dumps({"type": TYPE}), json.dumps(job))
     assert (ended.code, ended.out) == (2, "")
     assert word in ended.err
+    assert await hw.jobs.list() == []
+    assert await hw.jobs.schedules() == []
+
+
+@pytest.mark.parametrize("field", ["id", "queue", "batch", "unique_key", "concurrency_key", "limit_key"])
+async def test_a_field_that_is_there_and_empty_is_refused_over_http_as_on_the_command_line(
+    hw: headwater.Headwater, tmp_path: Path, field: str
+) -> None:
+    """As by a variable that is not set: it was meant to say something."""
+    job = {"type": TYPE, field: ""}
+    status, told = await http(hw, "/api/v1/jobs", {"jobs": [{"type": TYPE}, job]})
+    assert (status, field in told) == (400, True), told
+    status, told = await http(hw, "/api/v1/job-schedules/nightly", {"cron": "@daily", "job": job}, "PUT")
+    assert (status, field in told) == (400, True), told
+    ended = await asyncio.to_thread(Queuectl(tmp_path).run, "enqueue", json.dumps(job))
+    assert (ended.code, field in ended.err) == (2, True)
     assert await hw.jobs.list() == []
     assert await hw.jobs.schedules() == []
 

@@ -112,7 +112,7 @@ async def test_a_command_that_the_operator_allows_by_name_is_filled_and_added(
     assert (job.type, job.queue) == ("command:resize", "mail")
     assert job.work.argv == ("/usr/bin/resize", "--width=80", "a b; reboot")
     assert (job.work.command, job.work.env, job.work.timeout_seconds) == ("", {"MODE": HIDDEN}, 60)
-    schedule = {"job": {**RESIZE, "id": ""}, "cron": "@daily"}
+    schedule = {"job": {name: said for name, said in RESIZE.items() if name != "id"}, "cron": "@daily"}
     assert (await visitor.ask("PUT", "/job-schedules/nightly", schedule))[0] == 200
 
 

@@ -18,6 +18,7 @@ from tests.waiting import expect_soon_async
 
 # Waiting clients and the groups they are in, as a capacity table had them.
 CROWD = (1_000, 400)
+PATIENCE_SECONDS = 60.0
 CROWD_OF_A_CAMPAIGN = (5_000, 2_000)
 
 
@@ -213,3 +214,40 @@ async def test_polls_at_one_server_are_served_by_pushes_at_another(scene: Scene,
             await other.queue(f"q{number}").push(number)
         answers = await asyncio.wait_for(asyncio.gather(*waiting), 20)
     assert messages(list(answers)) == list(range(20))
+
+
+# ── while pops are held off ──
+
+
+async def hold_off(scene: Scene, enabled: bool = True) -> None:
+    answer = await scene.ask("POST", "/api/v1/system/maintenance/pop", body={"enabled": enabled})
+    assert json.loads(answer.body)["popMaintenanceMode"] is enabled
+
+
+async def test_pops_that_wait_already_get_nothing_once_pops_are_held_off(scene: Scene, tmp_path: Path) -> None:
+    """On every server of the store, on both wires; whoever has the store open itself goes on."""
+    async with headwater.open(str(tmp_path / "headwater.db"), housekeeping=False) as other, open_door(other) as door:
+        elsewhere = Scene(other, door)
+        await elsewhere.ask("GET", "/api/v1/pop/queue/orders")
+        body = {"queue": "orders", "group": "g", "wait_seconds": 60}
+        waiting = {
+            place: [place.wait(milliseconds=60_000), asyncio.ensure_future(place.ask("POST", "/v1/pop", body=body))]
+            for place in (scene, elsewhere)
+        }
+        for place, tasks in waiting.items():
+            await place.crowd(tasks)
+        library = asyncio.ensure_future(scene.hw.queue("orders").pop(group="library", wait=60))
+        await scene.crowd([*waiting[scene], library])  # type: ignore[list-item]
+        await hold_off(scene)
+        for tasks in waiting.values():
+            queen, native = await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_SECONDS)
+            assert (queen.status, json.loads(native.body)["batches"]) == (204, [])
+        # Who comes now does not wait either, there or here.
+        assert (await elsewhere.ask("GET", "/api/v1/pop/queue/orders")).status == 204
+        await scene.push(item("for later"))
+        assert [message.payload for message in await library] == ["for later"]
+        assert [lease.group for lease in await scene.hw.queue("orders").leases()] == ["library"]
+        assert (scene.polls.timeouts, elsewhere.polls.timeouts) == (0, 0)
+        await hold_off(scene, False)
+        served = await scene.ask("GET", "/api/v1/pop/queue/orders")
+        assert "for later" in served.body.decode()

@@ -1,9 +1,10 @@
 """The OpenAPI document: it names every route, it is well formed, and a live server keeps to it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -23,10 +24,13 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import headwater
+from headwater.doors import openapi
 from headwater.doors.all_routes import ROUTES
 from headwater.doors.openapi import make_document
 from headwater.doors.routes import Route
+from headwater.doors.wire import Request, Response
 from headwater.log.job_operations import Claim, Heartbeat, JobReport, Settle, WorkerAbout
+from headwater.model.document_rules import DocumentRule
 from headwater.model.job import JobOutcome
 from headwater.model.job_policy import JobPolicy
 from tests.doors.live_door import LiveDoor, on_the_edge
@@ -81,6 +85,7 @@ async def add_jobs(hw: headwater.Headwater) -> None:
     """A function that failed once, one that gave a result, a command that waits for it, a schedule and a worker."""
     await hw.collection("things").create({"n": 1}, id="0")
     await hw.collection("things").index("n")
+    await hw.set_document_rules([DocumentRule(pattern="others", read="owner == auth.sub")])
     await hw.jobs.register({"shop:mail": JobPolicy(retries=3)})
     await hw.jobs.add(id="0", type="shop:mail", retries=3)
     await hw.jobs.add(id="later", command="true", depends_on=("0",))
@@ -123,6 +128,26 @@ def test_the_document_is_served_and_names_every_route(client: httpx.Client) -> N
     named = {(method.upper(), path) for path, methods in served["paths"].items() for method in methods}
     assert named == {(route.method, route.path) for route in ROUTES}
     assert served["info"]["version"] == client.get("/version").json()["version"]
+
+
+def test_the_document_is_made_once_however_often_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is large, and always the same: made anew for each request, it kept a server from everything else."""
+    made: list[str] = []
+
+    def count(routes: Sequence[Route], version: str) -> dict[str, Any]:
+        made.append(version)
+        return make_document(routes, version)
+
+    monkeypatch.setattr(openapi, "make_document", count)
+    (route,) = [route for route in openapi.with_openapi(ROUTES[:3]) if route.path == openapi.PATH]
+    site = SimpleNamespace(version="1")
+
+    async def ask() -> list[Response]:
+        return [await route.handler(site, Request(method="GET", path=route.path)) for _ in range(50)]
+
+    answers = asyncio.run(ask())
+    assert made == ["1"]
+    assert {id(answer.body) for answer in answers} == {id(answers[0].body)}
 
 
 def test_a_number_that_no_store_can_hold_is_refused(client: httpx.Client) -> None:

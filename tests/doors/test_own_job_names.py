@@ -74,6 +74,10 @@ def job(who: Principal, id: str, **more: object) -> dict[str, object]:
     return {"type": "tasks:send", "queue": QUEUES[who], "id": id, **more}
 
 
+def nameless(who: Principal, **more: object) -> dict[str, object]:
+    return {"type": "tasks:send", "queue": QUEUES[who], **more}
+
+
 async def populate(hw: headwater.Headwater, visitor: Visitor) -> None:
     """Everybody has jobs and schedules of the same names; all but the last have failed, and say their ids."""
     for who in (OWNER, WIDE, NARROW, APART):
@@ -82,7 +86,7 @@ async def populate(hw: headwater.Headwater, visitor: Visitor) -> None:
             job(who, "order-18", retries=0),
         ]
         assert (await visitor.ask(who, "POST", "/api/v1/jobs", {"jobs": jobs}))[0] == 201
-        schedule = {"job": job(who, "", unique_key="nightly", concurrency_key="nightly"), "cron": "@daily"}
+        schedule = {"job": nameless(who, unique_key="nightly", concurrency_key="nightly"), "cron": "@daily"}
         assert (await visitor.ask(who, "PUT", "/api/v1/job-schedules/nightly", schedule))[0] == 200
     await fail_all(hw)
     for who in (OWNER, WIDE, NARROW, APART):

@@ -10,9 +10,9 @@ SIZE_MIB = 40
 
 
 @contextmanager
-def mounted(folder: Path) -> Iterator[Path | None]:
+def mounted(folder: Path, size_mib: int = SIZE_MIB) -> Iterator[Path | None]:
     """The folder as a disk of its own; None where nothing may be mounted."""
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m,mode=700", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m,mode=700", "tmpfs", str(folder)]
     try:
         ended = subprocess.run(mount, capture_output=True, check=False)
     except FileNotFoundError:

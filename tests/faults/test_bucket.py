@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -79,7 +79,7 @@ class Fleet:
             process.wait()
 
 
-def disturb(fleet: Fleet, chance: random.Random) -> tuple[int, int]:
+def disturb(fleet: Fleet, chance: random.Random, kills_max: int) -> tuple[int, int]:
     """Until all brokers are through: how often one slept, and how often one was killed."""
     sleeps, kills = 0, 0
     while fleet.alive:
@@ -87,7 +87,7 @@ def disturb(fleet: Fleet, chance: random.Random) -> tuple[int, int]:
         number = chance.choice(fleet.alive or [0])
         if fleet.running[number].poll() is not None:
             continue
-        if chance.random() < 0.25 and kills < 2 * BROKERS:
+        if chance.random() < 0.25 and kills < kills_max:
             fleet.kill(number)
             kills += 1
         elif chance.random() < 0.5:
@@ -131,21 +131,31 @@ def check(told: list[dict[str, Any]], found: list[tuple[str, int, int]]) -> None
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("ship", ["chain", "image"])
 async def test_three_brokers_on_a_bad_way_lose_nothing_and_repeat_nothing(
-    seaweed: SeaweedServer, tmp_path: Path, rounds: Rounds, ship: str
+    seaweed: SeaweedServer,
+    tmp_path: Path,
+    rounds: Rounds,
+    ship: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
     pushes = rounds(24, 5_000 // BROKERS)
     address = f"s3://{BUCKET}/{seaweed.new_key()}?ship={ship}&lease_seconds={LEASE_SECONDS}&wait_seconds=3600"
     with bad_way(seaweed.port, seed=7) as proxy:
         fleet = Fleet(tmp_path, address, proxy.port, pushes)
         try:
-            disturb(fleet, random.Random(11))
+            sleeps, kills = disturb(fleet, random.Random(11), rounds(2 * BROKERS, 20 * BROKERS))
             assert [process.returncode for process in fleet.running] == [0] * BROKERS
         finally:
             fleet.end()
     told = fleet.told()
-    assert len([line for line in told if "push" in line]) >= 3 * pushes * BROKERS
+    answered = len([line for line in told if "push" in line])
+    assert answered >= 3 * pushes * BROKERS
     check(told, await kept(address, seaweed))
     assert_it_was_bad(proxy)
+    record_property(f"{ship}: pushes answered, all there once", f"{answered:,}")
+    record_property("reads answered, none of an older state", f"{len(told) - answered:,}")
+    record_property("brokers killed by -9", kills)
+    record_property("brokers stopped and woken", sleeps)
+    record_property("what became of requests to the bucket", dict(sorted(proxy.met.items())))
 
 
 def assert_it_was_bad(proxy: S3Proxy) -> None:

@@ -201,6 +201,30 @@ async def test_a_delay_is_no_longer_than_it_should_be(folder: Path, jump: float)
     assert [message.payload for message in messages] == ["meanwhile"]
 
 
+@pytest.mark.parametrize("jump", [HOUR, YEARS_10])
+async def test_whoever_opens_the_store_next_sees_that_the_clock_was_ahead(folder: Path, jump: float) -> None:
+    """Neither a pop nor a push for later adds to the log, whose segments tell the time."""
+    clock = BentClock()
+    async with open_at(folder / "store.db", clock) as hw:
+        await hw.queue("orders").push("leased meanwhile")
+    clock.move(jump)
+    async with open_at(folder / "store.db", clock) as hw:
+        assert await hw.queue("orders").pop(lease_seconds=5)
+    clock.move(-jump)
+    async with open_at(folder / "store.db", clock) as hw:
+        assert await hw.queue("orders").pop() == []
+        clock.move(5)
+        assert [message.payload for message in await hw.queue("orders").pop()] == ["leased meanwhile"]
+    clock.move(jump)
+    async with open_at(folder / "store.db", clock) as hw:
+        await hw.queue("later").push("delayed meanwhile", delay=5)
+    clock.move(-jump)
+    async with open_at(folder / "store.db", clock) as hw:
+        assert await hw.queue("later").pop() == []
+        clock.move(6)
+        assert [message.payload for message in await hw.queue("later").pop()] == ["delayed meanwhile"]
+
+
 async def test_two_processes_that_see_the_clock_set_back_move_a_lease_once(folder: Path) -> None:
     clock = BentClock()
     async with open_at(folder / "store.db", clock) as one, open_at(folder / "store.db", clock) as two:

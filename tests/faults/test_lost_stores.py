@@ -62,6 +62,12 @@ async def move_the_folder(path: Path) -> None:
     path.parent.rename(path.parent.with_name("elsewhere"))
 
 
+async def move_it_and_leave_a_link(path: Path) -> None:
+    """The same file is found under the same name, but its log is not beside it any more."""
+    path.rename(path.with_name("real.db"))
+    path.symlink_to("real.db")
+
+
 async def renew_the_identity(path: Path) -> None:
     async with headwater.open(str(path)) as other:
         await other.committer.submit(RenewIdentity())
@@ -77,6 +83,7 @@ WAYS: dict[str, Callable[[Path], Awaitable[None]]] = {
         put_another_in_its_place,
         put_a_copy_in_its_place,
         move_the_folder,
+        move_it_and_leave_a_link,
         renew_the_identity,
     )
 }

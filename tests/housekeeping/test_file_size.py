@@ -102,6 +102,7 @@ async def test_a_reader_that_pins_a_snapshot_is_told_and_the_log_shrinks_after_i
 
 
 async def test_pages_of_dropped_records_are_given_back(path: Path) -> None:
+    """S0-29, T0-f."""
     clock = FakeClock()
     async with headwater.open(str(path), clock=clock, housekeeping=False) as hw:
         orders = hw.queue("orders")

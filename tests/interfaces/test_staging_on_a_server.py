@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -367,3 +367,85 @@ def test_the_command_goes_on_until_it_is_told_to_end(tmp_path: Path, server: Ser
     finally:
         process.kill()
         process.wait()
+
+
+# ── async connections ──
+
+
+@asynccontextmanager
+async def async_psycopg(shop: Shop) -> AsyncIterator[Any]:
+    async with await psycopg.AsyncConnection.connect(shop.conninfo) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def async_psycopg_by_hand(shop: Shop) -> AsyncIterator[Any]:
+    made = await psycopg.AsyncConnection.connect(shop.conninfo, autocommit=True, row_factory=dict_row)
+    async with made as connection, connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def asyncpg_connection(shop: Shop) -> AsyncIterator[Any]:
+    asyncpg = pytest.importorskip("asyncpg")
+    place = {"host": str(shop.server.folder), "user": USER, "database": "postgres"}
+    connection = await asyncpg.connect(**place, server_settings={"search_path": shop.schema})
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def asyncpg_pool(shop: Shop) -> AsyncIterator[Any]:
+    asyncpg = pytest.importorskip("asyncpg")
+    place = {"host": str(shop.server.folder), "user": USER, "database": "postgres"}
+    about = {"min_size": 1, "max_size": 1, "server_settings": {"search_path": shop.schema}}
+    async with asyncpg.create_pool(**place, **about) as pool, pool.acquire() as connection, connection.transaction():
+        yield connection
+
+
+ASYNC_WAYS = [async_psycopg, async_psycopg_by_hand, asyncpg_connection, asyncpg_pool]
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS, ids=lambda way: way.__name__)
+async def test_rows_and_messages_of_async_connections_commit_together(
+    hw: headwater.Headwater, shop: Shop, way: Any
+) -> None:
+    async with way(shop) as connection:
+        await outbox.create_table_async(connection)
+        await connection.execute("INSERT INTO shop_orders VALUES (7)")
+        await outbox.stage_async(connection, "orders", {"id": 7}, partition="customer-42")
+        (id,) = await outbox.stage_jobs_async(connection, NewJob(command="true"))
+    assert await drained(hw, shop) == 2
+    (message,) = await hw.queue("orders").pop()
+    assert (message.payload, message.partition) == ({"id": 7}, "customer-42")
+    assert [job.id for job in await hw.jobs.list()] == [id]
+    assert shop.rows("shop_orders") == [(7,)]
+
+
+@pytest.mark.parametrize("way", ASYNC_WAYS, ids=lambda way: way.__name__)
+async def test_messages_of_async_connections_roll_back_with_the_rows(
+    hw: headwater.Headwater, shop: Shop, way: Any
+) -> None:
+    async def stage_and_fail() -> None:
+        async with way(shop) as connection:
+            await outbox.stage_async(connection, "orders", {"id": 7})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await stage_and_fail()
+    assert await drained(hw, shop) == 0
+
+
+async def test_an_async_connection_without_a_transaction_or_a_table_is_told_so(shop: Shop) -> None:
+    async with await psycopg.AsyncConnection.connect(shop.conninfo, autocommit=True) as connection:
+        with pytest.raises(InvalidInput, match="begin your transaction first"):
+            await outbox.stage_async(connection, "orders", 1)
+        await connection.execute("DROP TABLE headwater_outbox")
+        with pytest.raises(StoreForeign, match="create_table"):
+            async with connection.transaction():
+                await outbox.stage_async(connection, "orders", 1)
+    with shop.connect() as plain, pytest.raises(InvalidOption, match="an async connection"):
+        await outbox.stage_async(plain, "orders", 1)

@@ -1,10 +1,13 @@
 """What somebody who is known may do."""
 
+from fnmatch import fnmatchcase
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import InvalidName, NotAllowed, QueueMissing
+from headwater.model.own_queues import apart, patterns_within
 from headwater.model.principal import (
     NOBODY,
     OWNER,
@@ -157,3 +160,56 @@ def test_a_request_that_names_no_queue_needs_all_of_them() -> None:
 )
 def test_roles_bring_scopes(roles: list[str], scopes: set[Scope]) -> None:
     assert scopes_of(roles) == scopes
+
+
+# ── queues of Headwater's own ──
+
+scopes = st.sets(st.sampled_from(Scope))
+# Patterns that come near: parts of the names that matter, with stars between them.
+near = st.lists(
+    st.sampled_from(["*", "h", "headwater/", "doc", "documents/", "uments/", "s/", "jobs", "a", "b"]),
+    min_size=1,
+    max_size=5,
+).map("".join)
+queues = st.sampled_from(["headwater/jobs", "headwater/other", "a", "b", "documents/a", "hotel"]) | near.map(
+    lambda text: "headwater/documents/" + (text.replace("*", "") or "a")
+)
+
+
+@given(scopes, st.lists(near, min_size=1, max_size=3), queues)
+def test_what_lists_are_asked_with_reaches_what_may_be_used_and_nothing_else(
+    granted: set[Scope], patterns: list[str], queue: str
+) -> None:
+    principal = Principal(scopes=frozenset(granted), queues=tuple(patterns))
+    everybodys, own = apart(principal.reach)
+    fitting = own if queue.startswith("headwater/") else everybodys
+    assert any(fnmatchcase(queue, pattern) for pattern in fitting) is principal.may_use(queue)
+
+
+@given(near, near.map(lambda text: text.replace("*", "")))
+def test_a_pattern_within_a_prefix_fits_what_it_fits_behind_it(pattern: str, rest: str) -> None:
+    name = "documents/" + rest
+    within = patterns_within(pattern, "documents/")
+    assert any(fnmatchcase(name, one) for one in within) is fnmatchcase(name, pattern)
+    assert all(one.startswith("documents/") for one in within)
+
+
+@pytest.mark.parametrize(
+    ("granted", "patterns", "may"),
+    [
+        (set(Scope), ("h*",), ()),
+        (set(Scope), ("headwater/*",), ()),
+        (set(Scope) - {Scope.ADMIN}, ("*",), ("headwater/documents/a",)),
+        ({Scope.CONSUME}, ("*",), ()),
+        ({Scope.ADMIN}, ("*",), ("headwater/jobs", "headwater/documents/a", "headwater/new")),
+        ({Scope.ADMIN}, ("documents/*",), ("headwater/documents/a",)),
+        ({Scope.READ_DOCUMENTS}, ("documents/a",), ("headwater/documents/a",)),
+        ({Scope.READ_DOCUMENTS}, ("documents/b", "jobs"), ()),
+    ],
+)
+def test_headwaters_own_queues_are_for_whom_their_content_is_for(
+    granted: set[Scope], patterns: tuple[str, ...], may: tuple[str, ...]
+) -> None:
+    principal = Principal(scopes=frozenset(granted), queues=patterns)
+    own = ("headwater/jobs", "headwater/documents/a", "headwater/new")
+    assert tuple(queue for queue in own if principal.may_use(queue)) == may

@@ -1,27 +1,30 @@
 """A driver with a query that remembers: a join of two streams, then windows over it; run as a program of its own.
 
-    python -m tests.pipeline.stateful_driver MASTER STORE FOLDER [PLACE BATCH]
+    python -m tests.pipeline.stateful_driver MASTER STORE FOLDER [PLACE,STEP,WHOM…]
 
-Orders are joined with their payments, and those that were paid are summed up by customer and five minutes. It dies
-where it is told, as `driver.py` does. STORE may be a server; where its token is, the environment says.
+Orders are joined with their payments, and those that were paid are summed up by customer and five minutes. Each death
+that is told comes STEP micro-batches after those that are done, as `driver.py` has it: a query whose Python process is
+killed fails, and is begun again from its checkpoint; one whose driver is killed has no more to say. STORE may be a
+server; where its token is, the environment says.
 """
 
-import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from headwater.pipeline import payload, read_stream, start_session
-from tests.pipeline.driver import BATCH, FOLDER, PLACE, DyingDataSource
+from headwater.pipeline import payload, read_stream
+from tests.pipeline.driver import ATTEMPTS, Death, DyingDataSource, batches_done, foretell, foretold, start
+from tests.pipeline.store import QUERY_ERRORS
 
 ORDERS, PAYMENTS, TOTALS = "orders", "payments", "totals"
-RECORDS_PER_BATCH = 30
+RECORDS_PER_BATCH = 12
 WATERMARK = "1 minute"
 WINDOW_SECONDS = 300
 PAID_WITHIN_SECONDS = 600
+# One partition of state, and little compiled: micro-batches of a dozen records are to be many, not quick.
+SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.python.authenticate.socketTimeout": "120s"}
 
 
 def paid_totals(spark: SparkSession, store: str) -> DataFrame:
@@ -33,8 +36,8 @@ def paid_totals(spark: SparkSession, store: str) -> DataFrame:
     paid = orders.join(payments, f.expr(f"id = paid_id AND {in_time}"))
     windows = paid.groupBy(f.window("at", f"{WINDOW_SECONDS} seconds"), "customer")
     totals = windows.agg(f.count("*").alias("orders"), f.sum("amount").alias("amount"))
-    start = f.col("window.start").cast("long").alias("start")
-    return totals.select(payload(start, "customer", "orders", "amount"), f.col("customer").alias("partition"))
+    start_of = f.col("window.start").cast("long").alias("start")
+    return totals.select(payload(start_of, "customer", "orders", "amount"), f.col("customer").alias("partition"))
 
 
 def _stream(spark: SparkSession, store: str, queue: str, schema: str) -> DataFrame:
@@ -43,16 +46,40 @@ def _stream(spark: SparkSession, store: str, queue: str, schema: str) -> DataFra
     return rows.withColumn("at", f.timestamp_seconds("at"))
 
 
-def main(master: str, store: str, folder: str, place: str = "", batch: str = "-1") -> None:
-    os.environ.update({FOLDER: folder, PLACE: place, BATCH: batch})
-    spark = start_session(master, log=Path(folder) / "spark.log")
-    jvm: Any = spark._jvm
-    (Path(folder) / "driver.pid").write_text(str(jvm.java.lang.ProcessHandle.current().pid()))
-    totals = paid_totals(spark, store)
-    spark.dataSource.register(DyingDataSource)
+def run(totals: DataFrame, store: str, folder: Path) -> None:
+    """Run the query until it has read what there is."""
     writer = totals.writeStream.format("headwater").options(store=store, queue=TOTALS).outputMode("append")
     query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
     query.awaitTermination()
+
+
+def main(master: str, store: str, place: str, *deaths: str) -> None:
+    folder = Path(place)
+    foretell(folder, None)
+    spark = start(master, folder, brief=True, settings=SETTINGS)
+    totals = paid_totals(spark, store)
+    spark.dataSource.register(DyingDataSource)
+    for told in deaths:
+        where, step, whom = told.split(",")
+        foretell(folder, Death(where, batches_done(folder) + int(step), whom))
+        run_until_killed(totals, store, folder)
+    foretell(folder, None)
+    run(totals, store, folder)
+
+
+def run_until_killed(totals: DataFrame, store: str, folder: Path) -> None:
+    """Run the query until what was foretold has come, or there is no more to read.
+
+    On a busy machine a query fails by itself, too: Spark waits some seconds for a Python process, and no longer.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            run(totals, store, folder)
+        except QUERY_ERRORS as error:
+            print(error, file=sys.stderr)
+            if foretold() is not None:
+                continue
+        return
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, MapType, StringType, StructType, TimestampType
 
 import headwater.sync
-from headwater.errors import DataLost, InvalidOption, PipelineError, StoreMissing, StoreReplaced
+from headwater.errors import DataLost, InvalidOption, PipelineError, QueueMissing, StoreMissing, StoreReplaced
 from headwater.log.operations import Push
 from headwater.log.store_operations import RenewIdentity
 from headwater.pipeline.checkpoint import Checkpoint, Destination
@@ -103,10 +103,14 @@ class Place:
             handle.commit([RenewIdentity()])
         self.push(7, 8, 9)
 
-    def remake_queue(self) -> None:
+    def delete_queues(self, *names: str) -> None:
+        """Those that are named, or all."""
         with headwater.sync.open(self.path, housekeeping=False) as opened:
-            for queue in opened.queues():
-                opened.queue(queue.queue).delete()
+            for name in names or [queue.queue for queue in opened.queues()]:
+                opened.queue(name).delete()
+
+    def remake_queue(self) -> None:
+        self.delete_queues()
         self.push(7, 8, 9)
 
 
@@ -117,6 +121,7 @@ CHANGES: dict[str, tuple[Change, type[Exception]]] = {
     "restored from a copy": (Place.restore, StoreReplaced),
     "restored and renewed": (Place.restore_and_renew, StoreReplaced),
     "queue deleted and made again": (Place.remake_queue, DataLost),
+    "queue deleted": (Place.delete_queues, DataLost),
 }
 
 
@@ -132,6 +137,10 @@ def place(tmp_path: Path) -> Place:
 
 def options(place: Place, fail: bool) -> dict[str, str]:
     return {"store": place.path, "queue": "orders", "failondataloss": str(fail).lower()}
+
+
+def without_queue(given: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name != "queue"}
 
 
 def rows(reader: "StreamReader | BatchReader", tasks: Any) -> list[int]:
@@ -156,12 +165,15 @@ LEFT = {
     "restored from a copy": [1, 2, 7, 8, 9],
     "restored and renewed": [1, 2, 7, 8, 9],
     "queue deleted and made again": [7, 8, 9],
+    "queue deleted": [],
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("open_meanwhile", [True, False])
-def test_a_stream_is_told_and_goes_on_as_documented(place: Place, change: str, open_meanwhile: bool) -> None:
+def test_a_stream_is_told_and_goes_on_as_documented(
+    place: Place, change: str, open_meanwhile: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     become, error = CHANGES[change]
     readers = [stream(place, fail) for fail in (True, False)]
     read = [read_on(reader, reader.initialOffset()) for reader in readers]
@@ -177,6 +189,15 @@ def test_a_stream_is_told_and_goes_on_as_documented(place: Place, change: str, o
         readers[0].partitions(end, end)
     found, anew = read_on(readers[1], end)
     assert found == LEFT[change]
+    assert "as failOnDataLoss says" in caplog.text
+    # Who watches the query's progress sees it, too, and each loss once.
+    reported = readers[1].reportLatestOffset()
+    assert reported is not None
+    assert [text in caplog.text for text in reported["lost"]] == [True]
+    # The new beginning is kept, and not told with every look at the log.
+    caplog.clear()
+    assert readers[1].latestOffset(anew, ReadAllAvailable()) == anew
+    assert caplog.text == ""
     place.push(11)
     # From then on it is a stream as any other.
     readers.append(stream(place, True))
@@ -203,6 +224,78 @@ def test_a_micro_batch_that_was_planned_for_what_is_gone_is_never_read_from_some
     assert not {7, 8, 9} & set(rows(lenient, lenient.partitions(start, end)))
     strict.stop()
     lenient.stop()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_stream_of_two_queues_goes_on_with_the_one_that_is_left(
+    place: Place, again: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.push(21, queue="bills")
+    chosen = [{**options(place, fail), "queues": "orders,bills"} for fail in (True, False)]
+    strict, lenient = (StreamReader(read_options(without_queue(each)), SCHEMA) for each in chosen)
+    found, end = read_on(strict, strict.initialOffset())
+    assert found == [1, 2, 3, 21]
+    place.delete_queues("bills")
+    place.push(4)
+    if again:
+        place.push(22, queue="bills")
+    with pytest.raises(DataLost, match=r"bills was deleted .*since it was read.*failOnDataLoss"):
+        strict.latestOffset(end, ReadAllAvailable())
+    found, end = read_on(lenient, end)
+    assert found == ([4, 22] if again else [4])
+    assert "bills was deleted" in caplog.text
+    place.push(5)
+    place.push(23, queue="bills")
+    assert read_on(lenient, end)[0] == [5, 23]
+    strict.stop()
+    lenient.stop()
+
+
+def test_a_stream_whose_queue_is_still_gone_says_so_when_it_starts_again(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = stream(place, False)
+    _, end = read_on(before, before.initialOffset())
+    place.delete_queues()
+    _, anew = read_on(before, end)
+    before.stop()
+    caplog.clear()
+    after = stream(place, False)
+    assert read_on(after, anew) == ([], anew)
+    assert caplog.text.count("there is no queue orders") == 1
+    place.push(7)
+    assert read_on(after, anew)[0] == [7]
+    after.stop()
+    # One that was never read is misspelt, whatever may be lost.
+    place.delete_queues()
+    misspelt = stream(place, False)
+    with pytest.raises(QueueMissing, match="there is no queue 'orders'"):
+        misspelt.initialOffset()
+    misspelt.stop()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_table_of_two_queues_has_what_is_left_of_it(
+    place: Place, again: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.push(21, queue="bills")
+    readers, tasks = [], []
+    for fail in (True, False):
+        chosen = read_options(without_queue({**options(place, fail), "queues": "orders,bills"}))
+        readers.append(BatchReader(chosen, SCHEMA, take_snapshot(chosen)))
+        tasks.append(readers[-1].partitions())
+    place.delete_queues("bills")
+    if again:
+        place.push(22, queue="bills")
+    for ask in (lambda: readers[0].partitions(), lambda: rows(readers[0], tasks[0])):
+        with pytest.raises(DataLost, match=r"bills was deleted.*failOnDataLoss"):
+            ask()
+    # Planned before or after it: the same rows.
+    for planned in (tasks[1], readers[1].partitions()):
+        caplog.clear()
+        assert rows(readers[1], planned) == [1, 2, 3]
+    assert rows(readers[1], tasks[1]) == [1, 2, 3]
+    assert "bills was deleted" in caplog.text
 
 
 def put_back_a_backup(place: Place) -> None:
@@ -281,7 +374,7 @@ def test_a_source_keeps_what_load_has_found(place: Place) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_table_is_never_read_from_something_else(place: Place, change: str) -> None:
+def test_a_table_is_never_read_from_something_else(place: Place, change: str, caplog: pytest.LogCaptureFixture) -> None:
     become, error = CHANGES[change]
     readers = []
     for fail in (True, False):
@@ -292,7 +385,9 @@ def test_a_table_is_never_read_from_something_else(place: Place, change: str) ->
     become(place)
     with pytest.raises(error, match="failOnDataLoss"):
         readers[0].partitions()
-    assert not {7, 8, 9} & set(rows(readers[1], readers[1].partitions()))
+    caplog.clear()
+    assert rows(readers[1], readers[1].partitions()) == []
+    assert "as failOnDataLoss says" in caplog.text
 
 
 def sink(place: Place, fail: bool, queue: str = "copies", **more: str) -> StreamSink:
@@ -429,7 +524,7 @@ def test_what_changed_since_an_offset_is_found(
     change = find_change(offset, HERE, remembered)
     assert (None if change is None else type(change)) == error
     if change is not None:
-        anew = begin_anew(offset, change, remembered, drops=5)
+        anew = begin_anew(offset, change, HERE, remembered, drops=5)
         assert (anew.lsn, anew.drops) == ((7, 0) if remembered or error is DataLost else (0, 5))
 
 

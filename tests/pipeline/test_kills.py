@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from tests.faults.conftest import is_campaign
+from tests.pipeline.driver import ATTEMPTS, DRIVER, batches_done
 from tests.pipeline.store import JAVA_OPTIONS, Store
 from tests.tidy.tree import ROOT
 
 PLACES = ("after", "write", "before")
 KILLS, KILLS_IN_A_CAMPAIGN = 1, 24
-ATTEMPTS = 3
-DRIVER_ENVIRONMENT = {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": JAVA_OPTIONS}
+# A driver runs the source that its test does, also where a bug is planted in that.
+SOURCE = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+DRIVER_ENVIRONMENT = {"PYTHONPATH": SOURCE, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS}
 
 
 def run_driver(store: Store, folder: Path, *death: str, master: str = "local[2]") -> "subprocess.CompletedProcess[str]":
@@ -54,11 +56,6 @@ def copies(store: Store) -> list[tuple[str, int, Any]]:
     return [(partition, copy["offset"], json.loads(copy["value"])) for partition, _, copy in found]
 
 
-def batches_done(folder: Path) -> int:
-    """How many micro-batches Spark has noted as done."""
-    return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
-
-
 def finish(store: Store, folder: Path, *death: str, master: str = "local[2]") -> None:
     """Run a driver to its end. Spark gives a Python process ten seconds to start, which a busy machine may exceed."""
     for _ in range(ATTEMPTS):
@@ -68,9 +65,9 @@ def finish(store: Store, folder: Path, *death: str, master: str = "local[2]") ->
     assert ended.returncode == 0, ended.stderr
 
 
-def deaths(folder: Path) -> int:
-    """How often the driver was killed."""
-    return len(list(folder.glob("death-*")))
+def deaths(folder: Path, whom: str = DRIVER) -> int:
+    """How often the driver was killed, or a Python process of its query."""
+    return len(list(folder.glob(f"death-{whom}-*")))
 
 
 @pytest.mark.timeout(7_200)

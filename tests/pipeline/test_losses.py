@@ -56,12 +56,55 @@ def ids(store: Store) -> list[int]:
     return [value["id"] for _, _, value in store.records("copies")]
 
 
-def test_a_deleted_queue_stops_the_query(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def warnings_of(spark: SparkSession, text: str) -> int:
+    """How often Spark's log has a text."""
+    options = spark.conf.get("spark.driver.extraJavaOptions")
+    assert options is not None
+    return Path(options.split('headwater.spark.log="')[1].split('"')[0]).read_text(errors="replace").count(text)
+
+
+def test_a_deleted_queue_stops_the_stream_unless_it_may_go_on(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    def follow(**options: Any) -> None:
+        store.sink(store.stream(spark, **options).select("value"), tmp_path / "checkpoint")
+
+    told = "orders was deleted since it was read"
     store.push({"id": 1})
-    store.sink(store.stream(spark).select("value"), tmp_path / "checkpoint")
+    follow()
     store.opened.queue("orders").delete()
-    with pytest.raises(QUERY_ERRORS, match=r"there is no queue 'orders'.*there are copies"):
-        store.sink(store.stream(spark).select("value"), tmp_path / "checkpoint")
+    with pytest.raises(QUERY_ERRORS, match=rf"DataLost.*{told}.*failOnDataLoss"):
+        follow()
+    before = warnings_of(spark, told)
+    follow(failOnDataLoss=False)
+    assert warnings_of(spark, told) > before
+    # Its new beginning is kept: what comes is read, by who may lose nothing, too.
+    store.push({"id": 2})
+    follow()
+    assert ids(store) == [1, 2]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_table_whose_queue_was_deleted_is_an_error_or_empty_with_a_warning(
+    spark: SparkSession, store: Store, again: bool
+) -> None:
+    store.push({"id": 1}, {"id": 2})
+    strict, lenient = store.table(spark), store.table(spark, failOnDataLoss=False)
+    store.opened.queue("orders").delete()
+    if again:
+        store.push({"id": 3})
+    told = f"orders was deleted {'and made again ' if again else ''}since it was read"
+    with pytest.raises(QUERY_ERRORS, match=rf"DataLost.*{told}.*load the table again.*failOnDataLoss"):
+        strict.count()
+    before = warnings_of(spark, told)
+    assert lenient.count() == 0
+    assert warnings_of(spark, told) > before
+    # Loaded again, it is what there is now.
+    if again:
+        assert store.table(spark, failOnDataLoss=False).count() == 1
+    else:
+        with pytest.raises(QUERY_ERRORS, match="there is no queue 'orders'"):
+            store.table(spark, failOnDataLoss=False).count()
 
 
 def test_a_locked_store_can_be_read(spark: SparkSession, store: Store) -> None:

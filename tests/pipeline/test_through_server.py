@@ -22,6 +22,8 @@ from tests.doors.live_door import LiveDoor, on_the_edge
 from tests.pipeline.conftest import KEY
 from tests.pipeline.store import QUERY_ERRORS, Store
 from tests.pipeline.test_losses import (
+    test_a_deleted_queue_stops_the_stream_unless_it_may_go_on,
+    test_a_table_whose_queue_was_deleted_is_an_error_or_empty_with_a_warning,
     test_records_dropped_before_they_were_read_stop_the_query_unless_it_may_go_on,
 )
 from tests.pipeline.test_read import (

@@ -53,6 +53,24 @@ class Server:
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline())["event"] == "ready"
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a process that may have to be ended."""
+        return hasattr(self, "_process") and self._process.poll() is None
+
+    def sleep(self) -> None:
+        """As a machine that is suspended."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """It goes on as if nothing had been."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it as a power switch would end the process."""
         self._process.kill()

@@ -2,53 +2,28 @@
 
 import asyncio
 import json
-import os
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headwater
+from tests.browser.npm import INSTALL_SECONDS_MAX, installed, needs_node
 from tests.client.server import Server
 
 # Version 17 wants a newer node.
 PACKAGES = ("rxdb@16.21.1", "rxjs@7.8.2")
 SCRIPT = Path(__file__).parent / "rxdb" / "replicas.mjs"
-INSTALL_SECONDS_MAX = 400
 RUN_SECONDS_MAX = 120
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater-tests"
 
-pytestmark = [
-    pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="needs node and npm"),
-    pytest.mark.timeout(INSTALL_SECONDS_MAX + RUN_SECONDS_MAX),
-]
-
-
-def installed() -> Path:
-    """A folder with the packages, outside of the tree; made once, and whole or not at all."""
-    place = CACHE / "-".join(name.replace("@", "-") for name in PACKAGES)
-    if not place.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            new = Path(folder) / "packages"
-            new.mkdir()
-            (new / "package.json").write_text('{"private": true, "type": "module"}')
-            quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
-            subprocess.run(["npm", "install", *quiet, *PACKAGES], cwd=new, check=True, timeout=INSTALL_SECONDS_MAX)
-            try:
-                new.rename(place)
-            except OSError:
-                assert place.exists(), "another process was to have made it"
-    return place
+pytestmark = [needs_node, pytest.mark.timeout(INSTALL_SECONDS_MAX + RUN_SECONDS_MAX)]
 
 
 async def run_replicas(url: str, folder: Path) -> dict[str, Any]:
     """What both replicas hold, by stage."""
     # Modules are found from where a script lies.
-    (folder / "node_modules").symlink_to(installed() / "node_modules")
+    (folder / "node_modules").symlink_to(installed(*PACKAGES) / "node_modules")
     script = folder / SCRIPT.name
     script.write_text(SCRIPT.read_text())
     node = await asyncio.create_subprocess_exec("node", str(script), url, stdout=subprocess.PIPE)

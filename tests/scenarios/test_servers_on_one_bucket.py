@@ -1,71 +1,139 @@
-"""Two servers on one store in a bucket: one serves, the other waits, and takes over when the first is gone."""
+"""Servers on one store in a bucket: one holds it, the others hand on to it, and take over when it is gone."""
 
+import json
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.contracts.factories import in_memory
+from tests.doors.realtime.guests import joined
 from tests.scenarios.servers import Server
+from tests.waiting import expect_soon
 
 PATIENCE_SECONDS = 60.0
 
 
-class Standby:
-    """A server that is started while another holds the store: it is ready once that one is gone."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._starting = threading.Thread(target=server.start)
-        self._starting.start()
-
-    @property
-    def is_waiting(self) -> bool:
-        return self._starting.is_alive()
-
-    def wait(self) -> Server:
-        """Until it serves."""
-        self._starting.join(PATIENCE_SECONDS)
-        assert not self.is_waiting, "it has not taken over"
-        return self._server
-
-
-def push(server: Server, payload: object) -> None:
+def push(server: Server, payload: object) -> httpx.Response:
     item = {"queue": "orders", "payload": payload}
-    answer = httpx.post(f"{server.url}/api/v1/push", json={"items": [item]}, timeout=PATIENCE_SECONDS)
-    assert answer.status_code in (200, 201), answer.text
+    return httpx.post(f"{server.url}/api/v1/push", json={"items": [item]}, timeout=PATIENCE_SECONDS)
 
 
-def pop(server: Server) -> list[Any]:
-    query: dict[str, str | int] = {"batch": 100, "autoAck": "true", "wait": "false"}
-    answer = httpx.get(f"{server.url}/api/v1/pop/queue/orders", params=query, timeout=PATIENCE_SECONDS)
+def push_until_taken(server: Server, payload: object) -> None:
+    """A broker whose holder has gone says so, until it holds the store itself."""
+    expect_soon(lambda: push(server, payload).is_success, seconds=PATIENCE_SECONDS)
+
+
+def pop(server: Server, **query: str | int) -> list[Any]:
+    asked: dict[str, str | int] = {"batch": 100, "autoAck": "true", "wait": "false", **query}
+    answer = httpx.get(f"{server.url}/api/v1/pop/queue/orders", params=asked, timeout=PATIENCE_SECONDS)
     return [message["data"] for message in answer.json()["messages"]] if answer.status_code == 200 else []
 
 
-def test_a_server_takes_over_the_bucket_of_one_that_is_killed_or_leaves(tmp_path: Path) -> None:
+def holds(server: Server) -> bool:
+    text = httpx.get(f"{server.url}/metrics", timeout=PATIENCE_SECONDS).text
+    return "headwater_bucket_holds_store 0" not in text
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """Two that are not started yet. The first one is to be started first."""
     with in_memory() as folder:
-        address = f"file://{folder}/log.sqlite?lease_seconds=1&wait_seconds=600"
-        one, other = (
-            Server(address, folder=tmp_path, starts=False),
-            Server(address, folder=tmp_path, starts=False),
-        )
+        address = f"file://{folder}/log.sqlite?lease_seconds=1"
+        one, other = (Server(address, folder=tmp_path, starts=False) for _ in range(2))
         try:
-            one.start()
-            push(one, 1)
-            standby = Standby(other)
-            push(one, 2)
-            assert standby.is_waiting
-            one.kill()
-            standby.wait()
-            push(other, 3)
-            standby = Standby(one)
-            assert pop(other) == [1, 2, 3]
-            push(other, 4)
-            assert standby.is_waiting
-            other.stop()
-            standby.wait()
-            assert pop(one) == [4]
+            yield one, other
         finally:
-            one.stop()
-            other.stop()
+            for server in (one, other):
+                if server.is_started:
+                    server.wake()
+                    server.stop()
+
+
+def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    return thread, found
+
+
+def test_both_servers_serve_reads_and_writes_while_one_holds_the_store(servers: tuple[Server, Server]) -> None:
+    one, other = servers
+    one.start()
+    assert push(one, 1).is_success
+    other.start()
+    assert (holds(one), holds(other)) == (True, False)
+    assert push(other, 2).is_success
+    assert pop(other) == [1, 2]
+    # A pop that waits at the one is given what is pushed through the other.
+    waiting, found = in_thread(lambda: pop(other, wait="true", timeout=30_000))
+    assert push(one, 3).is_success
+    waiting.join(PATIENCE_SECONDS)
+    assert found == [[3]]
+    # What was refused there is refused here, in the same words.
+    refused = [httpx.post(f"{server.url}/api/v1/push", json={"items": 5}, timeout=30) for server in (one, other)]
+    assert [answer.status_code for answer in refused] == [400, 400]
+    assert refused[0].json()["detail"] == refused[1].json()["detail"]
+    with joined(other.url) as guest:
+        guest.say("join", room="a")
+        guest.until("join_ack")
+        body = {"type": "test", "data": {"text": "grüße"}}
+        httpx.post(f"{one.url}/api/v1/rooms/a/messages", json=body, timeout=30).raise_for_status()
+        assert guest.until("room-message")["data"] == {"text": "grüße"}
+
+
+def test_a_server_takes_over_from_one_that_is_killed_or_leaves_and_the_other_hands_on(
+    servers: tuple[Server, Server],
+) -> None:
+    one, other = servers
+    one.start()
+    push(one, 1)
+    other.start()
+    one.kill()
+    push_until_taken(other, 2)
+    assert holds(other)
+    one.start()
+    assert not holds(one)
+    assert pop(one) == [1, 2]
+    other.stop()
+    push_until_taken(one, 3)
+    assert holds(one)
+    assert pop(one) == [3]
+
+
+def test_a_server_that_slept_and_wakes_tells_what_the_new_holder_wrote(servers: tuple[Server, Server]) -> None:
+    one, other = servers
+    one.start()
+    push(one, 1)
+    other.start()
+    one.sleep()
+    push_until_taken(other, 2)
+    assert pop(other) == [1, 2]
+    assert push(other, 3).is_success
+    one.wake()
+    # From the moment on at which it wakes: nothing is popped twice, and nothing of before is told.
+    answered: list[Any] = []
+
+    def has_answered() -> bool:
+        answered.extend(pop(one))
+        return bool(answered)
+
+    expect_soon(has_answered, seconds=PATIENCE_SECONDS)
+    assert answered == [3]
+    assert (holds(one), holds(other)) == (False, True)
+
+
+def test_a_holder_that_cannot_be_reached_is_named(servers: tuple[Server, Server]) -> None:
+    one, other = servers
+    one._options = ("--advertise", "http://127.0.0.1:9")
+    one.start()
+    other.start()
+    answer = push(other, 1)
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    told = json.loads(answer.text)
+    assert told["code"] == "store_busy"
+    assert "http://127.0.0.1:9" in told["detail"]

@@ -52,6 +52,10 @@ class Desk:
         self.questions += 1
         return [names for names in question.groups if names in self.ready_groups]
 
+    def access_version(self) -> int:
+        """Nobody's rights change here."""
+        return 0
+
     def wait(self, seconds: float = LONG, *, queue: str = "orders", **selection: Any) -> asyncio.Task[Popped]:
         """A pop that waits."""
         operation = Pop(queue=queue, **selection)

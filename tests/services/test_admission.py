@@ -1,6 +1,6 @@
 """What may be handed in is decided in one place: the library, our own client and both ways over HTTP refuse alike."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from headwater.app import make_router
 from headwater.config import Config
 from headwater.doors.routes import Router
 from headwater.doors.wire import Request
-from headwater.errors import HeadwaterError, InvalidInput
+from headwater.errors import HeadwaterError, InvalidInput, InvalidName
 from headwater.log.flow_operations import Load
 from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
 from headwater.log.job_operations import (
@@ -30,12 +30,14 @@ from headwater.log.job_operations import (
 )
 from headwater.log.operations import (
     Ack,
+    Clear,
     Configure,
     DeleteGroup,
     DeleteQueue,
     Extend,
     Operation,
     Purge,
+    Push,
     Requeue,
     Seek,
     Trace,
@@ -46,6 +48,7 @@ from headwater.model.names import PartitionId
 from headwater.model.principal import Principal, Scope
 from headwater.model.record import Record
 from headwater.services.admission import admit
+from headwater.services.verbs import check_push
 from headwater.services.wire_forms import operation_path, to_wire
 from headwater.stores.questions import FindLastLsn
 
@@ -81,6 +84,11 @@ REFUSED: list[Operation] = [
     Requeue(queue="q", limit=0),
     Requeue(queue="q", limit=100_001),
     Requeue(queue="q", to=BAD),
+    Requeue(queue="q", to="headwater/jobs"),
+    Requeue(queue="headwater/documents/a"),
+    Requeue(queue="headwater/jobs", all_groups=True),
+    DeleteQueue(queue="headwater/jobs"),
+    DeleteQueue(queue="headwater/documents/a"),
     Purge(queue="q", ids=(2**62,)),
     Purge(queue="q", limit=0),
     Trace(partition_id=1, transaction_id=LONG),  # type: ignore[arg-type]
@@ -171,3 +179,47 @@ async def test_a_report_and_an_extension_are_handed_on_as_they_are() -> None:
 async def test_ids_that_are_named_twice_count_once() -> None:
     assert admit(Requeue(queue="q", ids=[3, 1, 3]), Config()).ids == (3, 1)
     assert admit(CancelJobs(ids=["a", "b", "a"]), Config()).ids == ("a", "b")
+
+
+# ── queues of Headwater's own ──
+
+# Operations that add records to a queue they name, or take some away: refused for Headwater's own.
+ADDS_OR_DROPS: list[Operation] = [
+    Push(queue="headwater/jobs", records=[ONE]),
+    Load(queue="headwater/jobs", source="s", covers=((0, 1),), positions=(0,), records=(ONE,)),
+    Requeue(queue="q", to="headwater/jobs"),
+    Requeue(queue="headwater/jobs"),
+    DeleteQueue(queue="headwater/jobs"),
+    Clear(queue="headwater/jobs"),
+]
+# These leave the log of the queue as it is: groups and their dead letters, options, or queues of jobs.
+LEAVES_THE_LOG = {
+    *("Pop", "Purge", "Seek", "DeleteGroup", "ConfigureGroup", "ReleaseLeases", "Configure"),
+    *("MarkArchived", "RegisterStream", "AddAccessToken"),
+    *("Claim", "ChooseJobs", "CancelJobs", "RetryJobs", "DropJobs", "PauseJobs", "SetJobLimit", "SetJobConfig"),
+}
+# These are for rooms alone, whose queues they take from the name of a room; no wire takes such a name of a queue.
+OF_ROOMS = {"RoomPush", "TrimRoom"}
+
+
+def kinds(kind: type[Any]) -> Iterator[type[Any]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from kinds(one)
+
+
+def test_of_every_operation_that_names_a_queue_it_is_known_whether_it_writes_there() -> None:
+    naming = {
+        kind.__name__
+        for kind in kinds(Operation)
+        if kind.__module__.startswith("headwater.")
+        and any("queue" in field.name for field in msgspec.structs.fields(kind))
+    }
+    assert naming == {type(one).__name__ for one in ADDS_OR_DROPS} | LEAVES_THE_LOG | OF_ROOMS
+
+
+@pytest.mark.parametrize("operation", ADDS_OR_DROPS, ids=lambda one: type(one).__name__)
+def test_nothing_is_written_to_a_queue_of_headwaters_own(operation: Operation) -> None:
+    check = check_push if isinstance(operation, Push) else admit
+    with pytest.raises(InvalidName, match="Headwater's own"):
+        check(operation, Config())  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """The verbs of a queue, as people use them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headwater.errors import (
     QueueMissing,
     TooLarge,
 )
+from headwater.log.operations import Retain
 from headwater.services.messages import Outgoing
 from tests.contracts.clock import FakeClock
 
@@ -407,3 +409,49 @@ async def test_events_of_a_message_are_noted(orders: headwater.Queue) -> None:
         "tx-1",
     )
     assert len(await orders.traces(unnamed)) == 1
+
+
+# ── other databases, all partitions, losses ──
+
+
+async def require(hw: headwater.Headwater, message: headwater.Message) -> None:
+    async with hw.transaction() as together:
+        together.require(message)
+
+
+@pytest.mark.parametrize("verb", ["ack", "fail", "release", "extend", "trace", "traces", "pop", "require"])
+async def test_messages_of_another_database_are_refused(hw: headwater.Headwater, verb: str) -> None:
+    theirs = hw.database("other").queue("orders")
+    await theirs.push(1)
+    (message,) = await theirs.pop()
+    orders = hw.queue("orders")
+    ways: dict[str, Callable[[], Awaitable[Any]]] = {
+        "pop": lambda: orders.pop(ack=message),
+        "trace": lambda: orders.trace(message, "seen"),
+        "require": lambda: require(hw, message),
+    }
+    with pytest.raises(InvalidInput, match="database"):
+        await (ways[verb]() if verb in ways else getattr(orders, verb)(message))
+    assert [lease.token for lease in await theirs.leases()] == [message.token]
+    assert await theirs.traces(message) == []
+    await theirs.ack(message)
+
+
+async def test_an_empty_partition_means_all_of_them(orders: headwater.Queue) -> None:
+    for name in ("a", "b"):
+        await orders.push(name, partition=name)
+    assert sorted(message.payload for message in await orders.pop(partition="", batch=10)) == ["a", "b"]
+    found = orders.consume(partition="", group="g", idle_seconds=0.01)
+    assert sorted([message.payload async for message in found]) == ["a", "b"]
+
+
+async def test_a_loss_is_told_with_the_next_message_alone(hw: headwater.Headwater, clock: FakeClock) -> None:
+    orders = hw.queue("orders")
+    await orders.configure(retention_seconds=60)
+    await orders.push(0, partition="p")
+    await orders.ack(await orders.pop())
+    await orders.push_many([1, 2, 3], partition="p")
+    clock.advance(60)
+    await hw.committer.submit(Retain())
+    await orders.push_many([4, 5], partition="p")
+    assert [(one.payload, one.lost_before) for one in await orders.pop(batch=10)] == [(4, 3), (5, 0)]

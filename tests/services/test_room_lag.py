@@ -57,5 +57,5 @@ def test_a_message_that_is_kept_is_not_late_and_presence_is_no_message() -> None
     ],
 )
 def test_the_state_goes_by_what_is_undelivered_and_for_how_long(undelivered: int, age: float, state: str) -> None:
-    """S0-54 to S0-56, with T0-h: a message that is kept for a minute is no backlog."""
+    """S0-54, S0-55, S0-56, with T0-h: a message that is kept for a minute is no backlog."""
     assert judge(undelivered, age) == state

@@ -1,8 +1,9 @@
 """Rooms from Python: on an open store, in a transaction, and over a server."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import headwater
 import headwater.sync
+from headwater import outbox
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import ConfigError, InvalidName, InvalidOption, ResyncRequired
@@ -37,6 +39,7 @@ async def take(messages: AsyncGenerator[RoomMessage, None], count: int) -> list[
 
 
 async def test_what_is_sent_is_followed_with_its_offset(hw: headwater.Headwater) -> None:
+    """S0-9, S0-47."""
     room = hw.room("canvas-1")
     async with aclosing(room.follow("beginning")) as messages:
         assert await room.send({"x": 1}, type="object-create", sender="ann") == 0
@@ -85,11 +88,15 @@ async def test_a_room_over_a_server_is_the_same_room(hw: headwater.Headwater) ->
         there, here = client.room("a"), hw.room("a")
         async with aclosing(there.follow("beginning")) as messages:
             await here.send("from the store")
-            assert await there.send("from afar", sender="ann") == 1
+            assert await there.send("from afar", key="o1", ttl_seconds=600) == 1
             async with client.transaction() as together:
                 together.send("a", "together")
             assert [one.payload for one in await take(messages, 3)] == ["from the store", "from afar", "together"]
+            assert await there.send("passing", durability="memory") is None
+            assert [(one.payload, one.offset) for one in await take(messages, 1)] == [("passing", None)]
         assert await there.members() == []
+        with pytest.raises(InvalidOption, match="who the server knows it to be"):
+            await there.send("who am I?", sender="ann")
 
 
 async def test_who_follows_is_told_when_messages_were_dropped(tmp_path: Path) -> None:
@@ -143,6 +150,20 @@ async def test_a_room_has_a_name_that_a_queue_may_have(hw: headwater.Headwater, 
 async def test_types_of_the_server_are_not_for_others(hw: headwater.Headwater, type: str) -> None:
     with pytest.raises(InvalidOption, match="made by the server"):
         await hw.room("a").send({}, type=type)
+
+
+async def test_records_of_a_room_are_written_by_the_room_alone(hw: headwater.Headwater, tmp_path: Path) -> None:
+    """Neither as messages of a queue, nor in a transaction, nor by way of an outbox."""
+    with pytest.raises(InvalidName, match="send to room 'a'"):
+        await hw.queue("rooms/a").push({"x": 1})
+    with pytest.raises(InvalidName, match="are rooms"):
+        async with hw.transaction() as together:
+            together.push("rooms/a", {"x": 1})
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        outbox.create_table(shop)
+        with pytest.raises(InvalidName, match="are rooms"):
+            outbox.stage(shop, "rooms/a", {"x": 1})
+    assert await hw.queues() == []
 
 
 @pytest.mark.parametrize("since", ["then", -2, 1.5])
@@ -210,7 +231,7 @@ def test_the_lowest_watermark_is_of_servers_that_were_there_in_the_last_five_min
 
 
 def test_parameters_have_the_names_and_defaults_that_people_know() -> None:
-    """S0-38 to S0-44."""
+    """S0-38, S0-39, S0-40, S0-41, S0-42, S0-43, S0-44."""
     settings = load_room_settings({}, {})
     assert (settings.queue_poll_interval, settings.message_ttl, settings.cursor_batch_interval) == (50, 60, 200)
     assert (settings.enable_local_broadcast, settings.max_messages_per_poll) == (True, 100)
@@ -230,6 +251,7 @@ def test_there_are_two_profiles_and_what_is_said_goes_before_them() -> None:
 
 
 def test_types_say_how_safe_and_how_often() -> None:
+    """S0-7."""
     settings = load_room_settings({"types": {"stroke": {"durability": "synced", "coalescing": "merge"}}}, {})
     assert settings.of("stroke").durability is Durability.SYNCED
     assert settings.of("cursor").durability is Durability.MEMORY
@@ -291,7 +313,7 @@ async def test_rooms_run_in_memory_and_back_without_losing_who_is_there(tmp_path
 
 
 async def test_what_only_passes_is_handed_out_once_where_it_was_said(tmp_path: Path) -> None:
-    """T0-a: at once on this server, and not again when the log brings it back."""
+    """S0-11, T0-a: at once on this server, and not again when the log brings it back."""
     async with headwater.open(str(tmp_path / "headwater.db")) as hw:
         rooms = hw.rooms_service
         live = await rooms.enter("main", "a")

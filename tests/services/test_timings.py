@@ -1,4 +1,4 @@
-"""How long the store takes is measured around it, by what it was asked for."""
+"""How long the store takes is measured by what it was asked for: commits by the committer, answers around the store."""
 
 import asyncio
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Any, cast
 import pytest
 
 import headwater
-from headwater.clock import Timestamp
+from headwater.clock import SystemClock, Timestamp
 from headwater.errors import StoreBusy
+from headwater.log.committer import Committer
 from headwater.log.operations import Ack, Commit, Operation, Pop, Push
+from headwater.log.timings import Timings
 from headwater.model.histogram import FINE_STEPS, Histogram
-from headwater.services.timings import TimedStore, Timings
-from headwater.stores.contract import Store
+from headwater.services.timings import timed
+from headwater.stores.contract import Store, Traits
 from headwater.stores.questions import FindLastLsn, ListQueues
 
 
@@ -32,61 +34,68 @@ async def test_commits_questions_and_waits_for_the_disk_are_counted_by_kind(tmp_
 
 
 class Slow:
-    """A store that does what it is told to."""
+    """A store that does what it is told to: commits at once or later, and goes to the disk at once or later."""
 
-    def __init__(self, commit: Commit | None) -> None:
-        self._commit = commit
+    traits = Traits(name="slow", location="", engine="", several_machines=False, durable_by="")
+
+    def __init__(self, *, waits: bool = False, refuses: bool = False) -> None:
+        self._waits, self._refuses = waits, refuses
         self.synced: asyncio.Future[None] | None = None
+        self.asked = asyncio.Event()
 
     def apply_now(self, operations: list[Operation], now: Timestamp) -> Commit | None:
-        return self._commit
+        return None if self._waits or self._refuses else Commit([None] * len(operations), [], wrote=True)
 
     async def apply(self, operations: list[Operation], now: Timestamp) -> Commit:
-        if self._commit is None:
+        if self._refuses:
             raise StoreBusy("not now")
-        return self._commit
+        return Commit([None] * len(operations), [], wrote=True)
 
     def make_durable(self, callers: int) -> asyncio.Future[None] | None:
-        return self.synced
-
-    def landed(self) -> asyncio.Future[None] | None:
+        self.asked.set()
         return self.synced
 
     async def ask(self, question: Any) -> Any:
         raise StoreBusy("not now")
 
 
-def measured(commit: Commit | None) -> tuple[TimedStore, Timings, Slow]:
-    timings, slow = Timings(), Slow(commit)
-    return TimedStore(cast(Store, slow), timings), timings, slow
+def started(slow: Slow) -> tuple[Committer, Timings]:
+    timings = Timings()
+    committer = Committer(cast(Store, slow), SystemClock(), pending_max=100, timings=timings)
+    committer.start()
+    return committer, timings
 
 
-async def test_a_commit_counts_once_for_each_kind_of_operation_in_it() -> None:
-    store, timings, _ = measured(Commit([], [], wrote=True))
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_commit_counts_once_for_each_kind_of_operation_in_it(waits: bool) -> None:
+    committer, timings = started(Slow(waits=waits))
     pushes = [Push(queue="q", records=()) for _ in range(3)]
-    assert store.apply_now([*pushes, Pop(queue="q")], Timestamp(0)) is not None
-    await store.apply(pushes, Timestamp(0))
-    assert {kind: sum(found.counts) for kind, found in timings.operations.items()} == {Push: 2, Pop: 1}
+    for operations in ([*pushes, Pop(queue="q")], pushes, pushes[:1]):
+        await asyncio.gather(*committer.submit_all(operations))
+    assert {kind: sum(found.counts) for kind, found in timings.operations.items()} == {Push: 3, Pop: 1}
 
 
 async def test_what_was_not_done_is_not_counted() -> None:
-    store, timings, _ = measured(None)
-    assert store.apply_now([Pop(queue="q")], Timestamp(0)) is None
-    for asked in (store.apply([Pop(queue="q")], Timestamp(0)), store.ask(FindLastLsn())):
+    slow = Slow(refuses=True)
+    committer, timings = started(slow)
+    for asked in (committer.submit(Pop(queue="q")), timed(cast(Store, slow), timings).ask(FindLastLsn())):
         with pytest.raises(StoreBusy):
             await asked
     assert (timings.operations, timings.questions, sum(timings.syncs.counts)) == ({}, {}, 0)
 
 
 async def test_a_wait_for_the_disk_is_counted_when_it_is_over() -> None:
-    store, timings, slow = measured(None)
-    assert store.make_durable(1) is None
+    slow = Slow()
+    committer, timings = started(slow)
+    await committer.submit(Pop(queue="q"))
     assert sum(timings.syncs.counts) == 1, "the store went to the disk at once"
     slow.synced = asyncio.get_running_loop().create_future()
-    assert store.make_durable(1) is slow.synced
-    assert sum(timings.syncs.counts) == 1
+    answer = committer.submit(Pop(queue="q"))
+    slow.asked.clear()
+    await slow.asked.wait()
+    assert (answer.done(), sum(timings.syncs.counts)) == (False, 1)
     slow.synced.set_result(None)
-    await asyncio.sleep(0)
+    await answer
     assert sum(timings.syncs.counts) == 2
 
 

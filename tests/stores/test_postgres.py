@@ -3,13 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 
+import headwater
 from headwater.config import load_config
-from headwater.errors import ConfigError, StoreBusy, StoreFailed, StoreForeign, StoreMissing, StoreNewer, StoreReplaced
+from headwater.errors import (
+    ConfigError,
+    QueueFull,
+    StoreBusy,
+    StoreFailed,
+    StoreForeign,
+    StoreMissing,
+    StoreNewer,
+    StoreReplaced,
+)
 from headwater.log.job_operations import Claim, ClaimedJob, Enqueue, JobReport, NewJob, Settle
 from headwater.log.operations import Operation, Pop, Seek
-from headwater.model.job import JobOutcome
+from headwater.model.job import JobOutcome, JobState
 from headwater.model.names import Lsn
 from headwater.stores.open import open_reader, open_store
 from headwater.stores.postgres.address import parse_address
@@ -148,6 +159,7 @@ async def test_a_lock_that_is_held_for_too_long_is_an_error_and_then_is_not(serv
 
 
 async def test_whoever_follows_by_lsn_misses_nothing_while_several_processes_push(address: str) -> None:
+    """T0-e: no number is given out before the one below it is committed."""
     writers = [await opened(address) for _ in range(3)]
     follower = await opened(address)
     seen: list[int] = []
@@ -186,6 +198,22 @@ def test_a_segment_that_is_appended_may_hold_what_none_held_before() -> None:
     assert foreseen.find(sql.segments_from, (7, 0)) is None
 
 
+async def test_records_are_kept_as_they_are_beside_their_rows(log: Log) -> None:
+    """What is compressed by the client already would be tried again by the server, for each segment."""
+    assert isinstance(log.store, PostgresStore)
+    found = """SELECT c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+               WHERE c.relnamespace = %s::regnamespace AND a.attstorage = 'e' ORDER BY 1"""
+    address = parse_address(log.store.traits.location)
+    with psycopg.connect(address.conninfo) as connection:
+        rows = connection.execute(found, (address.schema,)).fetchall()
+    assert [row[0] for row in rows] == [
+        "hw_dead_letters.records",
+        "hw_delayed.records",
+        "hw_segments.records",
+        "hw_staged.body",
+    ]
+
+
 # ── round trips ──
 
 
@@ -201,6 +229,79 @@ async def trips(log: Log, *operations: Operation) -> int:
 async def test_a_push_is_two_round_trips(log: Log) -> None:
     await log.push(0, partition="p")
     assert await trips(log, push(1, partition="p")) == 2
+
+
+@pytest.fixture
+def soon_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.stores.postgres.commits.ALONE_AFTER", 1)
+
+
+@pytest.mark.usefixtures("soon_alone")
+async def test_pushes_are_one_round_trip_each_while_nobody_else_commits(log: Log, other: Log) -> None:
+    for value in range(2):
+        await log.push(value, partition="p", ids=[f"{value}"])
+    assert await trips(log, push(2, partition="p", ids=["2"])) == 1
+    await log.results(push(3, partition="p", ids=["2"]), push(4, partition="q"))
+    assert await trips(log, push(5, partition="q", ids=["5"]), push(6, partition="p")) == 1
+    assert payloads(await other.take(10, partition="p")) == [0, 1, 2, 6]
+    assert payloads(await other.take(10, partition="q")) == [4, 5]
+
+
+async def test_who_is_seldom_alone_takes_two_round_trips(log: Log, other: Log) -> None:
+    for _ in range(3):
+        for value in range(20):
+            await log.push(value, partition="p")
+        await other.push("theirs", partition="p")
+        assert await trips(log, push("ours", partition="p")) == 2
+
+
+@pytest.mark.usefixtures("soon_alone")
+async def test_a_push_that_was_overtaken_is_decided_anew(log: Log, other: Log) -> None:
+    """By what another has done since: offsets, LSNs, transaction ids and options."""
+    for value in range(3):
+        await log.push(value, partition="p", ids=[f"{value}"])
+    theirs = await other.push("theirs", partition="p", ids=["theirs"])
+    ours = await log.push("ours", partition="p", ids=["ours"])
+    assert (ours.first_offset, ours.lsn) == (theirs.first_offset + 1, theirs.lsn + 1)
+    again = await log.push("theirs again", partition="p", ids=["theirs"])
+    assert again.duplicates == {0: theirs.first_offset}
+    assert (await log.push("next", partition="p")).first_offset == theirs.first_offset + 2
+    await log.push("once more alone", partition="p")
+    await other.configure(size_max=1)
+    with pytest.raises(QueueFull):
+        await log.push("too many", partition="p")
+    assert payloads(await other.take(10, partition="p"))[3:] == ["theirs", "ours", "next", "once more alone"]
+
+
+@pytest.mark.usefixtures("soon_alone")
+async def test_a_read_that_finds_the_store_overtaken_decides_anew(
+    log: Log, other: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not foreseen is read once the writer has decided something already."""
+    for value in range(3):
+        await log.push(value, partition="p")
+    await other.push("theirs", partition="p")
+    monkeypatch.setattr(Foreseen, "needs_reads", False)
+    (ours, elsewhere) = await log.results(push("ours", partition="p"), push("new", partition="q"))
+    assert (ours.first_offset, elsewhere.first_offset) == (4, 0)
+    assert payloads(await other.take(10, partition="p")) == [0, 1, 2, "theirs", "ours"]
+
+
+@pytest.mark.usefixtures("soon_alone")
+async def test_processes_in_turns_and_all_at_once_give_each_offset_once(log: Log, other: Log) -> None:
+    async def produce(who: Log, name: str) -> list[int]:
+        found: list[int] = []
+        for value in range(40):
+            found.append((await who.push(f"{name}-{value}", partition="p")).first_offset)
+            if value % 10 == 0:
+                await asyncio.sleep(0.01)
+        return found
+
+    ours, theirs = await asyncio.gather(produce(log, "a"), produce(other, "b"))
+    assert sorted(ours + theirs) == list(range(80))
+    assert ours == sorted(ours)
+    popped = payloads(await log.take(100, partition="p"))
+    assert [popped[offset] for offset in ours] == [f"a-{value}" for value in range(40)]
 
 
 async def test_a_push_behind_those_of_another_process_is_two_round_trips(log: Log, other: Log) -> None:
@@ -256,13 +357,26 @@ async def test_a_pop_of_what_another_process_pushed_is_two_round_trips(log: Log,
     assert await trips(log, Pop(queue="orders")) == 2
 
 
-async def test_a_claim_is_three_round_trips_and_a_report_two(log: Log) -> None:
+async def test_a_claim_and_a_report_are_two_round_trips_each(log: Log) -> None:
     board = Board(log)
     await board.add("a", "b", "c")
     await board.settle(*await board.claim(worker="w"), worker="w")
-    assert await trips(log, Claim(worker="w", limit=1)) == 3
+    assert await trips(log, Claim(worker="w", limit=1)) == 2
     (job,) = await board.claim(worker="w")
     assert await trips(log, settlement(job)) == 2
+
+
+async def test_a_job_that_changes_hands_within_a_commit_has_the_token_of_its_last_lease(log: Log) -> None:
+    """What was read ahead of it is of before the first lease."""
+    board = Board(log)
+    await board.add("a")
+    job = await board.take()
+    await board.settle(job, outcome=JobOutcome.RELEASED)
+    given_back = JobReport(number=job.number, token=job.token + 1, outcome=JobOutcome.RELEASED)
+    claims = [Claim(worker="first", limit=1), Settle(worker="first", reports=[given_back])]
+    *_, claimed = await log.results(*claims, Claim(worker="second", limit=1))
+    assert [found.id for found in claimed.jobs] == ["a"]
+    assert await board.settle(*claimed.jobs, worker="second") == [JobState.COMPLETED]
 
 
 async def test_jobs_are_added_in_two_round_trips(log: Log) -> None:
@@ -281,3 +395,55 @@ async def test_reporting_and_claiming_together_are_four_round_trips(log: Log) ->
 def settlement(job: ClaimedJob) -> Settle:
     """The report that a job is done."""
     return Settle(worker="w", reports=[JobReport(number=job.number, token=job.token, outcome=JobOutcome.COMPLETED)])
+
+
+# ── rooms as tables ──
+
+
+async def test_rooms_are_shown_as_the_tables_people_know(address: str) -> None:
+    """S0-1, S0-5, S0-18: with any client of the server; `id > last_processed_id` is what was not delivered."""
+    async with headwater.open(address, rooms={"server_instance_id": "server-a"}) as hw:
+        live = await hw.rooms_service.enter("main", "canvas-1")
+        delivered = asyncio.Event()
+        live.listeners.append(lambda events: delivered.set())
+        await hw.room("canvas-1").send({"x": 1}, type="object-create")
+        await asyncio.wait_for(delivered.wait(), WAIT_SECONDS)
+        await asyncio.sleep(0)
+        hw.rooms_service.say_who_is_here()
+        await hw.room("canvas-1").send({"x": 2, "nul": "a\0b\\u0000"}, type="object-update")
+        # A number that no type of the server holds is shown as it was written, and breaks the view for nobody.
+        await hw.room("canvas-2").send(headwater.Raw(b"1e999999999"))
+        await hw.queue("orders").push(7)
+        assert [mark.instance for mark in await hw.room("canvas-1").watermarks()] == ["server-a"]
+        hw.rooms_service.leave(live)
+    query = (
+        "SELECT message_type, payload FROM message_queue WHERE canvas_id = 'canvas-1' AND id > %s ORDER BY id LIMIT 100"
+    )
+    target = parse_address(address)
+    with psycopg.connect(target.conninfo) as connection:
+        connection.execute(f'SET search_path = "{target.schema}"'.encode())
+        assert connection.execute(query.encode(), (0,)).fetchall() == [
+            ("object-create", '{"x":1}'),
+            ("object-update", '{"x":2,"nul":"a\\u2400b\\\\u0000"}'),
+        ]
+        [(instance, position)] = connection.execute(
+            b"SELECT server_instance_id, last_processed_id FROM canvas_watermarks WHERE canvas_id = 'canvas-1'"
+        ).fetchall()
+        assert instance == "server-a"
+        assert [kind for kind, _ in connection.execute(query.encode(), (position,)).fetchall()] == ["object-update"]
+        shown = connection.execute(b"SELECT payload FROM message_queue WHERE canvas_id = 'canvas-2'").fetchall()
+        assert shown == [("1e999999999",)]
+        [(count, in_order)] = connection.execute(
+            b"SELECT count(*), bool_and(created_at < expires_at) FROM message_queue"
+        ).fetchall()
+        assert (count, in_order) == (3, True)
+
+
+async def test_tables_of_the_user_with_those_names_are_left_alone(server: Server, address: str) -> None:
+    target = parse_address(address)
+    with psycopg.connect(target.conninfo, autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{target.schema}"'.encode())
+        connection.execute(f'CREATE TABLE "{target.schema}".message_queue (mine int)'.encode())
+        async with headwater.open(address, adopt=True) as hw:
+            await hw.room("a").send(1)
+        assert connection.execute(f'SELECT * FROM "{target.schema}".message_queue'.encode()).fetchall() == []

@@ -22,6 +22,7 @@ from headwater.stores.questions import FindIdentity
 from headwater.stores.sqlite.migrate import migrations
 from headwater.stores.sqlite.store import open_file
 from headwater.stores.statements import load_statements
+from tests.stores.fresh_tables import definitions, tables_by_migrations
 
 
 @pytest.fixture
@@ -50,12 +51,24 @@ async def test_every_statement_can_be_prepared(path: str) -> None:
         text = getattr(sql, name)
         numbered = [int(found) for found in re.findall(r"\?(\d+)", text)]
         values = [None] * (max(numbered) if numbered else text.count("?"))
-        assert connection.execute(f"EXPLAIN {text}", values).fetchall(), name
+        explained = text if text.startswith("EXPLAIN ") else f"EXPLAIN {text}"
+        assert connection.execute(explained, values).fetchall(), name
     connection.close()
 
 
 async def test_every_migration_counts_up_by_one() -> None:
     assert [number for number, _, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_a_fresh_file_has_what_all_migrations_come_to(path: str) -> None:
+    async with headwater.open(path):
+        pass
+    fresh, migrated = apsw.Connection(path), tables_by_migrations()
+    assert dict(definitions(fresh)) == dict(definitions(migrated))
+    known = "SELECT key, length(value) FROM hw_meta ORDER BY key"
+    assert fresh.execute(known).fetchall() == migrated.execute(known).fetchall()
+    fresh.close()
+    migrated.close()
 
 
 def open_older(path: str, before: str) -> apsw.Connection:
@@ -246,3 +259,37 @@ async def test_a_key_of_before_an_operation_was_renamed_still_stands_for_it(path
         connection.close()
         assert kept == [("Cancel()",), ("Rearm()",)], "what files of earlier versions hold"
         assert [(await hw.committer.submit(operation)).result for operation in (cancelling, again)] == first
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["a store", "nothing yet"])
+async def test_a_store_is_reached_through_a_link_to_its_file(tmp_path: Path, is_there: bool) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    real, link = folder / "real.db", tmp_path / "current.db"
+    link.symlink_to(real)
+    if is_there:
+        async with headwater.open(str(real)) as hw:
+            await hw.queue("orders").push("by its name", partition="p")
+    async with headwater.open(str(link)) as hw:
+        await hw.queue("orders").push("by the link", partition="p")
+    async with headwater.open(str(real)) as hw:
+        expected = ["by its name", "by the link"] if is_there else ["by the link"]
+        assert [message.payload for message in await hw.queue("orders").pop(batch=10)] == expected
+    assert [file.name for file in tmp_path.iterdir() if file != folder] == ["current.db"], (
+        "nothing lies beside the link"
+    )
+
+
+async def test_nothing_of_an_encrypted_queue_is_readable_in_the_file_not_even_ids_for_later(path: str) -> None:
+    async with headwater.open(path, encryption_key="ab" * 32) as hw:
+        secret = hw.queue("secret")
+        await secret.configure(encrypted=True)
+        about = {"transaction_id": "readable-id", "headers": {"readable-header": "readable-value"}}
+        await secret.push("readable-payload", **about)  # type: ignore[arg-type]
+        await secret.push("readable-later", delay=3_600, transaction_id="readable-id-for-later")
+        async with hw.transaction() as together:
+            together.push("secret", "readable", delay=3_600, transaction_id="readable-id-together")
+        again = await secret.push("readable-later", delay=3_600, transaction_id="readable-id-for-later")
+        assert again.duplicate
+    kept = b"".join(file.read_bytes() for file in Path(path).parent.iterdir())
+    assert b"readable" not in kept

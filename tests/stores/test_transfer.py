@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,16 @@ from headwater.config import load_config
 from headwater.errors import StoreBusy, StoreReplaced
 from headwater.log.job_operations import Claim, JobReport, Settle
 from headwater.model.job import JobOutcome
+from headwater.stores.likeness import Difference, Digest, digest
 from headwater.stores.open import open_transfer
-from headwater.stores.transfer import META, OWN_KEYS, Digest, digest
+from headwater.stores.transfer import META, OWN_KEYS
 from tests.cli.program import Ended, Program
 from tests.postgres_server import Server
 from tests.postgres_server import server as server_of_this_process
 
 Make = Callable[[], str]
-WAYS = ["file to server", "server to file", "file to file", "server to server"]
+WAYS = ["file to server", "server to file", "file to file", "server to server", "file to bucket", "bucket to file"]
+OTHER_WAYS = ["server to bucket", "bucket to server", "bucket to bucket"]
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +36,10 @@ def server() -> Server:
 
 @pytest.fixture
 def places(tmp_path: Path, server: Server) -> dict[str, Make]:
-    """What makes an empty place of each kind."""
+    """What makes an empty place of each kind. Brokers of the bucket take it from each other at once."""
     count = iter(range(100))
     return {
+        "bucket": lambda: f"file://{tmp_path}/{next(count)}.sqlite?lease_seconds=0",
         "file": lambda: str(tmp_path / f"{next(count)}.db"),
         "server": lambda: server.address(server.new_schema()),
     }
@@ -43,7 +48,11 @@ def places(tmp_path: Path, server: Server) -> dict[str, Make]:
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, places: dict[str, Make]) -> tuple[str, str]:
     """Where a store is, and an empty place."""
-    first, _, second = str(request.param).partition(" to ")
+    return make_way(request.param, places)
+
+
+def make_way(name: str, places: dict[str, Make]) -> tuple[str, str]:
+    first, _, second = name.partition(" to ")
     return places[first](), places[second]()
 
 
@@ -84,8 +93,15 @@ async def fill(address: str) -> dict[str, Any]:
 
 def contents(address: str) -> dict[str, Digest]:
     """What each table is, and what is known of the store apart from its place."""
+    with ThreadPoolExecutor() as elsewhere:
+        return elsewhere.submit(_contents, address).result()
+
+
+def _contents(address: str) -> dict[str, Digest]:
     with open_transfer(address, load_config({})).hold(writes=False) as place:
-        found = {name: digest(place.rows(name, sorted(columns))) for name, columns in place.tables().items()}
+        keys = place.keys()
+        tables = place.tables().items()
+        found = {name: digest(place.rows(name, sorted(columns), keys[name])) for name, columns in tables}
         known = {key: value for key, value in place.meta().items() if key not in OWN_KEYS}
         return {**found, META: digest([list(known.items())])}
 
@@ -98,6 +114,14 @@ async def test_everything_of_a_store_is_at_the_other_place(way: tuple[str, str],
     assert contents(target) == before
     assert copied["rows"] == sum(found.rows for name, found in before.items() if name != META)
     assert len([found for found in before.values() if found.rows]) > 10
+
+
+@pytest.mark.parametrize("name", OTHER_WAYS)
+async def test_a_bucket_gets_everything_and_gives_everything(
+    name: str, places: dict[str, Make], program: Program
+) -> None:
+    await test_everything_of_a_store_is_at_the_other_place(make_way(name, places), program)
+    assert name
 
 
 async def test_work_goes_on_at_the_other_place_where_it_was(way: tuple[str, str], program: Program) -> None:
@@ -142,8 +166,13 @@ async def test_numbers_of_what_is_gone_are_not_given_again_at_the_other_place(
 
 def numbers(address: str) -> dict[str, int]:
     """The highest number that each table has ever given."""
-    with open_transfer(address, load_config({})).hold(writes=False) as place:
-        return dict(place.numbers())
+
+    def look() -> dict[str, int]:
+        with open_transfer(address, load_config({})).hold(writes=False) as place:
+            return dict(place.numbers())
+
+    with ThreadPoolExecutor() as elsewhere:
+        return elsewhere.submit(look).result()
 
 
 async def test_who_has_the_old_store_open_is_told_and_nobody_opens_it_again(
@@ -154,7 +183,7 @@ async def test_who_has_the_old_store_open_is_told_and_nobody_opens_it_again(
     async with headwater.open(source, housekeeping=False) as old:
         identity = (await expect(program, 0, "store", "identity", "--store", source)).out
         await expect(program, 0, "copy", source, target)
-        with pytest.raises(StoreReplaced):
+        with pytest.raises(StoreReplaced, match="was moved to"):
             await old.queue("orders").push("too late")
     assert (await expect(program, 0, "store", "identity", "--store", target)).out == identity
     with pytest.raises(StoreReplaced, match="was moved to"):
@@ -187,15 +216,17 @@ async def test_a_place_that_has_something_in_it_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("kind", ["file", "server"])
-async def test_nobody_writes_to_a_store_that_is_being_moved(places: dict[str, Make], kind: str) -> None:
+async def test_nobody_writes_at_the_moment_of_the_switch(places: dict[str, Make], kind: str) -> None:
     address = places[kind]()
     transfer = open_transfer(address, load_config({}, lock_wait_seconds=0.1))
     async with headwater.open(address, housekeeping=False, lock_wait_seconds=0.1) as hw:
-        with transfer.hold(writes=True):
+        place = await asyncio.to_thread(transfer.hold(writes=True).__enter__)
+        with ExitStack() as held:
+            held.push(place.__exit__)
             with pytest.raises(StoreBusy):
                 await hw.queue("orders").push("meanwhile")
-            with pytest.raises(StoreBusy, match="end its servers and workers"), transfer.hold(writes=True):
-                raise AssertionError("two held it")
+            with pytest.raises(StoreBusy, match="all the time"):
+                await asyncio.to_thread(transfer.hold(writes=True).__enter__)
         await hw.queue("orders").push("afterwards")
         assert [message.payload for message in await hw.queue("orders").pop(batch=10)] == ["afterwards"]
 
@@ -204,48 +235,96 @@ KILLED = """
 import os, signal, sys
 from headwater.stores import transfer
 from headwater.cli import main
-setattr(transfer, sys.argv.pop(1), lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+name, passes = sys.argv.pop(1), int(sys.argv.pop(1))
+real = getattr(transfer, name)
+def reach(*arguments):
+    global passes
+    passes -= 1
+    if passes < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+setattr(transfer, name, reach)
 main()
 """
+# Where a move is killed, and how often it passes there before.
+ENDS = {"the first table": ("make_alike", 0), "some tables": ("make_alike", 20), "a round": ("_compare", 0)}
+ENDS |= {"the switch": ("_complete", 0), "the seal": ("_seal", 0)}
+KILLS = [(name, end) for name in WAYS for end in (ENDS if name == "file to server" else ("some tables", "the seal"))]
 
 
-@pytest.mark.parametrize("at", ["_compare", "_seal"])
-async def test_a_copy_that_is_killed_is_made_by_the_same_command_again(
-    way: tuple[str, str], program: Program, at: str
+async def kill_at(name: str, passes: int, source: str, target: str) -> None:
+    command = [sys.executable, "-c", KILLED, name, str(passes), "copy", source, target]
+    assert (await asyncio.to_thread(subprocess.run, command, check=False)).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("name", "end"), KILLS)
+async def test_a_move_that_is_killed_leaves_one_store_and_goes_on_with_the_same_command(
+    places: dict[str, Make], program: Program, name: str, end: str
 ) -> None:
-    """Before the new place counts, when nothing of it does; and after, when the old one has not been sealed yet."""
-    source, target = way
+    source, target = make_way(name, places)
     await fill(source)
     before = contents(source)
-    killed = subprocess.run([sys.executable, "-c", KILLED, at, "copy", source, target], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    await kill_at(*ENDS[end], source, target)
     assert contents(source) == before
-    assert (contents(target) == before) is (at == "_seal")
+    with pytest.raises(StoreBusy, match="is being moved to"):
+        async with headwater.open(target):
+            raise AssertionError("it was opened")
+    async with headwater.open(source, housekeeping=False) as hw:
+        await hw.queue("orders").push("since", partition="q")
+        (message,) = await hw.queue("orders").pop(partition="q", lease_seconds=600)
+        await message.ack()
+        await hw.queue("gone").push(1)
+        await hw.queue("gone").delete()
+    since = contents(source)
     await expect(program, 0, "copy", source, target)
-    assert contents(target) == before
+    assert contents(target) == since
     with pytest.raises(StoreReplaced):
         async with headwater.open(source):
             raise AssertionError("it was opened")
 
 
-async def test_a_difference_between_the_places_is_found_and_nothing_is_copied(
+async def test_a_move_that_is_killed_behind_the_seal_is_finished_by_the_same_command(
+    way: tuple[str, str], program: Program
+) -> None:
+    source, target = way
+    await fill(source)
+    before = contents(source)
+    await kill_at("_unmark", 0, source, target)
+    for place, error in ((source, StoreReplaced), (target, StoreBusy)):
+        with pytest.raises(error):
+            async with headwater.open(place):
+                raise AssertionError("it was opened")
+    await expect(program, 0, "copy", source, target)
+    assert contents(target) == before
+    assert "was moved to" in (await run(program, "copy", source, target)).err
+
+
+async def test_a_place_that_is_filled_from_one_store_is_not_filled_from_another(
+    places: dict[str, Make], program: Program
+) -> None:
+    first, second, target = places["file"](), places["file"](), places["server"]()
+    await fill(first)
+    await fill(second)
+    await kill_at("_seal", 0, first, target)
+    assert "is being filled from another store" in (await expect(program, 2, "copy", second, target)).err
+
+
+async def test_a_difference_between_the_places_is_found_and_the_old_store_goes_on(
     way: tuple[str, str], program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = way
     await fill(source)
     before = contents(source)
 
-    def lose_one(self: Any, done: int, tell: Callable[[int], None]) -> Any:
-        every = [row for batch in self._batches for row in batch]
-        self.count = len(every)
-        self.total = digest([every]).total
-        return iter(every[1:])
+    def lose_one(ours: Any, theirs: Any, key: Any) -> Difference:
+        return Difference([], list(ours)[1:])
 
     with monkeypatch.context() as broken:
-        broken.setattr("headwater.stores.transfer._Watched.rows", lose_one)
-        assert "nothing was copied" in (await run(program, "copy", source, target)).err
+        broken.setattr("headwater.stores.likeness.find_difference", lose_one)
+        assert "nothing was moved" in (await run(program, "copy", source, target)).err
     assert contents(source) == before
     await expect(program, 0, "copy", source, target)
+    assert contents(target) == before
 
 
 async def test_a_store_that_is_not_there_is_not_made(places: dict[str, Make], program: Program) -> None:

@@ -36,6 +36,7 @@ LAYERS = {
             "log.store_operations",
             "log.stream_operations",
             "log.document_operations",
+            "log.room_operations",
         ),
         ("foundation", "model", "filters"),
     ),
@@ -45,6 +46,7 @@ LAYERS = {
             "stores.questions",
             "stores.job_questions",
             "stores.document_questions",
+            "stores.room_questions",
             "stores.job_starts",
             "stores.log_reader",
         ),
@@ -61,6 +63,8 @@ LAYERS = {
     "housekeeping": Layer(("housekeeping",), SERVED),
     "doors": Layer(("doors",), SERVED),
     "worker": Layer(("worker",), SERVED),
+    # Brings the drivers of the databases that it follows, and named statements for them.
+    "capture": Layer(("capture",), (*SERVED, "stores.tables")),
     "client": Layer(("client",), SERVED),
     # By its address a log is a file, or one that a server reads for us.
     "stores.open": Layer(("stores.open",), (*VALUES, "stores.contract", "stores", "client")),
@@ -70,9 +74,9 @@ LAYERS = {
 # Join everything, so they may import everything.
 JOINERS = ("app", "bucket", "cli", "sync", "outbox", "jobs", "__main__")
 TOP = "top"
-DRIVERS = {"apsw", "obstore", "psycopg", "sqlite3"}
+DRIVERS = {"apsw", "bson", "obstore", "psycopg", "pymongo", "sqlite3"}
 # The outbox writes through the user's own connection, whatever its driver; commands tell of versions and files.
-DRIVER_PLACES = ("stores.sqlite", "stores.postgres", "stores.bucket", "stores.outbox", "outbox", "cli")
+DRIVER_PLACES = ("stores.sqlite", "stores.postgres", "stores.bucket", "stores.outbox", "outbox", "capture", "cli")
 
 
 class Import(NamedTuple):

@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -317,3 +318,45 @@ async def clean_up_stubbornly(file: str) -> None:
     finally:
         time.sleep(2 * LATE_SECONDS)  # noqa: ASYNC251
         Path(file).write_text("to the end")
+
+
+@app.job(retries=0)
+def print_in_threads(text: str) -> None:
+    """Print in a thread, and in one that this one starts."""
+
+    def deeper() -> None:
+        print(f"{text}, deeper")
+
+    def inside() -> None:
+        print(f"{text}, in a thread")
+        below = threading.Thread(target=deeper)
+        below.start()
+        below.join()
+
+    thread = threading.Thread(target=inside)
+    thread.start()
+    thread.join()
+    print(f"{text}, at the end")
+
+
+@app.job(retries=0)
+def spoil_input(how: str) -> int:
+    """Answers which process it was."""
+    if how == "stdin":
+        sys.stdin.close()
+    elif how == "pipe":
+        reading, _ = os.pipe()
+        os.dup2(reading, 0)
+    else:
+        os.close(int(how))
+    return os.getpid()
+
+
+@app.job(retries=0, timeout=5)
+def read_input() -> tuple[int, str, int, int]:
+    """What standard input has, what a program finds there and can say, and which number a new file gets."""
+    found = sys.stdin.read()
+    status = os.waitstatus_to_exitcode(os.system("cat && echo said && echo told >&2"))
+    opened = os.open("/dev/null", os.O_RDONLY)
+    os.close(opened)
+    return os.getpid(), found, status, opened

@@ -171,6 +171,34 @@ async def test_a_worker_whose_marks_were_closed_in_vain_begins_anew(scene: Scene
     assert scene.store.seen["Claim"] < CLAIMS_MAX
 
 
+async def test_a_command_that_runs_when_the_lease_is_lost_is_ended_and_each_of_its_starts_is_an_attempt(
+    scene: Scene,
+) -> None:
+    """No more, no fewer: it was started, so it is charged once, under a token of its own, and what comes late from the
+    first start changes nothing."""
+    jobs = scene.bench.hw.jobs
+    begun = f"echo long $HEADWATER_JOB_TOKEN >> {scene.ledger}"
+    await scene.add("long", command=f"{begun}; test $(wc -l < {scene.ledger}) -ge 2 || sleep 1000", retries=3)
+
+    async def has_begun() -> bool:
+        return len(scene.started()) == 1
+
+    async def lose() -> None:
+        await expect_soon_async(has_begun)
+        await scene.take_back()
+        # The workers are told something, and with that one learns what became of its lease.
+        await jobs.pause("aside")
+
+    losing = asyncio.ensure_future(lose())
+    await scene.run("long")
+    await losing
+    shown = await jobs.show("long")
+    assert shown.state is JobState.COMPLETED
+    tokens = [line.split()[1] for line in scene.started()]
+    assert shown.attempts == len(tokens) == len(set(tokens)) == 2
+    assert [attempt.outcome for attempt in await jobs.attempts("long")] == ["failed", "completed"]
+
+
 def job_of(token: int) -> ClaimedJob:
     work = Work(command="sleep 60" if token == 1 else "true")
     return ClaimedJob(JobNumber(1), "a", "default", "shell", token, token, 3, work)

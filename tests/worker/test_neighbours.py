@@ -72,6 +72,18 @@ async def test_a_plain_function_whose_time_is_over_can_clean_up(bench: Bench) ->
     assert await before.result(5) == await after.result(5)  # The process outlived it.
 
 
+@pytest.mark.parametrize("how", ["stdin", "0", "1", "2", "pipe"])
+async def test_what_a_plain_function_does_to_the_standard_descriptors_ends_with_it(bench: Bench, how: str) -> None:
+    """A neighbour in the same process finds an empty input, its programs can speak, and files get high numbers."""
+    spoiler = await bench.hw.jobs.add(functions.spoil_input.job(how))
+    neighbour = await bench.hw.jobs.add(functions.read_input.job())
+    await bench.drain()
+    process, found, status, opened = await neighbour.result(5)
+    assert (found, status) == ("", 0)
+    assert opened > 2
+    assert process == await spoiler.result(5)
+
+
 async def test_functions_run_in_a_new_process_after_so_many_of_them(bench: Bench) -> None:
     marks = str(bench.folder / "marks")
     jobs = [await bench.hw.jobs.add(functions.note_start.job(marks)) for _ in range(9)]

@@ -39,6 +39,15 @@ async def test_async_functions_that_run_together_keep_their_output_apart(bench: 
     assert [await output_of(bench, f"job{number}") for number in range(10)] == [f"text {n}\n" * 3 for n in range(10)]
 
 
+async def test_what_is_printed_in_threads_that_a_function_starts_is_its_output(bench: Bench) -> None:
+    for number in range(3):
+        await bench.hw.jobs.add(functions.print_in_threads.using(id=f"job{number}").job(f"text {number}"))
+    await bench.drain(concurrency=3)
+    for number in range(3):
+        said = f"text {number}"
+        assert await output_of(bench, f"job{number}") == f"{said}, in a thread\n{said}, deeper\n{said}, at the end\n"
+
+
 async def test_the_last_words_of_a_function_that_takes_its_process_down_are_kept(bench: Bench) -> None:
     await bench.hw.jobs.add(functions.print_and_die.using(id="job").job())
     await bench.drain()

@@ -1,4 +1,4 @@
-"""Moving a whole store to another place: from a file to a server, or back."""
+"""Moving a whole store to another place: a file, a server, a bucket, from any to any."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from headwater.config import Config
     from headwater.stores.transfer import Copied
 
-Source = Annotated[str, typer.Argument(help="The store to copy: a path, postgresql://…", metavar="FROM")]
-Target = Annotated[str, typer.Argument(help="An empty place: a path, postgresql://…", metavar="TO")]
+Source = Annotated[str, typer.Argument(help="The store to copy: a path, postgresql://…, s3://…", metavar="FROM")]
+Target = Annotated[str, typer.Argument(help="An empty place: a path, postgresql://…, s3://…", metavar="TO")]
 
 
 @command
@@ -27,22 +27,32 @@ async def copy(
 ) -> Result:
     """Move a whole store to an empty place of any kind: messages, positions, leases, jobs, tokens, settings.
 
-    Nobody can write to the old store meanwhile. Every table is compared before the new place counts; until then it is
-    empty, whatever happens. Then the old store is sealed: whoever has it open, or opens it, is told where it is now.
-    Start servers and workers again with the new address. A copy that was killed is made by the same command again.
+    Servers and workers go on meanwhile. What they write is caught up with; then, for a moment, nobody can write, every
+    table is compared, and the old store is sealed: whoever has it open, or opens it, is told where it is now. Start
+    servers and workers with the new address. Until then nobody can open the new place. A copy that was killed is made
+    by the same command again, and goes on where it was.
 
-    With --keep the old store is written to and used on, and the copy has what was committed when it began.
+    With --keep the old store is used on, and the copy, a store of its own, has what was committed when it began.
 
     Examples:
       headwater copy headwater.db postgresql://app@db.example/shop
       headwater copy postgresql://app@db.example/shop headwater.db --keep
+      headwater copy headwater.db s3://bucket/shop.sqlite
     """
     copied = await _copy(source, target, keep=keep, shown=not settings.json)
     told = f"copied {plural(copied.rows, 'row')} of {plural(copied.tables, 'table')}, and compared them"
     # Programs are told by `kept`.
-    sealed = "the old store is sealed: start servers and workers with the new address"
+    sealed = (
+        f"nobody could write for {copied.switch_seconds:.1f} s; "
+        "the old store is sealed: start servers and workers with the new address"
+    )
     return line(
-        {"tables": copied.tables, "rows": copied.rows, "kept": keep},
+        {
+            "tables": copied.tables,
+            "rows": copied.rows,
+            "kept": keep,
+            "switch_seconds": round(copied.switch_seconds, 3),
+        },
         (told, ""),
         notes=[] if keep or settings.json else [sealed],
     )
@@ -51,27 +61,38 @@ async def copy(
 async def _copy(source: str, target: str, *, keep: bool, shown: bool) -> "Copied":
     import asyncio
 
-    from headwater.clock import SystemClock
     from headwater.config import load_config
-    from headwater.stores.open import open_store
 
     config = load_config()
-    # Both are brought up to date first, so that they have the same tables; the target is made.
-    for address, create in ((source, False), (target, True)):
-        store = open_store(address, config, SystemClock(), create=create)
-        await store.open()
-        await store.close()
+    await _prepare(source, target, config)
     return await asyncio.to_thread(_move, source, target, config, keep=keep, shown=shown)
 
 
+async def _prepare(source: str, target: str, config: "Config") -> None:
+    """Both are brought up to date first, so that they have the same tables; the target is made. One that may be held by
+    another is left alone, and so is what an earlier transfer has left: both are looked at again."""
+    from headwater.clock import SystemClock
+    from headwater.errors import StoreBusy, StoreReplaced
+    from headwater.stores.contract import HeldByOne
+    from headwater.stores.open import open_store
+
+    for address, create in ((source, False), (target, True)):
+        store = open_store(address, config, SystemClock(), create=create)
+        if isinstance(store, HeldByOne) and not create:
+            continue
+        try:
+            await store.open()
+        except (StoreBusy, StoreReplaced):
+            continue
+        await store.close()
+
+
 def _move(source: str, target: str, config: "Config", *, keep: bool, shown: bool) -> "Copied":
+    from functools import partial
+
     from headwater.stores import transfer
     from headwater.stores.open import open_transfer
 
-    with (
-        open_transfer(source, config).hold(writes=not keep) as old,
-        open_transfer(target, config).hold(writes=True) as new,
-    ):
-        total = sum(old.count(table) for table in old.tables())
-        with progress("copying", total, shown=shown) as tell:
-            return transfer.copy(old, new, tell, seal=not keep)
+    with open_transfer(target, config).hold(writes=True) as new:
+        show = partial(progress, shown=shown)
+        return (transfer.copy if keep else transfer.move)(open_transfer(source, config), new, show)

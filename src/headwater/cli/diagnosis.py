@@ -89,6 +89,7 @@ def judge_error(error: HeadwaterError, location: str) -> Problem:
         "store_damaged": f"keep a copy of {location}, then put back a backup, or save what can be read with `.recover` "
         "of the sqlite3 program",
         "store_foreign": "name another file with --store, or open this one once in Python with adopt=True",
+        "store_linked": f"use one name for it everywhere; find other names with find / -xdev -samefile {location}",
         "store_newer": "install the newer Headwater that wrote it",
         "store_busy": "wait for the program that writes, or end it, then ask again",
     }

@@ -105,6 +105,7 @@ def diagnosis_document(found: Diagnosis) -> dict[str, object]:
     config = msgspec.structs.asdict(found.config)
     # Whether there is a key is a fact; the key is a secret.
     config["encryption_key"] = bool(found.config.encryption_key)
+    config["wakeup_redis"] = bool(found.config.wakeup_redis)
     files = [{**file._asdict(), "mode": f"{file.mode:04o}"} for file in found.place.files]
     place = {**found.place._asdict(), "files": files, "folder_mode": f"{found.place.folder_mode:04o}"}
     return {

@@ -15,8 +15,10 @@ from headwater.errors import (
     StoreDamaged,
     StoreFailed,
     StoreForeign,
+    StoreLinked,
     StoreMissing,
     StoreNewer,
+    StoreReplaced,
 )
 
 
@@ -60,7 +62,9 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
     StoreMissing: ExitCode.STORE,
     StoreDamaged: ExitCode.STORE,
     StoreForeign: ExitCode.STORE,
+    StoreLinked: ExitCode.STORE,
     StoreNewer: ExitCode.STORE,
+    StoreReplaced: ExitCode.STORE,
     StoreUnopened: ExitCode.STORE,
     ServerUnreachable: ExitCode.STORE,
     ServerUnreadable: ExitCode.STORE,

@@ -12,9 +12,7 @@ import asyncio
 import os
 import signal
 import sqlite3
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
@@ -23,7 +21,7 @@ import typer
 from headwater.cli.commands import Result, Working, command, line, nothing, table
 from headwater.cli.exits import ExitCode, Misuse, StoreUnopened
 from headwater.cli.output import cut, note, plural, print_line
-from headwater.cli.session import opened
+from headwater.cli.session import opened, told_to_end
 from headwater.cli.settings import Settings
 from headwater.errors import InvalidInput, StoreBusy, StoreFailed, StoreForeign
 
@@ -65,7 +63,7 @@ async def _drain(settings: Settings, database: str, every: float | None) -> Resu
     from headwater import outbox
 
     told: list[signal.Signals] = []
-    with _told_to_end(told):
+    with told_to_end(told):
         try:
             async with opened(settings) as hw:
                 drained = await outbox.drain(hw, lambda: _connect(database), every_seconds=every)
@@ -75,26 +73,6 @@ async def _drain(settings: Settings, database: str, every: float | None) -> Resu
             return Result((), lambda: None)
     code = ExitCode.FAILED if drained.left else ExitCode.QUARANTINED if drained.set_aside else ExitCode.OK
     return Result([drained], lambda: _show(drained), code=code)
-
-
-@contextmanager
-def _told_to_end(told: list[signal.Signals]) -> Iterator[None]:
-    """SIGTERM, which is how a service is ended, ends it as Ctrl-C does: with what is under way finished."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(task: "asyncio.Task[object]") -> None:
-        told.append(signal.SIGTERM)
-        task.cancel()
-
-    loop.add_signal_handler(signal.SIGTERM, end, task)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _show(drained: "Drained") -> None:

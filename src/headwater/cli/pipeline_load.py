@@ -38,6 +38,9 @@ DateFormat = Annotated[
 TimeFormat = Annotated[
     str, typer.Option(metavar="PATTERN", help="How times are written: yyyy-MM-dd HH:mm.", rich_help_panel=CSV)
 ]
+Encoding = Annotated[
+    str, typer.Option(metavar="NAME", help="utf-8, or one byte a character: latin-1, cp1252.", rich_help_panel=CSV)
+]
 Schema = Annotated[str, typer.Option(metavar="COLUMNS", help="What rows must have: 'id BIGINT NOT NULL, ...'.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Fields that the schema lacks may not pass.")]
 Partition = Annotated[str, typer.Option(help="The partition they go to.")]
@@ -62,6 +65,7 @@ def load(
     nulls: Nulls = None,
     date_format: DateFormat = "",
     time_format: TimeFormat = "",
+    encoding: Encoding = "utf-8",
     schema: Schema = "",
     strict: Strict = False,
     partition: Partition = "Default",
@@ -92,7 +96,7 @@ def load(
         from headwater.pipeline.flows import load as flow
 
         style = CsvStyle(delimiter=delimiter, quote=quote, header=header, nulls=tuple(nulls or ()))
-        style = msgspec.structs.replace(style, date_format=date_format, time_format=time_format)
+        style = msgspec.structs.replace(style, date_format=date_format, time_format=time_format, encoding=encoding)
         plain = flow.LoadFiles(store=place_of(settings), database=settings.database, queue=queue, files=tuple(files))
         plain = msgspec.structs.replace(plain, access=access_of(settings))
         read = msgspec.structs.replace(plain, format=format_ or "", csv=style, schema=schema, strict=strict)

@@ -9,7 +9,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import typer
 from typer.main import get_command
@@ -17,6 +18,7 @@ from typer.main import get_command
 from headwater.cli import (
     bench,
     bench_rooms,
+    capture,
     copying,
     dead_letters,
     doctor,
@@ -35,6 +37,7 @@ from headwater.cli import (
     pipeline_load,
     queues,
     rooms,
+    rules,
     serve,
     store,
     tokens,
@@ -91,7 +94,9 @@ def build() -> typer.Typer:
     app.add_typer(_pipeline(), name="pipeline", rich_help_panel=PIPELINE)
     _add(app, "serve", serve.serve, SERVER, ServeCommand)
     app.add_typer(_tokens(), name="token", rich_help_panel=SERVER)
+    app.add_typer(_rules(), name="rules", rich_help_panel=SERVER)
     app.add_typer(_outbox(), name="outbox", rich_help_panel=SERVER)
+    app.add_typer(_capture(), name="capture", rich_help_panel=SERVER)
     app.add_typer(_store(), name="store", rich_help_panel=SERVER)
     _add(app, "copy", copying.copy, SERVER)
     _add(app, "doctor", doctor.doctor, SERVER)
@@ -118,6 +123,9 @@ def _rooms() -> typer.Typer:
     _add(app, "send", rooms.send, command=RemoteCommand)
     _add(app, "tail", rooms.tail, command=RemoteCommand)
     _add(app, "members", rooms.members, command=RemoteCommand)
+    _add(app, "queue", rooms.queue, command=RemoteCommand)
+    _add(app, "drop", rooms.drop, command=RemoteCommand)
+    _add(app, "verify", rooms.verify)
     return app
 
 
@@ -172,11 +180,26 @@ def _tokens() -> typer.Typer:
     return app
 
 
+def _rules() -> typer.Typer:
+    app = _group(RemoteGroup, help=_unwrapped(rules.__doc__ or ""))
+    _add(app, "set", rules.set_rules, command=RemoteCommand)
+    _add(app, "list", rules.list_rules, command=RemoteCommand)
+    return app
+
+
 def _outbox() -> typer.Typer:
     app = _group(help=_unwrapped(outbox.__doc__ or ""))
     _add(app, "drain", outbox.drain)
     _add(app, "list", outbox.list_rows)
     _add(app, "requeue", outbox.requeue_rows)
+    return app
+
+
+def _capture() -> typer.Typer:
+    app = _group(help=_unwrapped(capture.__doc__ or ""))
+    _add(app, "run", capture.run)
+    _add(app, "list", capture.list_captures)
+    _add(app, "drop", capture.drop)
     return app
 
 
@@ -298,12 +321,18 @@ def run(arguments: list[str], program: str = "headwater") -> int:
 
 
 def _run(program: str, arguments: list[str], choices: Choices) -> int:
-    command = get_command(build_jobs() if program == "queuectl" else build())
+    command = _command(program)
     if (completed := complete(program, command)) is not None:
         return completed
     with command.make_context(program, list(arguments), obj=choices) as context:
         command.invoke(context)
     return ExitCode.OK
+
+
+@cache
+def _command(program: str) -> Group:
+    """All commands, from their signatures. That takes longer than most of them run, so a process does it once."""
+    return cast(Group, get_command(build_jobs() if program == "queuectl" else build()))
 
 
 def _tell(error: Exception, *, as_json: bool, debug: bool) -> int:

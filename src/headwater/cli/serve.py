@@ -18,7 +18,7 @@ import typer
 from headwater.cli.access import access_of, check_bind
 from headwater.cli.exits import ExitCode
 from headwater.cli.output import iso_time, print_json
-from headwater.cli.session import opened, run_fast, store_location
+from headwater.cli.session import make_headwater, run_fast, start, store_location
 from headwater.cli.settings import Settings, settings_of
 from headwater.errors import ConfigError, HeadwaterError
 from headwater.model.terminal import clean_entry, clean_json
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from headwater.doors.access.settings import AccessSettings
     from headwater.doors.board import Board
     from headwater.doors.edge.server import Edge
+    from headwater.doors.routes import Router
     from headwater.doors.site import Site
-    from headwater.doors.wire import Handler
+    from headwater.doors.wire import Handler, Request, Response
     from headwater.model.command_template import CommandTemplate
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,13 @@ JobCommands = Annotated[
 
 BodiesBytesMax = Annotated[
     int, typer.Option(min=1_024, help="Bodies of all requests under way, in each process; one caller gets half.")
+]
+TrustedProxies = Annotated[
+    str, typer.Option(metavar="ADDRESSES", help="Proxies whose X-Forwarded-For is believed: 10.0.0.0/8, ::1.")
+]
+Advertise = Annotated[
+    str,
+    typer.Option(metavar="URL", help="Where other servers on the same bucket reach this one; else where it listens."),
 ]
 ConnectionsMax = Annotated[int, typer.Option(min=1, help="Connections at once, in each process.")]
 
@@ -70,14 +78,13 @@ def serve(
         str, typer.Option(metavar="FILE", help="A certificate with its chain (PEM): HTTPS instead of HTTP.")
     ] = "",
     certificate_key: Annotated[str, typer.Option(metavar="FILE", help="The key of the certificate (PEM).")] = "",
-    trusted_proxies: Annotated[
-        str, typer.Option(metavar="ADDRESSES", help="Proxies whose X-Forwarded-For is believed: 10.0.0.0/8, ::1.")
-    ] = "",
+    trusted_proxies: TrustedProxies = "",
     access_log: Annotated[bool, typer.Option("--access-log", help="A line in the log for each request.")] = False,
     body_bytes_max: Annotated[int, typer.Option(min=1_024, help="The largest body of a request.")] = BODY_BYTES_MAX,
     bodies_bytes_max: BodiesBytesMax = BODIES_BYTES_MAX,
     connections_max: ConnectionsMax = CONNECTIONS_MAX,
     job_commands: JobCommands = "",
+    advertise: Advertise = "",
 ) -> None:
     """Serve a store over HTTP and do its chores, until Ctrl-C or SIGTERM.
 
@@ -111,6 +118,7 @@ def serve(
         bodies_bytes_max=bodies_bytes_max,
         connections_max=connections_max,
         commands=_read_commands(job_commands) if job_commands else {},
+        advertise=check_advertised(advertise),
     )
     if processes > 1:
         code = _serve_together(serving, processes)
@@ -161,6 +169,7 @@ class Serving:
     bodies_bytes_max: int
     connections_max: int
     commands: "Mapping[str, CommandTemplate]"
+    advertise: str = ""
     board: "Board | None" = None
     shared: bool = False
 
@@ -205,11 +214,23 @@ def _check_readable(option: str, path: str) -> None:
         raise ConfigError(f"{option} {path}: {error.strerror or error}") from error
 
 
+def check_advertised(url: str) -> str:
+    """An address as others need it; ConfigError when it is none."""
+    from headwater.client.address import parse_address
+
+    if url:
+        parse_address(url)
+    return url.rstrip("/")
+
+
 def _serve_together(serving: Serving, processes: int) -> int:
     """Several processes on one port and one store. The first one does the chores."""
     from headwater.cli.processes import Family, hold_port
     from headwater.doors.board import Board
+    from headwater.stores.contract import HeldByOne
 
+    if isinstance(make_headwater(serving.settings).store, HeldByOne):
+        raise ConfigError("--processes must be 1 for a store in a bucket: one process holds it, and others hand on")
     try:
         holder = hold_port(serving.host, serving.port)
     except OSError as error:
@@ -233,36 +254,59 @@ def _run_member(serving: Serving, index: int, ready: Callable[[], None]) -> int:
 
 
 async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> signal.Signals:
-    from headwater.app import make_router
-    from headwater.doors.edge.limits import Limits
-    from headwater.doors.edge.server import Edge
+    from headwater.cli.turns import serve_in_turns
+    from headwater.stores.contract import HeldByOne
 
-    housekeeping = None if index == 0 else False
-    async with opened(serving.settings, create=True, housekeeping=housekeeping) as hw:
-        await hw.keeper.prepare()
-        door = make_router(hw)
-        limits = Limits(
-            body_bytes_max=serving.body_bytes_max,
-            bodies_bytes_max=serving.bodies_bytes_max,
-            connections_max=serving.connections_max,
-        )
-        handler = _guarded(serving, hw, door)
-        edge = Edge(handler, limits, admit=handler)
-        door.site.process = str(index)
-        door.site.board = serving.board or door.site.board
-        door.site.availability = edge.availability
-        door.site.commands = serving.commands
-        door.site.connections = edge.count
-        signals = _listen_for_signals()
-        _collect_rarely()
-        await _start(edge, serving)
+    hw = make_headwater(serving.settings, create=True, housekeeping=None if index == 0 else False)
+    if isinstance(hw.store, HeldByOne):
+        return await serve_in_turns(serving, hw, ready)
+    await start(hw, serving.settings)
+    try:
+        signals = listen_for_signals()
+        edge = make_edge(serving)
+        door = await make_door(serving, hw, edge, index)
+        edge.handler = edge.admit = passed_first(serving, guarded_routes(serving, hw, door))
+        await start_edge(edge, serving)
         ready(edge.port)
         telling = asyncio.ensure_future(_tell_what_was_done(door.site))
         ended_by = await signals.get()
         telling.cancel()
         hw.queues_service.intentions.drain()
-        await _stop(edge, signals)
+        await stop_edge(edge, signals)
         return ended_by
+    finally:
+        await hw.close()
+
+
+def make_edge(serving: Serving) -> "Edge":
+    """The port to be listened at. Nobody answers there yet."""
+    from headwater.doors.edge.limits import Limits
+    from headwater.doors.edge.server import Edge
+
+    limits = Limits(
+        body_bytes_max=serving.body_bytes_max,
+        bodies_bytes_max=serving.bodies_bytes_max,
+        connections_max=serving.connections_max,
+    )
+    return Edge(_nobody, limits)
+
+
+async def _nobody(request: "Request") -> "Response":
+    raise AssertionError("the edge listens before anybody answers")
+
+
+async def make_door(serving: Serving, hw: "Headwater", edge: "Edge", index: int = 0) -> "Router":
+    """All routes over a store that was opened."""
+    from headwater.app import make_router
+
+    await hw.keeper.prepare()
+    door = make_router(hw)
+    door.site.process = str(index)
+    door.site.board = serving.board or door.site.board
+    door.site.availability = edge.availability
+    door.site.commands = serving.commands
+    door.site.connections = edge.count
+    return door
 
 
 async def _tell_what_was_done(site: "Site") -> None:
@@ -282,24 +326,31 @@ def _collect_rarely() -> None:
     gc.set_threshold(COLLECT_AFTER)
 
 
-def _guarded(serving: Serving, hw: "Headwater", door: "Handler") -> "Handler":
-    """The routes behind everything that a request passes first."""
+def guarded_routes(serving: Serving, hw: "Headwater", door: "Handler") -> "Handler":
+    """The routes behind their guards."""
     from headwater.doors.access.guard import guarded
+
+    return guarded(door, serving.access, hw.store, hw.tail, hw.clock)
+
+
+def passed_first(serving: Serving, handler: "Handler") -> "Handler":
+    """The same, behind what finds out whose request it is, and tells of it."""
     from headwater.doors.access_log import logged
     from headwater.doors.proxies import behind_proxies, parse_networks
 
-    handler = guarded(door, serving.access, hw.store, hw.tail, hw.clock)
     if serving.access_log:
         handler = logged(handler)
     networks = parse_networks(serving.proxies)
     return behind_proxies(handler, networks) if networks else handler
 
 
-async def _start(edge: "Edge", serving: Serving) -> None:
+async def start_edge(edge: "Edge", serving: Serving) -> None:
+    """Listen."""
     try:
         await edge.start(serving.host, serving.port, shared=serving.shared, tls=serving.tls)
     except OSError as error:
         raise _port_taken(error, serving.host, serving.port) from error
+    _collect_rarely()
 
 
 def _port_taken(error: OSError, host: str, port: int) -> PortTaken:
@@ -310,7 +361,7 @@ def _port_taken(error: OSError, host: str, port: int) -> PortTaken:
     return PortTaken(reason)
 
 
-async def _stop(edge: "Edge", signals: "asyncio.Queue[signal.Signals]") -> None:
+async def stop_edge(edge: "Edge", signals: "asyncio.Queue[signal.Signals]") -> None:
     """Finish what is under way; somebody who asks a second time means it."""
     stopping = asyncio.ensure_future(edge.stop())
     impatient = asyncio.ensure_future(signals.get())
@@ -320,20 +371,25 @@ async def _stop(edge: "Edge", signals: "asyncio.Queue[signal.Signals]") -> None:
     await stopping
 
 
-def _listen_for_signals() -> "asyncio.Queue[signal.Signals]":
+def listen_for_signals() -> "asyncio.Queue[signal.Signals]":
+    """Those that end a server."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, signals.put_nowait, number)
     return signals
 
 
+def url_of(serving: Serving, port: int) -> str:
+    """Where it listens."""
+    scheme = "http" if serving.tls is None else "https"
+    return f"{scheme}://[{serving.host}]:{port}" if ":" in serving.host else f"{scheme}://{serving.host}:{port}"
+
+
 def _say_ready(serving: Serving, port: int) -> None:
     """One line, flushed: whoever started this waits for it."""
     from headwater import __version__
 
-    settings = serving.settings
-    scheme = "http" if serving.tls is None else "https"
-    url = f"{scheme}://[{serving.host}]:{port}" if ":" in serving.host else f"{scheme}://{serving.host}:{port}"
+    settings, url = serving.settings, url_of(serving, port)
     if settings.json:
         store = {"store": settings.store, "location": store_location(settings)}
         print_json({"event": "ready", "version": __version__, **store, "url": url})

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,11 +51,26 @@ async def opened(
 
     A short command does no chores; `housekeeping=None` leaves it to the configuration.
     """
+    hw = make_headwater(settings, create=create, housekeeping=housekeeping)
+    await start(hw, settings)
+    try:
+        yield hw
+    finally:
+        await hw.close()
+
+
+def make_headwater(settings: Settings, *, create: bool = False, housekeeping: bool | None = False) -> "Headwater":
+    """The store of this command, not yet open."""
     from headwater.app import open_headwater
-    from headwater.errors import StoreError, StoreFailed
 
     config: dict[str, Any] = {} if housekeeping is None else {"housekeeping": housekeeping}
-    hw = open_headwater(settings.store, database=settings.database, adopt=settings.adopt, create=create, **config)
+    return open_headwater(settings.store, database=settings.database, adopt=settings.adopt, create=create, **config)
+
+
+async def start(hw: "Headwater", settings: Settings) -> None:
+    """Open it; what cannot be opened is told by its name."""
+    from headwater.errors import StoreError, StoreFailed
+
     try:
         await hw.start()
     except StoreError as error:
@@ -63,10 +79,6 @@ async def opened(
         raise
     except OSError as error:
         raise StoreUnopened(f"{settings.store} cannot be opened: {error}") from error
-    try:
-        yield hw
-    finally:
-        await hw.close()
 
 
 @asynccontextmanager
@@ -125,3 +137,23 @@ def store_location(settings: Settings) -> str:
     from headwater.stores.open import open_store
 
     return open_store(settings.store, Config(), SystemClock(), create=False).traits.location
+
+
+@contextmanager
+def told_to_end(told: list[signal.Signals]) -> Iterator[None]:
+    """SIGTERM, which is how a service is ended, ends it as Ctrl-C does: with what is under way finished."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(task: "asyncio.Task[object]") -> None:
+        told.append(signal.SIGTERM)
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end, task)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

@@ -221,7 +221,7 @@ def run_worker(
             app=app or "",
             modules=tuple(modules or ()),
             functions=tuple(functions or ()),
-            store=os.path.realpath(settings.store),
+            store=settings.store if "://" in settings.store else os.path.realpath(settings.store),
             database=settings.database,
         ),
         supervisor=supervisor,

@@ -90,7 +90,7 @@ class RemoteLogReader:
         return (await self._post("/v1/log/remembers", SeenRequest(seen.lsn, seen.mark), Remembered)).remembered
 
     async def span(self) -> tuple[Lsn, Lsn]:
-        """The LSN before the oldest segment for this reader, and the newest LSN ever given out."""
+        """The LSN before the oldest segment for this reader, and the newest of what it may read."""
         about = await self._about()
         return about.after, about.through
 
@@ -129,6 +129,10 @@ class RemoteLogReader:
                 return found.lsn
             through = found.reached
         return None
+
+    async def end_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """Where the log ends for this reader: who it is says what it may read."""
+        return (await self._about()).through
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]

@@ -31,6 +31,7 @@ from headwater.log.operations import (
     Transacted,
     Transaction,
 )
+from headwater.log.room_operations import RoomPush
 from headwater.model.names import Lsn
 from headwater.services.admission import admit
 from headwater.services.follow import Steps
@@ -38,6 +39,7 @@ from headwater.services.holdings import Holdings
 from headwater.services.intentions import release
 from headwater.services.life import Life
 from headwater.services.requests import SEVERAL_MAX, Bounds, PopResponse, PushResponse, SegmentsResponse
+from headwater.services.room_requests import as_send
 from headwater.services.verbs import Verbs
 from headwater.services.wire_forms import answer_of, result_kind, to_wire
 from headwater.stores.questions import Question
@@ -128,13 +130,14 @@ class RemoteQueues(Verbs):
         """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)
+        path, what = _pushed_to(pushes)
         body = {
-            "pushes": [_unkeyed(push) for push in pushes],
+            **what,
             "durability": durability,
             # The server makes the keys of the other partitions from that of the first.
             "key": pushes[0].key or next(self._keys),
         }
-        answers = await self._post("/v1/push", body, list[PushResponse])
+        answers = await self._post(path, body, list[PushResponse])
         if len(answers) != len(pushes):
             raise ServerUnreadable(f"{len(pushes)} pushes got {len(answers)} answers")
         return [CommittedResult(answer.pushed, answer.durability) for answer in answers]
@@ -282,7 +285,16 @@ class _Transacted(msgspec.Struct, frozen=True):
     results: list[msgspec.Raw]
 
 
+def _pushed_to(pushes: Sequence[Push]) -> tuple[str, dict[str, Any]]:
+    """Where pushes are handed in, and as what. Nobody pushes to queues and rooms at once but in a transaction."""
+    if isinstance(pushes[0], RoomPush):
+        return "/v1/send", {"messages": [as_send(push) for push in pushes if isinstance(push, RoomPush)]}
+    return "/v1/push", {"pushes": [_unkeyed(push) for push in pushes]}
+
+
 def _step(operation: Operation) -> dict[str, Any]:
+    if isinstance(operation, RoomPush):
+        return {"kind": "send", **as_send(operation)}
     kind = _steps.get(type(operation))
     if kind is None:
         raise TypeError(

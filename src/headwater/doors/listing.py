@@ -25,7 +25,7 @@ async def queue_pages(
     left = limit
     while left is None or left > 0:
         rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-        page = await site.queues.ask(ListQueues(principal.database, Part(principal.queues, (after, ""), rows)))
+        page = await site.queues.ask(ListQueues(principal.database, Part(principal.reach, (after, ""), rows)))
         if page:
             yield page
         if len(page) < rows:
@@ -41,7 +41,7 @@ async def group_pages(
     left = limit
     while left is None or left > 0:
         rows = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-        page = await site.queues.ask(ListGroups(principal.database, queue, Part(principal.queues, after, rows)))
+        page = await site.queues.ask(ListGroups(principal.database, queue, Part(principal.reach, after, rows)))
         if page:
             yield page
         if len(page) < rows:

@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from headwater.clock import SECOND
+from headwater.doors.capture_metrics import capture_families
 from headwater.doors.job_metrics import job_families
 from headwater.doors.listing import group_pages, queue_pages
 from headwater.doors.routes import Route
@@ -25,6 +26,8 @@ from headwater.doors.wire import Request, Response
 from headwater.doors.work import together
 from headwater.model.histogram import Histogram
 from headwater.model.principal import Principal, Scope
+from headwater.services.live_watch import COUNTERS as LIVE_COUNTERS
+from headwater.services.own_records import Passed
 from headwater.stores.questions import FindLastLsn, GroupStatus, QueueStatus
 
 # Queues, and groups, that have a line of their own. Those beyond, by name, are added up under this, which is no name.
@@ -53,6 +56,8 @@ _PROCESS_COUNTERS = {
     "poll_overflows": "Pops that were refused because too many waited",
     "room_messages_sent": "Messages that were said in rooms",
     "room_messages_delivered": "Messages of rooms that came out of the log",
+    "records_passed_over": "Records of Headwater's own queues that could not be read",
+    **LIVE_COUNTERS,
 }
 _PROCESS_GAUGES = {
     "operations_pending": "Operations that wait for a commit",
@@ -62,6 +67,9 @@ _PROCESS_GAUGES = {
     "waiting_pops_max": "Pops that may wait at once",
     "waiting_keys": "Selections that pops wait for: one question serves all of a key",
     "realtime_sessions": "Realtime conversations",
+    "realtime_pressure": "What waits for realtime clients: 0 is calm, 1 above 70 % of its room, 2 above 90 %",
+    "live_collections": "Collections that somebody here follows",
+    "live_subscriptions": "Live queries and streams",
     "rooms": "Rooms that somebody here is in",
     "rooms_undelivered": "Messages of rooms that were not handed out yet",
     "rooms_undelivered_age_seconds": "For how long the oldest of them waits",
@@ -126,6 +134,9 @@ def report_of(site: Site) -> ProcessReport:
             "poll_timeouts": polls.timeouts,
             "poll_overflows": polls.overflows,
             "realtime_sessions": site.realtime.count(),
+            "records_passed_over": Passed.count,
+            "realtime_pressure": float(site.realtime.pressure),
+            **site.subscriptions.numbers(),
             **room_numbers(site),
         },
         availability={
@@ -218,7 +229,7 @@ async def _families(site: Site, principal: Principal) -> AsyncIterator[Metric]:
         groups.add(group_page)
     for family in groups.families():
         yield family
-    for family in await job_families(site, principal):
+    for family in (*await job_families(site, principal), *await capture_families(site, principal)):
         yield family
 
 

@@ -113,6 +113,10 @@ class OpenSessions:
     def close(self) -> None:
         """Say goodbye to all, and to whoever comes from now on."""
         self._is_stopping = True
+        self.send_away()
+
+    def send_away(self) -> None:
+        """Say goodbye to those who are there: what they were told of is no more here."""
         for peer in list(self._peers):
             peer.close(CloseCode.GOING_AWAY, GOING_AWAY)
 

@@ -21,21 +21,24 @@ from headwater.log.tail import Tail
 from headwater.model.command_template import CommandTemplate
 from headwater.model.idempotency import scoped_key
 from headwater.model.lane import Lane
-from headwater.model.names import PartitionId
+from headwater.model.names import DATABASE_DEFAULT, PartitionId
 from headwater.model.principal import Scope, require, require_queue
 from headwater.model.room_settings import RoomSettings
+from headwater.model.server_status import Figures
 from headwater.services.checks import check_text
 from headwater.services.jobs import JobService
 from headwater.services.live_room import LiveRoom
 from headwater.services.log_reading import LogReading
 from headwater.services.queues import Queues
 from headwater.services.rooms import Rooms
+from headwater.services.roster import Roster
 from headwater.services.subscriptions import Subscriptions
 from headwater.stores.questions import FindLane, ListSwitches
 
 PUSH_SWITCH = "hold pushes"
 POP_SWITCH = "hold pops"
 SWITCHES_SECONDS = 1.0
+DOUBT_SECONDS = 0.05
 
 
 class Switches:
@@ -45,6 +48,7 @@ class Switches:
         self._queues = queues
         self._on: frozenset[tuple[str, str]] = frozenset()
         self._looked_at = -math.inf
+        self._is_doubtful = False
         self.any = False
 
     def is_on(self, database: str, name: str) -> bool:
@@ -52,14 +56,32 @@ class Switches:
         return (database, name) in self._on
 
     def is_stale(self) -> bool:
-        """Whether it is time to look again."""
-        return time.monotonic() - self._looked_at > SWITCHES_SECONDS
+        """Whether it is time to look again: sooner when others have committed something."""
+        age = time.monotonic() - self._looked_at
+        return age > SWITCHES_SECONDS or (self._is_doubtful and age > DOUBT_SECONDS)
 
     async def refresh(self) -> None:
         """Look again. Others who ask meanwhile go by what was known."""
         self._looked_at = time.monotonic()
+        self._is_doubtful = False
         self._on = frozenset(await self._queues.ask(ListSwitches()))
         self.any = bool(self._on)
+        if self.any:
+            self._queues.intentions.send_home()
+
+    # ── the gate of pops that wait ──
+
+    def is_shut(self, database: str) -> bool:
+        """Whether pops are held off."""
+        return self.is_on(database, POP_SWITCH)
+
+    async def look(self) -> None:
+        """Look again."""
+        await self.refresh()
+
+    def doubt(self) -> None:
+        """Others have committed something."""
+        self._is_doubtful = True
 
 
 class Site:
@@ -90,11 +112,25 @@ class Site:
         self.requests: dict[tuple[str, str, int], int] = {}
         self.work: dict[str, Work] = {}
         self.board = Board(1)
-        self.switches = Switches(queues)
+        self.switches = queues.intentions.gate = Switches(queues)
         self.rooms = rooms or Rooms(queues, RoomSettings())
         self.audiences: dict[LiveRoom, Audience] = {}
         self.subscriptions = Subscriptions(queues)
         self.realtime = Hall(realtime or RealtimeLimits(), HANDLERS)
+        watch = self.subscriptions.watch
+        watch.is_auditing = self.realtime.limits.audit
+        self.realtime.at_pressure.append(
+            lambda before, now: watch.note(DATABASE_DEFAULT, "pressure", before=before.name, now=now.name)
+        )
+        self.roster = Roster(queues, self._figures)
+        self.realtime.at_tick.append(self.roster.beat)
+        self.realtime.at_empty.append(self.roster.leave)
+
+    def _figures(self) -> Figures:
+        """What this server says of itself to the others."""
+        subscriptions = sum(feed.count() for feed in self.subscriptions.feeds())
+        hall = self.realtime
+        return Figures(hall.count(), subscriptions, self.subscriptions.count(), hall.pressure.name.lower())
 
     @property
     def clock(self) -> Clock:
@@ -162,6 +198,8 @@ def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -
 def check_use(request: Request, queue: str) -> None:
     """Raises when a queue is not among those that the caller may use: the same as when there is none of that name."""
     require_queue(request.principal, queue)
+    if request.used is not None:
+        request.used.append(queue)
 
 
 def key_of(request: Request, key: str) -> str:

@@ -1,6 +1,7 @@
 """The WebSocket protocol (RFC 6455) without any I/O: the handshake, frames in and frames out.
 
-A server's frames are never masked, a client's always are. Whatever breaks a rule fails the connection with the code the
+A server's frames are never masked, a client's always are; who hands on to another server reads the one and writes the
+other (`masked=False`, `encode_masked`). Whatever breaks a rule fails the connection with the code the
 RFC gives for it. Extensions are not spoken, so reserved bits must be zero.
 """
 
@@ -9,6 +10,7 @@ from binascii import Error as Base64Error
 from enum import IntEnum
 from hashlib import sha1
 from http import HTTPStatus
+from secrets import token_bytes
 from typing import NamedTuple
 
 from headwater.doors.sessions import CloseCode, Frame
@@ -80,6 +82,13 @@ def encode(opcode: Opcode, data: bytes) -> bytes:
     return b"%c%c%b%b" % (_FIN | opcode, _LENGTH_64, size.to_bytes(8), data)
 
 
+def encode_masked(opcode: Opcode, data: bytes) -> bytes:
+    """One whole frame, as a client sends it."""
+    mask, plain = token_bytes(4), encode(opcode, data)
+    at = len(plain) - len(data)
+    return b"%b%c%b%b%b" % (plain[:1], plain[1] | _MASKED, plain[2:at], mask, unmask(mask, data))
+
+
 def encode_message(frame: Frame) -> bytes:
     """A frame as WebSockets carry it; made once for all of them."""
     encoded = frame.as_websocket
@@ -134,10 +143,21 @@ Arrived = Message | Ping | Goodbye | Failure
 class FrameReader:
     """Reads what one client sends. It holds the message that is not complete yet, and no more of it than is allowed."""
 
-    __slots__ = ("_bytes_max", "_finished", "_kind", "_needed", "_parts", "_parts_bytes", "_unread", "_unread_bytes")
+    __slots__ = (
+        "_bytes_max",
+        "_finished",
+        "_kind",
+        "_mask_bytes",
+        "_needed",
+        "_parts",
+        "_parts_bytes",
+        "_unread",
+        "_unread_bytes",
+    )
 
-    def __init__(self, message_bytes_max: int) -> None:
+    def __init__(self, message_bytes_max: int, *, masked: bool = True) -> None:
         self._bytes_max = message_bytes_max
+        self._mask_bytes = 4 if masked else 0
         # The beginning of a frame, in the pieces it came in, and how many bytes it takes to read on: a client that
         # sends byte by byte must not make us put them together each time.
         self._unread: list[bytes] = []
@@ -193,10 +213,12 @@ class FrameReader:
             at += width
         if self._parts_bytes + size > self._bytes_max:
             raise _Broken(CloseCode.TOO_BIG, f"a message may have {self._bytes_max:,} bytes")
-        end = at + 4 + size
+        begin = at + self._mask_bytes
+        end = begin + size
         if not self._has(data, start, end - start):
             return None
-        return opcode, is_last, unmask(data[at : at + 4], data[at + 4 : end]), end
+        payload = data[begin:end]
+        return opcode, is_last, unmask(data[at:begin], payload) if begin > at else payload, end
 
     def _has(self, data: bytes, start: int, count: int) -> bool:
         """Whether so many bytes of a frame are there; if not, it is not looked at before they are."""
@@ -206,8 +228,8 @@ class FrameReader:
     def _check_head(self, first: int, second: int, opcode: int, is_last: bool, size: int) -> None:
         if first & _RESERVED:
             raise _Broken(CloseCode.PROTOCOL_ERROR, "a reserved bit is set and no extension was agreed on")
-        if not second & _MASKED:
-            raise _Broken(CloseCode.PROTOCOL_ERROR, "a client's frame must be masked")
+        if bool(second & _MASKED) != bool(self._mask_bytes):
+            raise _Broken(CloseCode.PROTOCOL_ERROR, "a client's frame must be masked, and no server's")
         if opcode not in _opcodes:
             raise _Broken(CloseCode.PROTOCOL_ERROR, f"there is no opcode {opcode}")
         if opcode >= Opcode.CLOSE and (not is_last or size > CONTROL_BYTES_MAX):

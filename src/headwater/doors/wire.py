@@ -1,7 +1,5 @@
 """What doors take and give, whatever carries it: a decoded request, a response, errors as problem JSON (RFC 9457)."""
 
-import json
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 from typing import TypeVar
@@ -35,6 +33,7 @@ from headwater.errors import (
     TooLarge,
     UnknownRecord,
 )
+from headwater.model.json_names import check_names
 from headwater.model.principal import OWNER, Principal
 
 Value = TypeVar("Value")
@@ -53,7 +52,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     whether the rest is wanted, and the answer is `CONTINUE` or a refusal. A route calls `park` when it begins to wait
     for something that may not come for long: from then on a client that hangs up is taken for gone, and the route is
     cancelled. Who comes without a credential to a path that takes one later (`LATE_PATHS`) is nobody yet, and
-    `identify` says whose the one is that they show then; None where nobody is asked.
+    `identify` says whose the one is that they show then; None where nobody is asked. `used` are the queues that the
+    route found to be theirs: after a wait they must be so still.
     """
 
     method: str
@@ -67,6 +67,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     awaits_body: bool = False
     park: Callable[[], None] = stay
     identify: Callable[[str], Awaitable[Principal]] | None = None
+    used: list[str] | None = None
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +97,12 @@ OPEN_PATHS = frozenset({"/health", "/ready"})
 
 # A page cannot send a header when it opens a WebSocket: it says who it is in its first message.
 LATE_PATHS = frozenset({"/realtime/ws"})
-# Conversations that outlast a credential: whoever has them asks again whose it is.
-LASTING_PATHS = LATE_PATHS | {"/realtime/sse"}
+_LASTING_PATHS = LATE_PATHS | {"/realtime/sse"}
+
+
+def is_lasting(path: str) -> bool:
+    """Whether a conversation there outlasts a credential: whoever has it asks again whose it is."""
+    return path in _LASTING_PATHS or (path.startswith("/realtime/v1/databases/") and path.endswith("/sse"))
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -222,42 +227,6 @@ _nothing = frozenset((b"", b"[]"))
 # Bodies up to this size are looked through for names that stand twice in one object: people write those, and programs
 # that write larger ones take them from maps, which have no name twice.
 NAMES_CHECKED_BYTES_MAX = 4_096
-
-_names = re.compile(rb'"([^"]*)"\s*:')
-
-
-# What producers say is theirs, and is kept as they wrote it.
-_of_producers = frozenset({"payload", "data"})
-
-
-def check_names(body: bytes) -> None:
-    """Raises when an object has a name twice, payloads apart: which of the two is meant, nobody knows."""
-    names = _names.findall(body)
-    if len(set(names)) == len(names) and b"\\" not in body:
-        return
-    # Requests for several things say the same names of each. Only where one object has a name twice it matters which.
-    objects: list[list[tuple[str, object]]] = []
-    json.loads(body, object_pairs_hook=objects.append)
-    if sum(map(len, map(dict, objects))) < sum(map(len, objects)):
-        _check_pairs(json.loads(body, object_pairs_hook=_Pairs))
-
-
-class _Pairs(list[tuple[str, object]]):
-    """An object with all the names it was written with."""
-
-
-def _check_pairs(value: object) -> None:
-    if isinstance(value, _Pairs):
-        names = [name for name, _ in value]
-        if len(set(names)) < len(names):
-            twin = next(name for name in names if names.count(name) > 1)
-            raise InvalidInput(f"the body has {twin!r:.80} twice in one object")
-        for name, inner in value:
-            if name not in _of_producers:
-                _check_pairs(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            _check_pairs(inner)
 
 
 def decode_body(body: bytes, decoder: "msgspec.json.Decoder[Value]") -> Value:

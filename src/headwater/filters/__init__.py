@@ -17,6 +17,7 @@ from headwater.filters.cel import parse
 from headwater.filters.claims import bind, has_claims
 from headwater.filters.conditions import parse_conditions
 from headwater.filters.dialects import Column, Dialect
+from headwater.filters.permits import may_read, may_write, readable, reads_nothing
 from headwater.filters.python import Predicate, predicate
 from headwater.filters.sql import is_exact, to_sql
 from headwater.filters.tree import Expression
@@ -29,8 +30,12 @@ __all__ = [
     "bind",
     "has_claims",
     "is_exact",
+    "may_read",
+    "may_write",
     "parse",
     "parse_conditions",
     "predicate",
+    "readable",
+    "reads_nothing",
     "to_sql",
 ]

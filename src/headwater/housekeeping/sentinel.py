@@ -1,4 +1,5 @@
-"""Watches over the store itself: whether it is still the one that was opened, and whether there is room again.
+"""Watches over the store itself: whether it is still the one that was opened, and whether there is room again; and over
+the clock.
 
 A handle whose file was deleted or replaced would go on reading and writing what nobody else can see. Commits and
 questions find that out by themselves; whoever waits, waits in vain and must be told. After a full disk nobody may try
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headwater.errors import Closed, HeadwaterError, StoreReplaced
+from headwater.housekeeping.clock_watch import ClockWatch
 from headwater.log.committer import Committer
 from headwater.stores.contract import Store
 
@@ -21,12 +23,13 @@ OnLoss = Callable[[StoreReplaced], None]
 
 
 class Sentinel:
-    """Looks at the store twice a second, and tells everybody who waits when it is no more."""
+    """Looks at the store and the clock twice a second, and tells everybody who waits when one of them was changed."""
 
-    def __init__(self, store: Store, committer: Committer, on_loss: Sequence[OnLoss]) -> None:
+    def __init__(self, store: Store, committer: Committer, on_loss: Sequence[OnLoss], watch: ClockWatch) -> None:
         self._store = store
         self._committer = committer
         self._on_loss = on_loss
+        self._watch = watch
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
         self._closed = False
@@ -56,6 +59,7 @@ class Sentinel:
             return
         except HeadwaterError as error:
             log.debug("the store could not be looked at: %s", error)
+        self._watch.look()
         if self._committer.full and self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._ask_for_room(), name="headwater-room")
         self.start()

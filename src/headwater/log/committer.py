@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from headwater.clock import Clock
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced
 from headwater.log.operations import Commit, Operation
+from headwater.log.timings import Timings
 from headwater.stores.contract import RaceLost, Store
 
 log = logging.getLogger(__name__)
@@ -84,17 +86,25 @@ class _Flight(msgspec.Struct, eq=False):
     submissions: list[_Submission]
     commits: list[Commit]
     done: asyncio.Future[None]
-    syncs: bool
+    # When it was sent to stable storage; None when it only waits until the store is known to be ours.
+    sync_begun: float | None
 
 
 class Committer:
     """Takes operations from any number of callers on one event loop."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, pending_max: int, on_commit: Callable[[Commit], None] = lambda _: None
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        pending_max: int,
+        on_commit: Callable[[Commit], None] = lambda _: None,
+        timings: Timings | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
+        self._timings = timings or Timings()
         self._pending_max = pending_max
         self._on_commit = on_commit
         self._answers_wait = store.traits.answers_wait
@@ -210,6 +220,7 @@ class Committer:
         batch = self._take()
         operations = [submission.operation for submission in batch]
         now = self._clock.now()
+        begun = perf_counter()
         try:
             commit = None if self._broken else self._store.apply_now(operations, now)
         except Exception as error:
@@ -218,6 +229,7 @@ class Committer:
             if commit is None:
                 self._commit_later(batch, operations)
                 return
+            self._timings.applied(operations, perf_counter() - begun)
             self._committed(batch, commit)
         if self._pending or self._returned or self._closing:
             self._schedule()
@@ -245,6 +257,7 @@ class Committer:
             if self._broken:
                 await self._store.recover()
                 self._broken = False
+            begun = perf_counter()
             commit = await self._store.apply(operations, self._clock.now())
         except RaceLost:
             # Behind those whose commits came before it.
@@ -253,6 +266,7 @@ class Committer:
         except Exception as error:
             self._refuse(batch, error)
         else:
+            self._timings.applied(operations, perf_counter() - begun)
             self._committed(batch, commit)
         finally:
             self._applying = False
@@ -338,7 +352,7 @@ class Committer:
             if self._syncing < self._flights_max:
                 self._sync()
         else:
-            self._take_off(batch, [], self._begin_landing(), syncs=False)
+            self._take_off(batch, [], self._begin_landing(), None)
 
     def _answer_at_once(self, batch: list[_Submission], *, wrote: bool) -> None:
         """Answer those that do not wait for the disk, if the store they ask of is still the one that was opened."""
@@ -362,11 +376,12 @@ class Committer:
         submissions, self._unsynced = self._unsynced, []
         commits, self._untold = self._untold, []
         self.syncs += 1
+        begun = perf_counter()
         try:
             done = self._store.make_durable(len(submissions))
         except (OSError, HeadwaterError, RaceLost) as error:
             done = _failed(error)
-        self._take_off(submissions, commits, done, syncs=True)
+        self._take_off(submissions, commits, done, begun)
 
     def _begin_landing(self) -> asyncio.Future[None] | None:
         try:
@@ -379,18 +394,16 @@ class Committer:
         submissions: list[_Submission],
         commits: list[Commit],
         done: asyncio.Future[None] | None,
-        *,
-        syncs: bool,
+        sync_begun: float | None,
     ) -> None:
         """Send them on their way; where that needs no time, they are answered now, unless others are before them."""
         if done is None and not self._flights:
-            self._land(submissions, commits)
-            self._go_on()
+            self._land(submissions, commits, sync_begun)
             return
         if done is None:
             done = self._flights[-1].done
-        self._flights.append(_Flight(submissions, commits, done, syncs))
-        self._syncing += syncs
+        self._flights.append(_Flight(submissions, commits, done, sync_begun))
+        self._syncing += sync_begun is not None
         if done.done():
             self._arrived(done)
         else:
@@ -401,15 +414,17 @@ class Committer:
         done.exception()
         while self._flights and self._flights[0].done.done():
             flight = self._flights.popleft()
-            self._syncing -= flight.syncs
+            self._syncing -= flight.sync_begun is not None
             error = flight.done.exception()
             if error is not None:
                 self._lose(flight.submissions, error)
                 return
-            self._land(flight.submissions, flight.commits)
+            self._land(flight.submissions, flight.commits, flight.sync_begun)
         self._go_on()
 
-    def _land(self, submissions: list[_Submission], commits: list[Commit]) -> None:
+    def _land(self, submissions: list[_Submission], commits: list[Commit], sync_begun: float | None) -> None:
+        if sync_begun is not None:
+            self._timings.syncs.observe(perf_counter() - sync_begun)
         for submission in submissions:
             if not submission.settle(Durability.SYNCED):
                 self.on_orphan(submission.operation, submission.result)

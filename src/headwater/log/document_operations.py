@@ -1,4 +1,7 @@
-"""Documents: what can be done to them. A batch of writes is a `Transaction` of these."""
+"""Documents: what can be done to them. A batch of writes is a `Transaction` of these.
+
+A `permit` is what access rules allow to who asks, which a door says; without one everything is allowed.
+"""
 
 from collections.abc import Sequence
 
@@ -6,6 +9,7 @@ import msgspec
 
 from headwater.log.operations import Deleted, Operation
 from headwater.model.document import Condition, Document, DocumentRow
+from headwater.model.document_rules import DocumentRule, Permit
 
 
 class CreateDocument(Operation[Document], frozen=True, kw_only=True):
@@ -14,6 +18,7 @@ class CreateDocument(Operation[Document], frozen=True, kw_only=True):
     collection: str
     id: str
     data: msgspec.Raw
+    permit: Permit | None = None
 
 
 class SetDocument(Operation[Document], frozen=True, kw_only=True):
@@ -24,6 +29,7 @@ class SetDocument(Operation[Document], frozen=True, kw_only=True):
     id: str
     data: msgspec.Raw
     if_match: Sequence[Condition] = ()
+    permit: Permit | None = None
 
 
 class UpdateDocument(Operation[Document], frozen=True, kw_only=True):
@@ -33,6 +39,7 @@ class UpdateDocument(Operation[Document], frozen=True, kw_only=True):
     id: str
     data: msgspec.Raw
     if_match: Sequence[Condition] = ()
+    permit: Permit | None = None
 
 
 class DeleteDocument(Operation[Document], frozen=True, kw_only=True):
@@ -41,6 +48,7 @@ class DeleteDocument(Operation[Document], frozen=True, kw_only=True):
     collection: str
     id: str
     if_match: Sequence[Condition] = ()
+    permit: Permit | None = None
 
 
 class DocumentsMerged(msgspec.Struct, frozen=True):
@@ -55,6 +63,7 @@ class MergeDocuments(Operation[DocumentsMerged], frozen=True, kw_only=True):
 
     collection: str
     rows: Sequence[DocumentRow]
+    permit: Permit | None = None
 
 
 class DocumentIndexed(msgspec.Struct, frozen=True):
@@ -77,3 +86,15 @@ class DropDocumentIndex(Operation[Deleted], frozen=True, kw_only=True):
 
     pattern: str
     field: str
+
+
+class DocumentRulesSet(msgspec.Struct, frozen=True):
+    """How many rules there are now."""
+
+    count: int
+
+
+class SetDocumentRules(Operation[DocumentRulesSet], frozen=True, kw_only=True):
+    """Have these access rules for the documents of a database, in place of those that it had."""
+
+    rules: Sequence[DocumentRule]

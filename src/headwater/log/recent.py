@@ -13,6 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import merge
 
+import msgspec
+
 from headwater.clock import Timestamp
 from headwater.log.operations import Commit, Touch
 from headwater.model.names import Lsn
@@ -25,33 +27,34 @@ SEGMENT_BYTES = 512
 TRIM_FROM = 64
 
 
-class Kept:
-    """One segment."""
+class Kept(msgspec.Struct, gc=False):
+    """One segment. Thousands are kept and none leads back to itself: the garbage collector need not walk them."""
 
-    __slots__ = ("_body", "_origin", "_segment", "_written_at", "size", "touch")
+    touch: Touch
+    body: bytes
+    origin: int
+    written_at: Timestamp
+    split: Segment | None = None
 
-    def __init__(self, touch: Touch, body: bytes, origin: int, written_at: Timestamp) -> None:
-        self.touch = touch
-        self.size = len(body) + SEGMENT_BYTES
-        self._body = body
-        self._origin = origin
-        self._written_at = written_at
-        self._segment: Segment | None = None
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return len(self.body) + SEGMENT_BYTES
 
     def segment(self) -> Segment:
         """The segment as a read would give it."""
-        if self._segment is None:
+        if self.split is None:
             touch = self.touch
-            self._segment = Segment(
+            self.split = Segment(
                 lsn=touch.lsn,
                 lane=touch.lane,
                 partition_id=touch.partition_id,
                 first_offset=touch.first_offset,
-                written_at=self._written_at,
-                origin=self._origin,
-                records=split_records(self._body),
+                written_at=self.written_at,
+                origin=self.origin,
+                records=split_records(self.body),
             )
-        return self._segment
+        return self.split
 
 
 class Recent:

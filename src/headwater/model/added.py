@@ -7,7 +7,7 @@ import msgspec
 from headwater.clock import Timestamp
 
 
-class Added(msgspec.Struct, frozen=True):
+class Added(msgspec.Struct, frozen=True, gc=False):
     """The records of the segments that a commit added, segment by segment, as `encode_records` made them.
 
     `rewrote` says that what was on the log before may read otherwise now: records were dropped or given up, a queue was

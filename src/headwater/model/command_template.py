@@ -52,7 +52,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         low = "-inf" if self.minimum is None else f"{self.minimum:g}"
         high = "inf" if self.maximum is None else f"{self.maximum:g}"
         if type(value) not in kinds or not float(low) <= value <= float(high):
-            raise InvalidOption(f"{name} must be an {self.type} from {low} to {high}; got {value!r:.80}")
+            wanted = "an integer" if self.type == "integer" else "a number"
+            raise InvalidOption(f"{name} must be {wanted} from {low} to {high}; got {value!r:.80}")
         return repr(value)
 
 

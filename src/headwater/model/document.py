@@ -9,7 +9,9 @@ Headwater sets. What is deleted leaves a tombstone without fields of its own, wh
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from functools import lru_cache
+from secrets import token_hex
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -25,6 +27,7 @@ CHANGES_PREFIX = f"{SYSTEM_PREFIX}documents/"
 # How patterns of access tokens name collections.
 ACCESS_PREFIX = "documents/"
 COLLECTION_LENGTH_MAX = 200
+COLLECTIONS_KNOWN_MAX = 4_096
 ID_LENGTH_MAX = 256
 MILLISECOND = 1_000
 
@@ -32,7 +35,9 @@ Op = Literal["insert", "update", "delete"]
 Fields = dict[str, Any]
 
 NULL = msgspec.Raw(b"null")
-_segment = re.compile(r"[A-Za-z0-9._:-]+")
+# `.` and `..` are no names: whatever lies between a client and a server may take them for steps of a path.
+_segment = re.compile(r"(?!\.\.?$)[A-Za-z0-9._:-]+")
+_steps = frozenset({".", ".."})
 # What PostgreSQL has no place for in a text, as JSON spells it.
 _zero = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _encode = msgspec.json.Encoder().encode
@@ -77,6 +82,11 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         """Collection and id."""
         return f"{self.collection}/{self.id}"
 
+    def tombstone(self) -> "Document":
+        """The same without its fields, as deleted: for who may not see them any more."""
+        own = {name: value for name, value in self.flat().items() if name in OWN_NAMES}
+        return msgspec.structs.replace(self, deleted=True, body=msgspec.Raw(_encode({**own, "deleted": True})))
+
 
 class DocumentChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one write did, as the log tells it: flat bodies before and after it. `after` of a delete is its tombstone;
@@ -89,7 +99,7 @@ class DocumentChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     before: msgspec.Raw = NULL
 
 
-class Condition(msgspec.Struct, frozen=True):
+class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`{field, op, value}`: what must hold of a document."""
 
     field: str
@@ -97,7 +107,7 @@ class Condition(msgspec.Struct, frozen=True):
     value: Any
 
 
-class OrderBy(msgspec.Struct, frozen=True):
+class OrderBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A field to order by; dots lead into objects."""
 
     field: str
@@ -124,23 +134,35 @@ def check_collection(name: object) -> str:
     >>> check_collection("rooms/room-1/messages")
     'rooms/room-1/messages'
     """
-    if isinstance(name, str) and len(name) <= COLLECTION_LENGTH_MAX:
-        parts = name.split("/")
-        if len(parts) % 2 and all(map(_segment.fullmatch, parts)):
-            return name
+    if isinstance(name, str) and _is_collection(name):
+        return name
     raise InvalidName(
-        "a collection has 1, 3, 5, … names of A-Z a-z 0-9 . _ : - with slashes between them, "
+        "a collection has 1, 3, 5, … names of A-Z a-z 0-9 . _ : - (not . or ..) with slashes between them, "
         f"{COLLECTION_LENGTH_MAX} characters at most; got {name!r:.80}"
     )
 
 
+@lru_cache(COLLECTIONS_KNOWN_MAX)
+def _is_collection(name: str) -> bool:
+    parts = name.split("/")
+    return len(name) <= COLLECTION_LENGTH_MAX and len(parts) % 2 == 1 and all(map(_segment.fullmatch, parts))
+
+
 def check_document_id(name: object) -> str:
     """The id itself when it is one."""
-    if isinstance(name, str) and 0 < len(name) <= ID_LENGTH_MAX and "/" not in name and name.isprintable():
-        return name
+    is_plain = isinstance(name, str) and 0 < len(name) <= ID_LENGTH_MAX and "/" not in name and name.isprintable()
+    if is_plain and name not in _steps:
+        return cast(str, name)
     raise InvalidName(
-        f"the id of a document has 1 to {ID_LENGTH_MAX} printable characters and no slash; got {name!r:.80}"
+        f"the id of a document has 1 to {ID_LENGTH_MAX} printable characters and no slash, and is not . or ..; "
+        f"got {name!r:.80}"
     )
+
+
+def new_document_id(now: Timestamp) -> str:
+    """An id that nobody has. They come in the order of time: documents that are made after each other lie beside each
+    other in the store, and a commit of many writes few pages."""
+    return f"{now // MILLISECOND:012x}{token_hex(10)}"
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -188,6 +210,8 @@ def decode_flat(body: msgspec.Raw | bytes | str) -> Fields:
 
 def own_fields(flat: Mapping[str, Any]) -> Fields:
     """The fields of a document that are its own."""
+    if type(flat) is dict and OWN_NAMES.isdisjoint(flat):
+        return flat
     return {name: value for name, value in flat.items() if name not in OWN_NAMES}
 
 
@@ -211,11 +235,15 @@ def check_fields(data: msgspec.Raw | bytes, bytes_max: int) -> msgspec.Raw:
 
 def encode_fields(fields: Mapping[str, Any], bytes_max: int) -> msgspec.Raw:
     """The same for Python values."""
+    return check_fields(write_fields(fields), bytes_max)
+
+
+def write_fields(fields: Mapping[str, Any]) -> msgspec.Raw:
+    """Python values as JSON, to be checked where they are handed in."""
     try:
-        text = _encode(fields)
+        return msgspec.Raw(_encode(fields))
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
         raise InvalidPayload(f"a document must be a JSON object; {type(fields).__name__}: {error}") from error
-    return check_fields(text, bytes_max)
 
 
 def flat_of(
@@ -233,6 +261,16 @@ def flat_of(
     if deleted:
         flat["deleted"] = True
     return flat
+
+
+def body_of(collection: str, name: str, fields: msgspec.Raw, version: int, created: int, now: Timestamp) -> msgspec.Raw:
+    """The text of the flat object of a document that is there, of own fields as `check_fields` has them: the same as
+    `flat_of` would be, without reading and writing them once more."""
+    own = bytes(fields)[1:-1]
+    return msgspec.Raw(
+        b'{"id":%b%b%b,"collection":"%b","version":%d,"createdAt":%d,"updatedAt":%d}'
+        % (_encode(name), b"," if own else b"", own, collection.encode(), version, created, now // MILLISECOND)
+    )
 
 
 def replica_of(document: Document) -> Fields:

@@ -156,18 +156,26 @@ def principal_of(token: Unverified, expected: Expected) -> Principal:
     subject = "" if isinstance(sub, UnsetType) else sub
     if len(subject) > TEXT_LENGTH_MAX or not subject.isprintable():
         raise Unauthenticated("the subject is too long or has letters that a subject may not have")
-    roles = [role for claim in expected.role_claims for role in _texts(claim, _member(token.members, claim))]
+    roles = [role for claim in expected.role_claims for role in _roles(token, claim)]
     database = _member(token.members, expected.database_claim)
     queues = _member(token.members, expected.queues_claim)
     try:
         return Principal(
-            database=DATABASE_DEFAULT if database is None else check_name("database", database),
+            # One that is there and null says nothing that could be meant: it must not open more than any other.
+            database=DATABASE_DEFAULT if database is UNSET else check_name("database", database),
             subject=subject,
             scopes=scopes_of(roles),
-            queues=(ALL_QUEUES,) if queues is None else _patterns(_texts(expected.queues_claim, queues)),
+            queues=(ALL_QUEUES,) if queues is UNSET else _patterns(_texts(expected.queues_claim, queues)),
+            claims=msgspec.json.encode(token.members).decode(),
         )
     except InvalidName as error:
         raise Unauthenticated(str(error)) from None
+
+
+def _roles(token: Unverified, claim: str) -> list[str]:
+    """The roles of one claim; without any, nothing is allowed."""
+    found = _member(token.members, claim)
+    return [] if found is UNSET or found is None else _texts(claim, found)
 
 
 def _patterns(texts: list[str]) -> tuple[str, ...]:
@@ -177,19 +185,17 @@ def _patterns(texts: list[str]) -> tuple[str, ...]:
 
 
 def _member(members: dict[str, object], name: str) -> object:
-    """A claim by its name, or by the path to it: `realm_access.roles`. None when it is not there."""
+    """A claim by its name, or by the path to it: `realm_access.roles`. UNSET when it is not there."""
     if name in members:
         return members[name]
     value: object = members
     for step in name.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
+        value = value.get(step, UNSET) if isinstance(value, dict) else UNSET
     return value
 
 
 def _texts(name: str, value: object) -> list[str]:
     """A claim that is a list of texts, or one text with blanks between."""
-    if value is None:
-        return []
     texts = value.split() if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise Unauthenticated(f"the claim {name} must be a text or a list of texts")

@@ -9,8 +9,10 @@ from hashlib import blake2s
 import msgspec
 
 from headwater.errors import InvalidName, NotAllowed, QueueMissing
-from headwater.model.document import ACCESS_PREFIX
-from headwater.model.names import DATABASE_DEFAULT, NAME_LENGTH_MAX
+from headwater.model.document import ACCESS_PREFIX, collection_of
+from headwater.model.document_rules import DocumentRule, Permit, permit_of
+from headwater.model.names import DATABASE_DEFAULT, NAME_LENGTH_MAX, SYSTEM_PREFIX
+from headwater.model.own_queues import OWN_APART, is_own, patterns_within
 
 ALL_QUEUES = "*"
 PATTERNS_MAX = 100
@@ -45,13 +47,16 @@ NOT_BY_ADMIN = frozenset({Scope.SUBMIT_JOBS, Scope.OPERATOR})
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody who is known: the database (tenant) that is theirs, what they may do, and to which queues.
 
-    `queues` are patterns with `*`, as in `orders.*`. `subject` is kept with what they push, '' for nobody.
+    `queues` are patterns with `*`, as in `orders.*`. `subject` is kept with what they push, '' for nobody. `claims` is
+    what else their credential says of them, as JSON, and `rules` are the access rules that they are held to.
     """
 
     database: str = DATABASE_DEFAULT
     subject: str = ""
     scopes: frozenset[Scope] = frozenset()
     queues: tuple[str, ...] = (ALL_QUEUES,)
+    claims: str = ""
+    rules: tuple[DocumentRule, ...] = ()
 
     def may(self, scope: Scope) -> bool:
         """Whether they have a scope, for some queue at least."""
@@ -61,11 +66,58 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_use(self, queue: str) -> bool:
         """Whether a queue is among theirs."""
-        return ALL_QUEUES in self.queues or any(fnmatchcase(queue, pattern) for pattern in self.queues)
+        return self._may_use_own(queue) if is_own(queue) else self._fits(queue)
+
+    def _fits(self, name: str) -> bool:
+        return ALL_QUEUES in self.queues or any(fnmatchcase(name, pattern) for pattern in self.queues)
+
+    def _may_use_own(self, queue: str) -> bool:
+        """Whether a queue that is Headwater's own is theirs: what is told there they may read elsewhere as well. The
+        changes of a collection are for who may read its documents; all else, as the changes of everybody's jobs, is
+        for who administers the whole database."""
+        if self._is_ruled(queue):
+            return False
+        collection = collection_of(queue)
+        if collection is not None:
+            return self.may(Scope.READ_DOCUMENTS) and self.may_use_collection(collection)
+        return self._has_all()
+
+    def _has_all(self) -> bool:
+        return Scope.ADMIN in self.scopes and self.may_use_all()
+
+    @property
+    def reach(self) -> tuple[str, ...]:
+        """Patterns of the queues that are theirs, as the store takes them: it leaves out what `may_use` refuses."""
+        if self._has_all():
+            return self.queues
+        own: list[str] = []
+        # Which of them rules are for the store does not know.
+        if self.may(Scope.READ_DOCUMENTS) and not self.rules:
+            own = [one for pattern in self.queues for one in patterns_within(pattern, ACCESS_PREFIX)]
+        return (*self.queues, OWN_APART, *(SYSTEM_PREFIX + pattern for pattern in own))
+
+    def _is_ruled(self, queue: str) -> bool:
+        """Whether a queue has changes of documents that rules are for: it tells of all of them, with all fields."""
+        collection = collection_of(queue)
+        return collection is not None and any(rule.fits(collection) for rule in self.rules)
 
     def may_use_collection(self, collection: str) -> bool:
         """Whether a collection of documents is among theirs: patterns name it `documents/<collection>`."""
         return self.may_use(ACCESS_PREFIX + collection)
+
+    def permit(self, collection: str) -> Permit | None:
+        """What the access rules allow them in a collection; None where no rule speaks of it."""
+        return permit_of(self.rules, collection, self._known_claims()) if self.rules else None
+
+    def known_claims(self) -> dict[str, object]:
+        """What filters and rules may say of them: `auth.sub`, `auth.database`, `auth.scopes`, and each claim of their
+        credential under its name."""
+        said = msgspec.json.decode(self.claims) if self.claims else {}
+        scopes = sorted(scope.value for scope in self.scopes)
+        return {**said, "sub": self.subject or None, "database": self.database, "scopes": scopes}
+
+    def _known_claims(self) -> str:
+        return msgspec.json.encode(self.known_claims()).decode()
 
     def may_use_all(self) -> bool:
         """Whether every queue of their database is theirs: for requests that name none."""

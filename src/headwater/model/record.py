@@ -65,7 +65,8 @@ def encode_payload(payload: object, bytes_max: int) -> msgspec.Raw:
         data = _ready_json(payload) if type(payload) is msgspec.Raw else _encoder.encode(payload)
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as error:
         raise InvalidPayload(f"a payload must be a JSON value; {type(payload).__name__}: {error}") from error
-    _check_bounds(data, bytes_max)
+    if len(data) > SHALLOW_BYTES_MAX or len(data) > bytes_max:
+        _check_bounds(data, bytes_max)
     return msgspec.Raw(data)
 
 
@@ -107,8 +108,6 @@ def check_ready_json(payload: msgspec.Raw, bytes_max: int) -> None:
 def _check_bounds(data: bytes, bytes_max: int) -> None:
     """Raises when a payload is too long or too deep."""
     size = len(data)
-    if size <= SHALLOW_BYTES_MAX and size <= bytes_max:
-        return
     if size > bytes_max:
         raise TooLarge(f"a payload may have {bytes_max:,} bytes; this one has {size:,}")
     # Most payloads have fewer brackets than they may have levels; only the others are measured.

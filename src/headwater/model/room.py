@@ -7,6 +7,7 @@ A room is the queue `rooms/{room}`. Its partitions:
     presence   who is there: each server says so of its own members, again and again
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
@@ -14,9 +15,10 @@ from typing import Any
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import InvalidName, InvalidPayload
+from headwater.errors import InvalidName, InvalidOption, InvalidPayload
+from headwater.model.cursor import CLOCK_TOLERANCE
 from headwater.model.names import NAME_LENGTH_MAX, Lsn, Offset, check_name
-from headwater.model.record import Record
+from headwater.model.record import Record, decode_payload
 
 PREFIX = "rooms/"
 KEPT = "messages"
@@ -69,8 +71,8 @@ class RoomMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload(self) -> Any:
-        """The data, decoded."""
-        return msgspec.json.decode(self.data)
+        """The data, decoded; a Decimal for a number that neither float nor int can hold."""
+        return decode_payload(self.data)
 
     def data_text(self) -> str:
         """The data as JSON."""
@@ -96,7 +98,7 @@ class Member(msgspec.Struct, frozen=True):
 
     def shown(self) -> Any:
         """The profile, decoded."""
-        return msgspec.json.decode(self.profile)
+        return decode_payload(self.profile)
 
     def profile_text(self) -> str:
         """The profile as JSON."""
@@ -104,13 +106,17 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Roll(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server says of a room: its process, its name, how far it has delivered, who is there, and how many."""
+    """What a server says of a room: its process, its name, how far it has delivered, who is there, and how many.
+
+    Between two of them it says how far it has delivered alone; of who is there such a one says nothing.
+    """
 
     origin: str
     instance: str = ""
     watermark: int = 0
     count: int = 0
     members: list[Member] = []
+    only_watermark: bool = False
 
 
 class Came(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -129,6 +135,20 @@ class Watermark(msgspec.Struct, frozen=True):
     updated_at: Timestamp
 
 
+Since = int | str
+# A text with more digits is no offset to anybody; Python would not make a number of one that has thousands.
+_offset = re.compile(r"-?[0-9]{1,100}")
+
+
+def check_since(since: object) -> Since:
+    """A place in a room, as people and programs say it; raises when it is none."""
+    if isinstance(since, str) and _offset.fullmatch(since):
+        since = int(since)
+    if since in ("now", "beginning") or (type(since) is int and since >= -1):
+        return since
+    raise InvalidOption(f"since must be an offset, now or beginning; got {since!r:.80}")
+
+
 _rolls = msgspec.json.Decoder(Roll)
 _came = msgspec.json.Decoder(Came)
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -139,6 +159,11 @@ def queue_of(room: str) -> str:
     if len(check_name("room", room)) > NAME_MAX:
         raise InvalidName(f"room name must be 1 to {NAME_MAX} characters; got {len(room):,}")
     return PREFIX + room
+
+
+def is_room(queue: str) -> bool:
+    """Whether a queue is one of a room."""
+    return queue.startswith(PREFIX)
 
 
 def room_of(queue: str) -> str:
@@ -210,21 +235,25 @@ class Attendance:
         try:
             if record.type == SNAPSHOT:
                 roll = _rolls.decode(record.data)
-                return self._replace(roll, written_at)
+                return [] if roll.only_watermark else self._replace(roll, written_at)
             came = _came.decode(record.data)
         except msgspec.MsgspecError:
             return []
         return self._change(came, joined=record.type == CONNECTED, written_at=written_at)
 
     def expire(self, now: Timestamp) -> list[tuple[str, Member]]:
-        """Who left because their server was silent for too long."""
-        silent = [origin for origin, at in self._seen.items() if now - at > GONE_SECONDS * SECOND]
+        """Who left because their server was silent for too long, or spoke last while the clock was ahead."""
+        silent = [origin for origin, at in self._seen.items() if not _was_lately(at, now, GONE_SECONDS)]
         left: list[tuple[str, Member]] = []
         for origin in silent:
             left.extend(("left", member) for member in self._members.pop(origin, {}).values())
             self._counts.pop(origin, None)
             del self._seen[origin]
         return left
+
+    def clock_set(self, by: int) -> None:
+        """The clock was set forward by this, or back: nobody was silent for longer or shorter by that."""
+        self._seen = {origin: Timestamp(at + by) for origin, at in self._seen.items()}
 
     def _replace(self, roll: Roll, written_at: Timestamp) -> list[tuple[str, Member]]:
         before = self._members.get(roll.origin, {})
@@ -247,7 +276,14 @@ class Attendance:
         return [("joined", member)] if is_new else []
 
     def _note(self, origin: str, written_at: Timestamp) -> None:
-        self._seen[origin] = Timestamp(max(written_at, self._seen.get(origin, 0)))
+        # The newest counts, not the latest: the clock may have been set back in between.
+        self._seen[origin] = written_at
+
+
+def _was_lately(at: Timestamp, now: Timestamp, seconds: float) -> bool:
+    """Whether this was said in the last seconds. A time that is far ahead is of a clock that was wrong: whoever is
+    there has said so again since."""
+    return -CLOCK_TOLERANCE <= now - at <= seconds * SECOND
 
 
 def watermarks_of(records: Sequence[tuple[Record, Timestamp]]) -> list[Watermark]:
@@ -267,5 +303,5 @@ def watermarks_of(records: Sequence[tuple[Record, Timestamp]]) -> list[Watermark
 
 def lowest_watermark(marks: Iterable[Watermark], now: Timestamp) -> Lsn | None:
     """The lowest one of servers that were there in the last five minutes; None when there was none."""
-    alive = [mark.lsn for mark in marks if now - mark.updated_at <= ALIVE_SECONDS * SECOND]
+    alive = [mark.lsn for mark in marks if _was_lately(mark.updated_at, now, ALIVE_SECONDS)]
     return min(alive, default=None)

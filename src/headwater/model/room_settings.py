@@ -3,9 +3,9 @@
 They come from `HEADWATER_*` variables, such as `HEADWATER_MESSAGE_TTL=300`, or from `headwater.open(…, rooms={…})`.
 """
 
-import math
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -34,6 +34,13 @@ TYPES: Mapping[str, TypeSettings] = {
 }
 
 
+class CleanupPolicy(StrEnum):
+    """When a message is dropped: when its time is over, or, before that, when all servers have delivered it."""
+
+    TTL = "ttl"
+    WATERMARK = "watermark"
+
+
 class RoomSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set about rooms."""
 
@@ -49,6 +56,8 @@ class RoomSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Segments of the log that are read at once."""
     cleanup_interval: float = 30.0
     """Seconds between two rounds that drop what is older than its time to live."""
+    cleanup_policy: CleanupPolicy = CleanupPolicy.TTL
+    """Drop messages when their time is over (ttl), or as soon as all servers have delivered them (watermark)."""
     use_message_queue: bool = True
     """Whether messages go through the log; without it they pass from member to member within one process."""
     server_instance_id: str = ""
@@ -67,7 +76,16 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "high-throughput": {"queue_poll_interval": 200, "enable_local_broadcast": False, "cursor_batch_interval": 500},
 }
 PROFILE = "room_profile"
-_positive = ("queue_poll_interval", "message_ttl", "cursor_batch_interval", "max_messages_per_poll", "cleanup_interval")
+_WEEK_SECONDS = 7 * 86_400
+_MINUTE_MS = 60_000
+# Up to where each number makes sense: a rest of a minute is none, and what is read at once has to fit into memory.
+_most = {
+    "queue_poll_interval": _MINUTE_MS,
+    "message_ttl": _WEEK_SECONDS,
+    "cursor_batch_interval": _MINUTE_MS,
+    "max_messages_per_poll": 10_000,
+    "cleanup_interval": _WEEK_SECONDS,
+}
 _scalars = tuple(name for name in RoomSettings.__struct_fields__ if name != "types")
 
 
@@ -87,9 +105,9 @@ def load_room_settings(
     values = {**PROFILES[profile], **found, **wanted}
     settings = convert_settings({name: value for name, value in values.items() if name != "types"}, RoomSettings)
     settings = msgspec.structs.replace(settings, types=_types(values.get("types", {})))
-    for name in _positive:
-        if not 0 < getattr(settings, name) < math.inf:
-            raise ConfigError(f"{name} must be above 0; got {getattr(settings, name)!r}")
+    for name, most in _most.items():
+        if not 0 < getattr(settings, name) <= most:
+            raise ConfigError(f"{name} must be above 0 and at most {most:,}; got {getattr(settings, name)!r:.80}")
     return settings
 
 

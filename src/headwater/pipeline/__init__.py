@@ -6,8 +6,8 @@
 """
 
 from headwater.pipeline.own import flow
-from headwater.pipeline.reading import payload, read, read_stream
+from headwater.pipeline.reading import matches, payload, read, read_stream
 from headwater.pipeline.session import start_session
 from headwater.pipeline.source import HeadwaterDataSource, register
 
-__all__ = ["HeadwaterDataSource", "flow", "payload", "read", "read_stream", "register", "start_session"]
+__all__ = ["HeadwaterDataSource", "flow", "matches", "payload", "read", "read_stream", "register", "start_session"]

@@ -18,7 +18,7 @@ from headwater.pipeline.checkpoint import Destination
 from headwater.pipeline.options import WriteOptions
 from headwater.pipeline.planning import StreamOffset
 from headwater.stores.log_reader import Fingerprint
-from headwater.stores.open import open_reader
+from headwater.stores.open import open_reader, shown
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +91,10 @@ def has_moved(before: Destination | None, found: Found | None, options: WriteOpt
         return False
     if options.fail_on_data_loss:
         raise type(change)(
-            f"{options.store}: {change}. Nothing was pushed; begin a new checkpoint, or to go on here with what comes, "
-            "set failOnDataLoss of the write to false"
+            f"{shown(options.store)}: {change}. Nothing was pushed; begin a new checkpoint, or to go on here with what "
+            "comes, set failOnDataLoss of the write to false"
         )
-    log.warning("%s: %s; going on there, as failOnDataLoss says", options.store, change)
+    log.warning("%s: %s; going on there, as failOnDataLoss says", shown(options.store), change)
     return True
 
 

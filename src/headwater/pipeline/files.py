@@ -6,6 +6,7 @@ rows: position BIGINT, value STRING (JSON, or the text that is none), reason STR
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -14,12 +15,14 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark_types
 
 from headwater.errors import SourceUnfit
+from headwater.pipeline.alphabets import BYTES, UTF_8, Alphabet, Utf8, decode_name, find_alphabet
+from headwater.pipeline.quoting import find_complaint
 from headwater.pipeline.spelling import json_of
 
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 FORMATS = ("parquet", "csv", "ndjson")
 SPLIT_BYTES = 32 * 1_048_576
-BROKEN, BEYOND = "_broken", "_beyond"
+BROKEN, BEYOND, STRANGE = "_broken", "_beyond", "_strange"
 # Spark's writer takes blanks from both ends of texts unless it is told not to.
 CSV_OPTIONS = {
     "header": "true",
@@ -47,7 +50,7 @@ _CUTS = {
 
 
 class CsvStyle(msgspec.Struct, frozen=True, kw_only=True):
-    """How CSV files are written: what stands between and around texts, for null, for days and for times.
+    """How CSV files are written: in which encoding, what stands between and around texts, for null, days and times.
 
     `nulls` are texts that mean that there is no value. Days and times are patterns such as `dd.MM.yyyy`; no pattern
     takes those of ISO 8601. Without a header the columns have the schema's names, or `column_1` and so on.
@@ -59,6 +62,7 @@ class CsvStyle(msgspec.Struct, frozen=True, kw_only=True):
     nulls: tuple[str, ...] = ()
     date_format: str = ""
     time_format: str = ""
+    encoding: str = UTF_8
 
     @property
     def cuts(self) -> str:
@@ -71,12 +75,21 @@ class CsvStyle(msgspec.Struct, frozen=True, kw_only=True):
 PLAIN_CSV = CsvStyle()
 
 
+class CsvReading(NamedTuple):
+    """How Spark is to read a CSV file: options, an alphabet where it does so byte by byte, whether quotes are odd."""
+
+    options: dict[str, str]
+    alphabet: Alphabet | Utf8 | None
+    is_odd: bool
+
+
 def check_style(spark: SparkSession, style: CsvStyle, schema: spark_types.StructType | None) -> None:
     """Raises unless files can be written like this, and each pattern has a column of the schema that it is for."""
     if style.delimiter != TAB and (len(style.delimiter) != 1 or style.delimiter in "\r\n\0"):
         raise SourceUnfit(f"a delimiter is one character, or {TAB} for a tab; got {style.delimiter!r}")
     if len(style.quote) > 1 or style.quote in ("\r", "\n", style.delimiter):
         raise SourceUnfit(f"a quote is one character other than the delimiter, or nothing; got {style.quote!r}")
+    find_alphabet(style.encoding)
     kinds = {field.dataType.typeName() for field in schema.fields} if schema else set()
     for option, pattern, wanted in (
         ("--date-format", style.date_format, {"date"}),
@@ -144,12 +157,9 @@ def read_file(
     They are numbered the same at every reading inside `cut_alike`.
     """
     place = glob_free(path.absolute())
-    if kind == "ndjson":
-        rows = _lines(spark.read.text(place))
-    elif kind == "csv":
-        rows = _csv(spark, place, path, schema, style)
-    else:
-        rows = _parquet(spark, place, path, schema)
+    if kind == "csv":
+        return _csv(spark, place, path, schema, style)
+    rows = _lines(spark.read.text(place)) if kind == "ndjson" else _parquet(spark, place, path, schema)
     return rows.select(f.monotonically_increasing_id().alias("position"), "value", "reason")
 
 
@@ -201,8 +211,8 @@ def _lines(lines: DataFrame) -> DataFrame:
 def _csv(
     spark: SparkSession, place: str, path: Path, schema: spark_types.StructType | None, style: CsvStyle
 ) -> DataFrame:
-    options = _csv_options(spark, place, style)
-    names = _csv_names(spark, place, path, schema, style, options)
+    reading = _look_through(spark, place, path, style)
+    names = _csv_names(spark, place, path, schema, style, reading)
     wanted = schema or _texts(names)
     check_columns(path, names, wanted.names)
     fields = [(field, _text(field.name, style)) for field in wanted.fields]
@@ -212,23 +222,63 @@ def _csv(
         f.struct(*(value.alias(field.name) for (field, _), value in zip(fields, casts, strict=True))), nulls=True
     )
     broken = f.when(f.col(BROKEN).isNotNull(), f.lit(f"the row does not have {len(names)} columns"))
-    return _csv_texts(spark, place, names, options).select(
+    rows = _csv_texts(spark, place, names, reading).select(
+        f.monotonically_increasing_id().alias("position"),
         f.make_valid_utf8(f.coalesce(f.col(BROKEN), payload)).alias("value"),
-        f.coalesce(broken, *unfit).alias("reason"),
+        f.coalesce(f.col(STRANGE), broken, *unfit).alias("reason"),
     )
+    if not reading.is_odd:
+        return rows
+    _check_header(spark, place, path, names, reading, style)
+    wrong = _csv_lines(spark, place, names, reading).select(
+        "position", find_complaint(f.col("line"), style.quote, style.delimiter).alias("quotes")
+    )
+    joined = rows.join(f.broadcast(wrong.where(f.col("quotes").isNotNull())), "position", "left")
+    return joined.select("position", "value", f.coalesce("quotes", "reason").alias("reason"))
 
 
-def _csv_options(spark: SparkSession, place: str, style: CsvStyle) -> dict[str, str]:
-    return {
+def _look_through(spark: SparkSession, place: str, path: Path, style: CsvStyle) -> CsvReading:
+    """How a file is to be read, from one look at all its lines.
+
+    A text in quotes goes over several lines where one of them has an odd number of quotes: only such a file is read as
+    a whole by one task, all others are cut at their lines. Spark decodes what is wholly UTF-8 itself.
+    """
+    alphabet = find_alphabet(style.encoding)
+    lines = spark.read.text(place)
+    no = f.lit(False)
+    odd = (f.length("value") - f.length(f.replace("value", f.lit(style.quote)))) % 2 == 1 if style.quote else no
+    unfit = find_complaint(f.col("value"), style.quote, style.delimiter).isNotNull() if style.quote else no
+    strange = ~f.is_valid_utf8("value") if isinstance(alphabet, Utf8) else no
+    found = lines.agg(f.max(odd), f.max(odd | unfit), f.max(strange)).first() or (None, None, None)
+    breaks, is_odd, is_strange = map(bool, found)
+    decoded = alphabet if is_strange or isinstance(alphabet, Alphabet) else None
+    if decoded and not (style.delimiter + style.quote).isascii():
+        raise SourceUnfit(f"{path} is not UTF-8 throughout: delimiter and quote must be of ASCII; nothing was loaded")
+    options = {
         **CSV_OPTIONS,
+        "encoding": BYTES if decoded else "UTF-8",
         "header": str(style.header).lower(),
         "delimiter": style.delimiter,
         "quote": style.quote or NO_QUOTE,
         "escape": style.quote or NO_QUOTE,
-        "multiLine": str(_breaks_within_quotes(spark, place, style.quote)).lower(),
+        "multiLine": str(breaks).lower(),
         # Spark takes `""` for null unless null is another text: one that is in no file. Nothing at all still is null.
         "nullValue": f"null-{uuid4()}",
     }
+    return CsvReading(options, decoded, is_odd)
+
+
+def _check_header(
+    spark: SparkSession, place: str, path: Path, names: Sequence[str], reading: CsvReading, style: CsvStyle
+) -> None:
+    """Raises when the quotes of the header are wrong: then it may have taken rows with it."""
+    if not style.header:
+        return
+    bare = reading._replace(options={**reading.options, "header": "false"})
+    first = _csv_lines(spark, place, names, bare).select(find_complaint(f.col("line"), style.quote, style.delimiter))
+    said = first.first()
+    if said is not None and said[0]:
+        raise SourceUnfit(f"{path}: in the header {said[0]}; nothing of it was loaded")
 
 
 def _csv_names(
@@ -237,16 +287,45 @@ def _csv_names(
     path: Path,
     schema: spark_types.StructType | None,
     style: CsvStyle,
-    options: Mapping[str, str],
+    reading: CsvReading,
 ) -> list[str]:
-    names = spark.read.options(**options).csv(place).columns
-    return names if style.header else _names(path, len(names), schema)
+    names = spark.read.options(**reading.options).csv(place).columns
+    if not style.header:
+        return _names(path, len(names), schema)
+    if reading.alphabet is None:
+        return names
+    try:
+        return [decode_name(reading.alphabet, name) for name in names]
+    except UnicodeDecodeError as error:
+        raise SourceUnfit(
+            f"{path}: the header is not {reading.alphabet.name}: say --encoding; nothing of it was loaded"
+        ) from error
 
 
-def _csv_texts(spark: SparkSession, place: str, names: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """The rows of a file as texts; the column `BROKEN` has the line of one that has another number of columns."""
-    reader = spark.read.schema(_texts([*names, BROKEN])).options(**options)
-    return reader.options(columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE").csv(place)
+def _csv_texts(spark: SparkSession, place: str, names: Sequence[str], reading: CsvReading) -> DataFrame:
+    """The rows of a file as texts; the column `BROKEN` has the line of one that has another number of columns.
+
+    `STRANGE` says of one that it is not in the encoding of the file.
+    """
+    reader = spark.read.schema(_texts([*names, BROKEN])).options(**reading.options)
+    rows = reader.options(columnNameOfCorruptRecord=BROKEN, mode="PERMISSIVE").csv(place)
+    if reading.alphabet is None:
+        return rows.withColumn(STRANGE, f.lit(None).cast("string"))
+    alphabet, columns = reading.alphabet, {name: _column(name) for name in rows.columns}
+    is_strange = f.greatest(f.lit(False), *(~alphabet.is_fit(column) for column in columns.values()))
+    decoded = [alphabet.decode(column).alias(name) for name, column in columns.items()]
+    return rows.select(*decoded, f.when(is_strange, f.lit(f"the line is not {alphabet.name}")).alias(STRANGE))
+
+
+def _csv_lines(spark: SparkSession, place: str, names: Sequence[str], reading: CsvReading) -> DataFrame:
+    """The rows of a file with their positions, as they stand in it; null where there is one column too many.
+
+    Spark keeps the text of a row that has too few columns: so of every row, when there should be one more than are.
+    """
+    rows = _csv_texts(spark, place, [*names, BEYOND], reading)
+    # Spark reads no file for the sake of `BROKEN` alone.
+    line = f.make_valid_utf8(f.when(_column(BEYOND).isNull(), f.col(BROKEN)))
+    return rows.select(f.monotonically_increasing_id().alias("position"), line.alias("line"))
 
 
 def _texts(names: Sequence[str]) -> spark_types.StructType:
@@ -256,17 +335,10 @@ def _texts(names: Sequence[str]) -> spark_types.StructType:
 def csv_lines(
     spark: SparkSession, path: Path, schema: spark_types.StructType | None, style: CsvStyle, positions: Sequence[int]
 ) -> dict[int, str]:
-    """Some rows of a CSV file by their positions, as they stand in it. A row with one column too many is not found.
-
-    Spark keeps the text of a row that has too few columns: so of every row, when there should be one more than are.
-    """
+    """Some rows of a CSV file by their positions, as they stand in it. A row with one column too many is not found."""
     place = glob_free(path.absolute())
-    options = _csv_options(spark, place, style)
-    names = _csv_names(spark, place, path, schema, style, options)
-    rows = _csv_texts(spark, place, [*names, BEYOND], options)
-    # Spark reads no file for the sake of `BROKEN` alone.
-    line = f.when(_column(BEYOND).isNull(), f.col(BROKEN))
-    numbered = rows.select(f.monotonically_increasing_id().alias("position"), f.make_valid_utf8(line).alias("line"))
+    reading = _look_through(spark, place, path, style)
+    numbered = _csv_lines(spark, place, _csv_names(spark, place, path, schema, style, reading), reading)
     return {row[0]: row[1] for row in numbered.where(f.col("position").isin(*positions)).collect() if row[1]}
 
 
@@ -307,17 +379,6 @@ def _value(field: spark_types.StructField, text: Column, style: CsvStyle) -> Col
         is_infinite = f.abs(value) == f.lit(float("inf"))
         return f.when(~is_infinite | f.lower(f.trim(text)).rlike(INFINITE), value)
     return value
-
-
-def _breaks_within_quotes(spark: SparkSession, place: str, quote: str) -> bool:
-    """Whether a text in quotes goes over several lines: then a line has an odd number of quotes.
-
-    Only such a file is read as a whole by one task; all others are cut at their lines.
-    """
-    if not quote:
-        return False
-    quotes = f.length("value") - f.length(f.replace("value", f.lit(quote)))
-    return not spark.read.text(place).where(quotes % 2 == 1).isEmpty()
 
 
 def _unfit(field: spark_types.StructField, text: Column, value: Column) -> Column:

@@ -5,19 +5,21 @@ was deleted, a store that was replaced.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 import msgspec
 
 from headwater.errors import DataLost, HeadwaterError, InvalidOption, QueueMissing
-from headwater.model.names import Lsn
+from headwater.model.names import Lsn, PartitionId
 from headwater.pipeline.options import EARLIEST, LATEST, OF_EARLIEST, OF_LATEST, Place, ReadOptions
 from headwater.pipeline.planning import Cut, Range, Share, Snapshot, StreamOffset, cut_body, is_whole, share_out, split
 from headwater.pipeline.ranges import Place as Location
 from headwater.pipeline.ranges import RangeReader
 from headwater.pipeline.standing import Here, begin_anew, find_change
 from headwater.stores.log_reader import Body, SegmentOutline
+from headwater.stores.open import shown
 from headwater.stores.questions import PartitionStatus
 
 log = logging.getLogger(__name__)
@@ -31,17 +33,37 @@ REMEDY = "load the table again, or begin a new checkpoint; to go on without what
 class Look(RangeReader):
     """A reader of the log of which is asked what the options say."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, losses: "deque[str] | None" = None) -> None:
+        """`losses` gets what is told and gone on after, for who shows it elsewhere than in a log."""
         super().__init__(Location(options.store, options.database, options.access))
         self._options = options
+        self._losses = losses
+        self._waited_for: frozenset[str] = frozenset()
 
     # ── what is there ──
 
-    def here(self) -> Here:
-        """Which store this is, and the queues to read."""
+    def here(self, kept: StreamOffset | None = None) -> Here:
+        """Which store this is, and the queues to read; of a query that goes on behind `kept`, those that are left.
+
+        One that such a query has read and that is gone is told by whoever compares (`resume`); where the options allow
+        a loss it is waited for from then on.
+        """
         numbers = self._ask(self._reader.queue_numbers(self._database))
-        chosen = {name: numbers[name] for name in self._options.choose(sorted(numbers))}
-        return Here(self._options.store, self._ask(self._reader.identity()), chosen, self.last_lsn())
+        chosen = self._options.choose(sorted(numbers), () if kept is None else self._may_be_gone(kept))
+        self._tell_waiting(frozenset(self._options.queues) - frozenset(chosen))
+        found = {name: numbers[name] for name in chosen}
+        others = {name: number for name, number in numbers.items() if name not in found}
+        return Here(shown(self._options.store), self._ask(self._reader.identity()), found, self.last_lsn(), others)
+
+    def _may_be_gone(self, kept: StreamOffset) -> Collection[str]:
+        return kept.queues if self._options.fail_on_data_loss else self._options.queues
+
+    def _tell_waiting(self, missing: frozenset[str]) -> None:
+        """Once, not with every look at the log."""
+        if missing - self._waited_for and not self._options.fail_on_data_loss:
+            named, store = ", ".join(sorted(missing)), shown(self._options.store)
+            log.warning("there is no queue %s in %s; it is read when it is made again", named, store)
+        self._waited_for = missing
 
     def last_lsn(self) -> Lsn:
         """The newest LSN ever given out."""
@@ -52,8 +74,9 @@ class Look(RangeReader):
         return self._ask(self._reader.drops(Lsn(0), 0, self._database, ())).number
 
     def newest(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Lsn | None:
-        """The newest segment of the queues in a stretch of the log."""
-        return self._ask(self._reader.newest(after, through, self._database, tuple(queues)))
+        """The newest segment of the queues in a stretch of the log; None, too, where no queue is left."""
+        names = tuple(queues)
+        return self._ask(self._reader.newest(after, through, self._database, names)) if names else None
 
     def outline(self, after: Lsn, through: Lsn, queues: Iterable[str]) -> Iterator[SegmentOutline]:
         """The segments of the queues in a stretch of the log."""
@@ -63,21 +86,30 @@ class Look(RangeReader):
         """The segments of a queue behind an offset, as many as are worth counting."""
         return islice(self.outline(begin.lsn, newest, (queue,)), WAITING_SEGMENTS)
 
-    def wanted(self, span: Range, queues: Iterable[str], cut: Cut | None = None) -> Iterator[list[Body]]:
-        """The segments of the queues in a range, as far as the options want them."""
-        for found in self.bodies(span, queues):
-            bodies = [body for body in found if self._options.wants(body.lane.partition)]
+    def wanted(self, span: Range, of: StreamOffset, cut: Cut | None = None) -> Iterator[list[Body]]:
+        """The segments in a range that the options and an offset want: of its queues, and its partitions."""
+        for found in self.bodies(span, of.queues):
+            bodies = [body for body in found if self._wants(body.lane.partition, of)]
             if cut is not None:
                 bodies = [part for body in bodies if (part := cut_body(body, cut))]
             if bodies:
                 yield bodies
+
+    def _wants(self, partition: str, of: StreamOffset) -> bool:
+        # A micro-batch that is read again has the partitions it was planned for, even when the options name more now.
+        return self._options.wants(partition) and of.wants(partition)
 
     # ── where to begin and to end ──
 
     def mark(self, offset: StreamOffset, here: Here) -> StreamOffset:
         """An offset with all by which it is known again."""
         seen = self._ask(self._reader.fingerprint(offset.last))
-        return msgspec.structs.replace(offset, store=here.store, queues=here.queues, seen=seen)
+        return msgspec.structs.replace(self.aim(offset, here), seen=seen)
+
+    def aim(self, offset: StreamOffset, here: Here) -> StreamOffset:
+        """An offset that is about what the options name."""
+        named = sorted(self._options.partitions)
+        return msgspec.structs.replace(offset, store=here.store, queues=here.queues, partitions=named)
 
     def begin(self, here: Here) -> StreamOffset:
         """Where the options say that a read begins; what was dropped before is no loss, unless an LSN was named."""
@@ -169,34 +201,83 @@ class Look(RangeReader):
         change = find_change(offset, here, remembered)
         if change is None:
             return offset
-        anew = begin_anew(offset, change, remembered, self.drops())
+        anew = begin_anew(offset, change, here, remembered, self.drops())
         self._tell(change, f"going on behind LSN {anew.lsn}")
         return anew
+
+    def take_in(self, offset: StreamOffset, wanted: StreamOffset) -> StreamOffset:
+        """An offset with the queues and partitions that another one is about, too: those begin at their first record.
+
+        Then all that the offset has read already lies ahead of it, by partition, until the others have caught up.
+        """
+        more = not offset.wants_all_of(wanted.partitions)
+        new = list(wanted.queues) if more else offset.new_queues(wanted.queues)
+        if self.newest(Lsn(0), offset.last, new) is None:
+            return offset
+        read = self._read_before(offset, [name for name in wanted.queues if name not in offset.new_queues([name])])
+        return msgspec.structs.replace(offset, lsn=Lsn(0), positions=read, through=offset.last)
+
+    def _read_before(self, offset: StreamOffset, queues: Iterable[str]) -> dict[PartitionId, int]:
+        """How far an offset is in each partition of some queues that it reads."""
+        names = tuple(queues)
+        # Asked for first: what is pushed between the two is among the segments, and not in the ends.
+        ends = {
+            status.partition_id: status.end
+            for queue in names
+            for status in self._partitions(queue)
+            if offset.wants(status.partition)
+        }
+        for segment in self.outline(offset.lsn, self.last_lsn(), names) if names else ():
+            if segment.partition_id in ends:
+                ends[segment.partition_id] = min(ends[segment.partition_id], segment.first_offset)
+        return {number: max(end, offset.positions.get(number, 0)) for number, end in ends.items() if end}
 
     def _remembers(self, offset: StreamOffset) -> bool | None:
         return None if offset.seen is None else self._ask(self._reader.remembers(offset.seen))
 
-    def is_there(self, known: StreamOffset) -> bool:
-        """Whether this is still the store, the log and the queues that were planned for; tells it when not."""
-        numbers = self._ask(self._reader.queue_numbers(self._database))
-        here = Here(self._options.store, self._ask(self._reader.identity()), numbers, self.last_lsn())
-        change = find_change(known, here, self._remembers(known))
-        if change is not None:
-            self._tell(change, "nothing of it is read")
-        return change is None
+    def left(self, known: StreamOffset) -> StreamOffset:
+        """What was planned for with those of its queues that are still there; tells when that is not all of them.
 
-    def check_loss(self, after: Lsn, drops: int, queues: Iterable[str]) -> None:
-        """Raises, or says in the log, when retention took records behind an LSN in drops after the number `drops`."""
-        found = self._ask(self._reader.drops(after, drops, self._database, tuple(queues)))
-        if found.lost:
-            named = ", ".join(found.partitions)
-            lost = f"retention dropped records after LSN {after} that were not read, in {found.lost:,} partitions"
-            self._tell(DataLost(f"{lost} ({named})"), "going on without them")
+        None are where the store or its log is another one.
+        """
+        numbers = self._ask(self._reader.queue_numbers(self._database))
+        here = Here(shown(self._options.store), self._ask(self._reader.identity()), numbers, self.last_lsn())
+        change = find_change(known, here, self._remembers(known))
+        if change is None:
+            return known
+        self._tell(change, "nothing of it is read")
+        same = {name: number for name, number in known.queues.items() if numbers.get(name) == number}
+        return msgspec.structs.replace(known, queues=same if isinstance(change, DataLost) else {})
+
+    def check_loss(self, begin: StreamOffset, queues: Iterable[str]) -> None:
+        """Raises, or says in the log, when retention took records behind an offset since that was made."""
+        names = tuple(queues)
+        found = self._ask(self._reader.drops(begin.lsn, begin.drops, self._database, names)) if names else None
+        if found is None or not found.lost:
+            return
+        whole = self._read_ahead(begin, names)
+        lost, named = found.lost - len(whole.intersection(found.partitions)), sorted({*found.partitions} - whole)
+        if lost:
+            told = f"retention dropped records after LSN {begin.lsn} that were not read, in {lost:,} partitions"
+            self._tell(DataLost(f"{told} ({', '.join(named)})"), "going on without them")
+
+    def _read_ahead(self, begin: StreamOffset, queues: Iterable[str]) -> set[str]:
+        """The partitions that were read beyond an offset, as far as records of them are gone."""
+        if not begin.positions:
+            return set()
+        return {
+            f"{status.queue}/{status.partition}"
+            for queue in queues
+            for status in self._partitions(queue)
+            if status.start <= begin.positions.get(status.partition_id, -1)
+        }
 
     def _tell(self, change: HeadwaterError, so: str) -> None:
         if self._options.fail_on_data_loss:
             raise type(change)(f"{change}; {REMEDY}")
         log.warning("%s; %s, as failOnDataLoss says", change, so)
+        if self._losses is not None and str(change) not in self._losses:
+            self._losses.append(str(change))
 
 
 def check_begin(begin: StreamOffset, here: Here) -> None:

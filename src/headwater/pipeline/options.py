@@ -6,7 +6,7 @@ names them as they are documented. They are checked on the driver, so a path is 
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -19,9 +19,10 @@ from headwater.client.access import Access
 from headwater.client.address import check_token
 from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, QueueMissing
+from headwater.filters.spark import parse_for_payloads
 from headwater.model.names import DATABASE_DEFAULT, Lsn, check_name
 from headwater.pipeline.ddl import complaint_of
-from headwater.stores.open import is_server
+from headwater.stores.open import is_server, shown
 
 QUEUES_NAMED_MAX = 20
 
@@ -79,6 +80,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     pattern: str = ""
     partitions: frozenset[str] = frozenset()
+    filter: str = ""
     starting: Place = EARLIEST
     ending: Place = LATEST
     offsets_per_trigger_max: int | None = None
@@ -112,14 +114,14 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a partition is read at all."""
         return not self.partitions or partition in self.partitions
 
-    def choose(self, known: list[str]) -> tuple[str, ...]:
-        """The queues that are meant, among those that exist; one that is named must be there."""
+    def choose(self, known: list[str], read_before: Collection[str] = ()) -> tuple[str, ...]:
+        """The queues that are meant, among those that exist; one that is named must be there, or was read before."""
         if self.pattern:
             return tuple(name for name in known if fnmatchcase(name, self.pattern))
         for name in self.queues:
-            if name not in known:
-                raise QueueMissing(f"there is no queue {name!r} in {self.store}; there are {_listed(known)}")
-        return self.queues
+            if name not in known and name not in read_before:
+                raise QueueMissing(f"there is no queue {name!r} in {shown(self.store)}; there are {_listed(known)}")
+        return tuple(name for name in self.queues if name in known)
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,7 +259,9 @@ def _access(parsed: dict[str, Any]) -> Access:
     access = Access(**{name: parsed.pop(name) for name in Access.__struct_fields__ if name in parsed})
     if not access.is_default() and not is_server(parsed["store"]):
         named = ", ".join(sorted(_ACCESS))
-        raise InvalidOption(f"the options {named} are for a store at https://; {parsed['store']} asks for none of them")
+        raise InvalidOption(
+            f"the options {named} are for a store at https://; {shown(parsed['store'])} asks for none of them"
+        )
     if access.token and access.token_file:
         raise InvalidOption("the token comes from one of the options token and tokenFile, not from both")
     return access
@@ -280,6 +284,11 @@ def _text(name: str, text: str) -> str:
 def _schema(name: str, text: str) -> str:
     if complaint := complaint_of(_text(name, text)):
         raise InvalidOption(f"option {name} cannot be used: {complaint}")
+    return text
+
+
+def _filter(name: str, text: str) -> str:
+    parse_for_payloads(_text(name, text))
     return text
 
 
@@ -389,6 +398,7 @@ _READ = {
     "pattern": _Option("pattern", _text),
     "partition": _Option("partitions", _partition),
     "partitions": _Option("partitions", _partitions),
+    "filter": _Option("filter", _filter),
     "startingOffsets": _Option("starting", _place),
     "endingOffsets": _Option("ending", _place),
     "maxOffsetsPerTrigger": _Option("offsets_per_trigger_max", _count),

@@ -4,7 +4,7 @@ Rules only, no I/O. What changed in a store since an offset was made is judged i
 with a limit goes in `admission.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
@@ -32,7 +32,7 @@ class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     read it, what goes later is a loss if it lies behind. `store` is the store's identity, `queues` has the numbers of
     the queues, `seen` the newest segment of the log that this offset counts in; offsets of the first version have none
     of these. `positions` has the next offset of each partition that was read beyond `lsn`, `through` the newest LSN of
-    that.
+    that. `partitions` are the names of those that are read; none stand for all, in offsets of earlier versions as well.
     """
 
     lsn: Annotated[Lsn, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -42,11 +42,24 @@ class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     seen: Fingerprint | None = None
     positions: dict[PartitionId, _Count] = {}
     through: Annotated[Lsn, msgspec.Meta(ge=0, le=2**63 - 1)] = Lsn(0)
+    partitions: list[str] = []
 
     @property
     def last(self) -> Lsn:
         """The newest LSN of which anything was read."""
         return max(self.lsn, self.through)
+
+    def new_queues(self, queues: Iterable[str]) -> list[str]:
+        """Those of some queues of which this offset says nothing; none where it does not say which it is about."""
+        return [name for name in queues if name not in self.queues] if self.store or self.queues else []
+
+    def wants(self, partition: str) -> bool:
+        """Whether a partition is read at all."""
+        return not self.partitions or partition in self.partitions
+
+    def wants_all_of(self, partitions: Collection[str]) -> bool:
+        """Whether all of some partitions are read, where none stand for all."""
+        return not self.partitions or (bool(partitions) and all(map(self.wants, partitions)))
 
     def as_json(self) -> dict[str, Any]:
         """As Spark keeps it in its checkpoint."""
@@ -151,12 +164,22 @@ def cut_body(body: Body, cut: Cut) -> Body | None:
     piece = piece_of(body, cut.start, cut.end)
     if piece is None or piece.stop - piece.begin == body.count:
         return body if piece is not None else None
-    records = _records.decode(body.records)[piece.begin - piece.first : piece.stop - piece.first]
+    return part_of(body, split_body(body), piece.begin - piece.first, piece.stop - piece.first)
+
+
+def split_body(body: Body) -> list[msgspec.Raw]:
+    """The records of a segment, each as its JSON."""
+    return _records.decode(body.records)
+
+
+def part_of(body: Body, records: Sequence[msgspec.Raw], begin: int, stop: int) -> Body:
+    """Those of a segment's records from one place up to another, as a segment."""
+    chosen = records[begin:stop]
     return msgspec.structs.replace(
         body,
-        first_offset=piece.begin,
-        count=len(records),
-        records=b"[" + b",".join(map(bytes, records)) + b"]",
+        first_offset=body.first_offset + begin,
+        count=len(chosen),
+        records=b"[" + b",".join(map(bytes, chosen)) + b"]",
     )
 
 

@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StringType, StructType
 
 from headwater.errors import InvalidOption, InvalidPayload
+from headwater.filters.spark import parse_for_payloads, to_column
 from headwater.pipeline.columns import SHOWN_BYTES_MAX
 from headwater.pipeline.ddl import ONE
 from headwater.pipeline.options import (
@@ -77,6 +78,14 @@ def payload(*columns: "Column | str") -> Column:
     >>> totals.select(payload()).write.format("headwater").option("store", …).option("queue", "totals")
     """
     return json_of(F.struct(*(columns or ("*",)))).alias("value")
+
+
+def matches(text: str, column: "Column | str" = "value") -> Column:
+    """Whether payloads are meant by a filter, in the language of live queries; `column` has their JSON text.
+
+    >>> orders.where(matches("amount > 10 && customer in ['ada', 'bob']"))
+    """
+    return to_column(parse_for_payloads(text), F.col(column) if isinstance(column, str) else column)
 
 
 def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: bool) -> DataFrame:

@@ -11,6 +11,7 @@ both for every query over it; so nothing here depends on the query that asks. Th
 Spark: it leaves those of one query in the plan that all others use.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,6 +44,7 @@ from headwater.pipeline.options import (
     write_options,
 )
 from headwater.pipeline.planning import Share, Snapshot, StreamOffset, lag_of, offset_of
+from headwater.pipeline.sifting import Sieve
 from headwater.pipeline.sink import BatchSink, StreamSink
 from headwater.pipeline.times import Times
 from headwater.pipeline.writing import run_once
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 FORMAT = "headwater"
+# How many losses the progress of a query has, the newest.
+LOSSES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -157,15 +161,17 @@ def _stream_options(given: Mapping[str, str]) -> ReadOptions:
 
 def _read(options: ReadOptions, schema: StructType, task: Task) -> Iterator[pa.RecordBatch]:
     """The rows of a task; before and after them, whether any of what it was planned for is gone."""
-    rows = Rows(options, schema, session_zone())
+    rows, sieve = Rows(options, schema, session_zone()), Sieve(options.filter)
     with Look(options) as look:
-        if not task.share.spans or not look.is_there(task.known):
+        left = look.left(task.known)
+        if not task.share.spans or not left.queues:
             return
         for span in task.share.spans:
-            for bodies in look.wanted(span, task.known.queues, task.share.cut):
-                yield from rows.batches(bodies)
-        look.is_there(task.known)
-        look.check_loss(task.share.spans[0].after, task.known.drops, task.known.queues)
+            for bodies in look.wanted(span, left, task.share.cut):
+                yield from rows.batches(sieve.sift(bodies))
+        left = look.left(left)
+        ahead = task.share.cut.start.positions if task.share.cut else {}
+        look.check_loss(StreamOffset(task.share.spans[0].after, left.drops, positions=ahead), left.queues)
 
 
 class BatchReader(DataSourceReader):
@@ -182,9 +188,10 @@ class BatchReader(DataSourceReader):
         known = msgspec.structs.replace(end, positions={})
         shares: list[Share] = []
         with Look(self._options) as look:
-            if end.queues and look.is_there(known):
-                look.check_loss(start.lsn, start.drops, end.queues)
-                shares = look.plan(start, end)
+            known = look.left(known)
+            if known.queues:
+                look.check_loss(start, known.queues)
+                shares = look.plan(start, msgspec.structs.replace(end, queues=known.queues))
         # Spark takes no tasks at all for one that it knows nothing of.
         return [Task(share, known) for share in shares or [Share((), None)]]
 
@@ -205,6 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Lsn | None = None
         self._planned: StreamOffset | None = None
         self._moved: StreamOffset | None = None
+        self._losses: deque[str] = deque(maxlen=LOSSES_SHOWN)
 
     def _ask(self, question: "Callable[[Look], Answer]") -> "Answer":
         """An answer from the store at the address, which may be another file than the one that is open."""
@@ -217,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self) -> Look:
         """The reader of the driver, opened when it is first needed: executors get this object without one."""
         if self._open is None:
-            self._open = Look(self._options).__enter__()
+            self._open = Look(self._options, self._losses).__enter__()
             self._nothing_through = Lsn(0)
             self._admission = Admission(Times(self._options.event_time))
         return self._open
@@ -250,18 +258,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(start) if found is None else found.as_json()
 
     def _next(self, look: Look, kept: StreamOffset, limit: ReadLimit) -> StreamOffset | None:
-        here = look.here()
-        begin = look.resume(kept, here)
+        here = look.here(kept)
+        wanted = look.aim(StreamOffset(here.last), here)
+        begin = look.take_in(look.resume(kept, here), wanted)
+        if begin is not kept:
+            self._nothing_through = Lsn(0)
         last = here.last if self._target is None else min(self._target, here.last)
         newest = look.newest(Lsn(max(begin.lsn, self._nothing_through)), last, here.queues)
         if newest is None:
             # Others push too: what was looked through once is not looked through again.
             self._nothing_through = max(self._nothing_through, last)
-            return None
-        end = StreamOffset(newest)
+            # A new beginning is kept, or it would be made, and told, again and again.
+            return None if begin is kept else look.mark(begin, here)
+        end = StreamOffset(max(newest, begin.last))
         if isinstance(limit, ReadMaxRows):
             outlines = look.outline(begin.lsn, newest, here.queues)
-            end = self._admission.admit(outlines, begin, limit.max_rows, lambda span: look.wanted(span, here.queues))
+            end = self._admission.admit(outlines, begin, limit.max_rows, lambda span: look.wanted(span, wanted))
         return look.mark(msgspec.structs.replace(end, drops=look.drops()), here)
 
     def _move_group(self, done: StreamOffset) -> None:
@@ -272,7 +284,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if not self._options.group or done == self._moved:
             return
-        here = self._ask(Look.here)
+        here = self._ask(lambda look: look.here(done))
         if done.store in ("", here.store):
             seeks = [
                 Seek(database=self._options.database, queue=queue, group=self._options.group, lsn=done.lsn, create=True)
@@ -287,25 +299,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ask(self._report)
 
     def _report(self, look: Look) -> dict[str, Any]:
-        here = look.here()
+        here = look.here(self._planned)
         begin = self._planned or StreamOffset(here.last)
         newest = look.newest(begin.lsn, here.last, here.queues) or begin.last
         now = SystemClock().now()
         waiting = {queue: list(look.waiting(begin, newest, queue)) for queue in here.queues}
         lag = {queue: lag_of(begin, outlines, now) for queue, outlines in waiting.items()}
-        return {"lsn": newest, "lag": msgspec.to_builtins(lag)}
+        lost = {"lost": list(self._losses)} if self._losses else {}
+        return {"lsn": newest, "lag": msgspec.to_builtins(lag), **lost}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> "Sequence[InputPartition]":
         """Ranges of LSNs for one micro-batch."""
         return self._ask(lambda look: self._plan(look, offset_of(start), offset_of(end)))
 
     def _plan(self, look: Look, start: StreamOffset, end: StreamOffset) -> list[Task]:
-        here = look.here()
+        here = look.here(msgspec.structs.replace(end, queues={**start.queues, **end.queues}))
         # Where the whole micro-batch was planned for a store that is no more both begin anew, and it is empty.
         begin, finish = look.resume(start, here), look.resume(end, here)
-        look.check_loss(begin.lsn, begin.drops, here.queues)
+        # Of a queue that is new to the options nothing is read before a micro-batch is planned with it.
+        queues = {name: here.queues[name] for name in here.queues if name not in finish.new_queues(here.queues)}
+        finish = msgspec.structs.replace(finish, queues=queues)
+        new = begin.new_queues(queues)
+        look.check_loss(begin, [name for name in queues if name not in new])
+        # What went before it was planned for was gone before the query could have read it.
+        look.check_loss(StreamOffset(Lsn(0), finish.drops), new)
         known = look.mark(StreamOffset(finish.last, look.drops()), here)
-        return [Task(share, known) for share in look.plan(begin, msgspec.structs.replace(finish, queues=here.queues))]
+        known = msgspec.structs.replace(known, queues=queues, partitions=finish.partitions)
+        return [Task(share, known) for share in look.plan(look.take_in(begin, finish), finish)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""

@@ -32,6 +32,7 @@ from headwater.log.job_operations import (
 )
 from headwater.log.operations import (
     Ack,
+    Clear,
     Configure,
     DeleteGroup,
     DeleteQueue,
@@ -46,6 +47,7 @@ from headwater.model.coverage import check_positions
 from headwater.model.cron import next_cron
 from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
 from headwater.model.names import check_name
+from headwater.model.own_queues import check_not_own
 from headwater.model.record import check_ready_json
 from headwater.services.checks import (
     check_ids,
@@ -149,7 +151,6 @@ _checks: dict[str, Check] = {
 }
 _own_checks: dict[tuple[type[Operation], str], Check] = {
     (Requeue, "ids"): check_ids,
-    (Requeue, "to"): partial(check_name, "queue"),
     (Purge, "ids"): check_ids,
     **{(kind, "ids"): _names("job") for kind in (CancelJobs, RetryJobs, DropJobs)},
     (ChangeSchedule, "name"): partial(check_name, "schedule"),
@@ -170,6 +171,20 @@ def _check_seek(seek: Seek, config: Config) -> Changes:
         raise InvalidOption("a group goes to a timestamp, behind an LSN or to an offset, not to several")
     if seek.to not in ("beginning", "end"):
         raise InvalidOption(f"seek to beginning, end, a datetime or an offset; got {seek.to!r:.80}")
+    return {}
+
+
+def _check_requeue(requeue: Requeue, config: Config) -> Changes:
+    """Pushed back is pushed: what Headwater tells in a queue of its own nobody else tells there, not even again. A
+    room's may be delivered once more to its own group, which is for nobody else."""
+    check_not_own(requeue.to or requeue.queue, "requeue to another name")
+    if requeue.to or requeue.all_groups:
+        check_target(requeue.to or requeue.queue, "")
+    return {}
+
+
+def _check_removal(removal: DeleteQueue | Clear, config: Config) -> Changes:
+    check_not_own(removal.queue, "their retention_seconds says for how long they are kept")
     return {}
 
 
@@ -245,12 +260,13 @@ def _check_types(types: RegisterTypes, config: Config) -> Changes:
 
 _whole: dict[type[Operation], Callable[[Any, Config], Changes] | None] = {
     Configure: None,
-    DeleteQueue: None,
+    DeleteQueue: _check_removal,
+    Clear: _check_removal,
     Seek: _check_seek,
     DeleteGroup: None,
     ConfigureGroup: None,
     ReleaseLeases: None,
-    Requeue: None,
+    Requeue: _check_requeue,
     Purge: None,
     Trace: _check_trace,
     Ack: None,

@@ -8,7 +8,7 @@ from headwater.clock import Timestamp
 from headwater.config import Durability
 from headwater.errors import InvalidInput, InvalidOption
 from headwater.model.names import check_name
-from headwater.services.messages import Message, Outgoing
+from headwater.services.messages import Message, Outgoing, deliveries_of
 
 TEXT_LENGTH_MAX = 256
 HEADERS_MAX = 64
@@ -120,6 +120,8 @@ def check_delay(value: object) -> float:
 
 def check_list(name: str, value: object) -> list[Any]:
     """Any iterable of values; a text, bytes or a mapping is not meant as one."""
+    if type(value) is list or type(value) is tuple:
+        return list(value)
     if isinstance(value, str | bytes | bytearray | dict) or not isinstance(value, Iterable):
         raise InvalidOption(f"{name} must be a list; got {value!r:.80}")
     return list(value)
@@ -150,9 +152,18 @@ def check_messages(value: object) -> list[Message]:
     return messages if set(map(type, messages)) == {Message} else [check_message(message) for message in messages]
 
 
+def check_messages_of(database: str, value: object) -> list[Message]:
+    """The same, of one database: what is reported in another's name would change what is not there."""
+    messages = check_messages(value)
+    for delivery in deliveries_of(messages):
+        if delivery.database != database:
+            raise InvalidInput(f"a message of the database {delivery.database!r:.80} was given to {database!r:.80}")
+    return messages
+
+
 def check_optional_name(kind: str, value: object) -> str:
     """A name, or '' for none."""
-    return value if isinstance(value, str) and not value else check_name(kind, value)
+    return "" if value == "" else check_name(kind, value)
 
 
 def check_headers(headers: object) -> dict[str, str] | None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from headwater.config import Durability
 from headwater.errors import InvalidOption
+from headwater.log.document_operations import SetDocumentRules
 from headwater.log.operations import DeleteGroup
+from headwater.model.document_rules import DocumentRule
 from headwater.model.names import GROUP_DEFAULT, check_name
 from headwater.services.checks import check_durability, check_limit, check_list, check_optional_name, check_text
 from headwater.services.documents import Collection
@@ -19,6 +21,7 @@ from headwater.services.queue import Queue, make_pop
 from headwater.services.room import Room
 from headwater.services.transaction import Together
 from headwater.services.verbs import Verbs
+from headwater.stores.document_questions import ListDocumentRules
 from headwater.stores.questions import GroupStatus, LeaseStatus, ListGroups, ListLeases, ListQueues, QueueStatus
 
 
@@ -54,6 +57,19 @@ class Database:
     def collection(self, name: str) -> Collection:
         """The collection of documents of this name: `rooms/r1/messages`."""
         return Collection(self.queues_service, self.name, name)
+
+    @verb
+    async def document_rules(self) -> list[DocumentRule]:
+        """The access rules of the documents, in the order in which they were given."""
+        return await self.queues_service.store.ask(ListDocumentRules(self.name))
+
+    @verb
+    async def set_document_rules(self, rules: Sequence[DocumentRule]) -> int:
+        """Have these access rules and no others; how many there are then.
+
+        >>> await hw.set_document_rules([DocumentRule(pattern="notes", read="owner == auth.sub")])
+        """
+        return (await self.queues_service.run(SetDocumentRules(database=self.name, rules=tuple(rules)))).count
 
     @verb
     async def push_all(

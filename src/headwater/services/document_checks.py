@@ -8,7 +8,7 @@ import msgspec
 
 from headwater import filters
 from headwater.config import Config
-from headwater.errors import InvalidInput, InvalidName, InvalidOption, TooLarge
+from headwater.errors import InvalidFilter, InvalidInput, InvalidName, InvalidOption, TooLarge
 from headwater.log.document_operations import (
     CreateDocument,
     DeleteDocument,
@@ -16,6 +16,7 @@ from headwater.log.document_operations import (
     IndexDocuments,
     MergeDocuments,
     SetDocument,
+    SetDocumentRules,
     UpdateDocument,
 )
 from headwater.log.operations import Operation
@@ -29,7 +30,9 @@ from headwater.model.document import (
     encode_fields,
     replica_fields,
 )
+from headwater.model.document_rules import ACTIONS, RULES_MAX, DocumentRule
 from headwater.services.checks import check_limit, check_list
+from headwater.services.system_collections import is_system
 from headwater.stores.document_questions import DocumentQuery
 
 ROWS_MAX = 1_000
@@ -45,12 +48,13 @@ Changes = dict[str, Any]
 
 def check_new(operation: CreateDocument | SetDocument | UpdateDocument, config: Config) -> Changes:
     """Where a document goes, and its fields."""
-    return {**_place(operation), "data": check_fields(operation.data, config.record_bytes_max)}
+    _check_place(operation)
+    return {"data": check_fields(operation.data, config.record_bytes_max)}
 
 
 def check_set(operation: SetDocument | UpdateDocument, config: Config) -> Changes:
     """A document that is to be made or replaced."""
-    return {**check_new(operation, config), "if_match": check_conditions(operation.if_match)}
+    return check_new(operation, config) | _conditions(operation)
 
 
 def check_update(operation: UpdateDocument, config: Config) -> Changes:
@@ -63,11 +67,24 @@ def check_update(operation: UpdateDocument, config: Config) -> Changes:
 
 def check_delete(operation: DeleteDocument, config: Config) -> Changes:
     """A document that is to be deleted."""
-    return {**_place(operation), "if_match": check_conditions(operation.if_match)}
+    _check_place(operation)
+    return _conditions(operation)
 
 
-def _place(operation: CreateDocument | SetDocument | UpdateDocument | DeleteDocument) -> Changes:
-    return {"collection": check_collection(operation.collection), "id": check_document_id(operation.id)}
+def check_own(collection: str) -> str:
+    """The collection itself when it may be written to."""
+    if is_system(check_collection(collection)):
+        raise InvalidName(f"collections whose names begin with an underscore are Headwater's own; got {collection!r}")
+    return collection
+
+
+def _check_place(operation: CreateDocument | SetDocument | UpdateDocument | DeleteDocument) -> None:
+    check_own(operation.collection)
+    check_document_id(operation.id)
+
+
+def _conditions(operation: SetDocument | UpdateDocument | DeleteDocument) -> Changes:
+    return {"if_match": check_conditions(operation.if_match)} if operation.if_match else {}
 
 
 def check_merge(operation: MergeDocuments, config: Config) -> Changes:
@@ -75,7 +92,7 @@ def check_merge(operation: MergeDocuments, config: Config) -> Changes:
     if len(operation.rows) > ROWS_MAX:
         raise TooLarge(f"{ROWS_MAX:,} rows may be pushed at once; got {len(operation.rows):,}")
     rows = [_row(row, config.record_bytes_max) for row in operation.rows]
-    return {"collection": check_collection(operation.collection), "rows": rows}
+    return {"collection": check_own(operation.collection), "rows": rows}
 
 
 def _row(row: DocumentRow, bytes_max: int) -> DocumentRow:
@@ -87,11 +104,39 @@ def _row(row: DocumentRow, bytes_max: int) -> DocumentRow:
 
 def check_index(operation: IndexDocuments | DropDocumentIndex, config: Config) -> Changes:
     """An index, by pattern and field."""
-    if not _pattern.fullmatch(operation.pattern):
-        shown = repr(operation.pattern)[:80]
-        raise InvalidName(f"a pattern of collections has 1 to 200 characters of A-Z a-z 0-9 . _ : / - *; got {shown}")
+    check_collections(operation.pattern)
     check_field(operation.field)
     return {}
+
+
+def check_collections(pattern: str) -> str:
+    """The pattern itself when it is one: a collection's name in which `*` stands for any text, slashes too."""
+    if not _pattern.fullmatch(pattern):
+        shown = repr(pattern)[:80]
+        raise InvalidName(f"a pattern of collections has 1 to 200 characters of A-Z a-z 0-9 . _ : / - *; got {shown}")
+    return pattern
+
+
+def check_rules(operation: SetDocumentRules, config: Config) -> Changes:
+    """Access rules. One that cannot be read is refused when it is given, not when somebody asks."""
+    rules = check_list("rules", operation.rules)
+    if len(rules) > RULES_MAX:
+        raise TooLarge(f"a database has up to {RULES_MAX:,} access rules; got {len(rules):,}")
+    for rule in rules:
+        if not isinstance(rule, DocumentRule):
+            raise InvalidOption(f"an access rule has a pattern and conditions; got {rule!r:.80}")
+        check_collections(rule.pattern)
+        for action in ACTIONS:
+            _check_rule(rule.pattern, action, getattr(rule, action))
+    return {}
+
+
+def _check_rule(pattern: str, action: str, condition: str) -> None:
+    try:
+        if condition:
+            filters.parse(condition)
+    except InvalidFilter as error:
+        raise InvalidFilter(f"rule for {pattern}, {action}: {error}", error.position) from error
 
 
 def check_field(name: object) -> str:
@@ -153,4 +198,5 @@ CHECKS: dict[type[Operation], Any] = {
     MergeDocuments: check_merge,
     IndexDocuments: check_index,
     DropDocumentIndex: check_index,
+    SetDocumentRules: check_rules,
 }

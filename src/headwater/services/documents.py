@@ -4,14 +4,16 @@ A query is asked in bounded bites and put together here. A live query (`follow`)
 says after it: each document of the snapshot knows the commit that wrote it, so that nothing comes twice or is missed.
 """
 
+import asyncio
 import heapq
-import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 
 from headwater import filters
+from headwater.clock import Clock, Timestamp
 from headwater.filters import Predicate
 from headwater.filters.tree import And, join
 from headwater.log.document_operations import (
@@ -26,25 +28,30 @@ from headwater.model.document import (
     Condition,
     Document,
     DocumentChange,
+    Fields,
     OrderBy,
     changes_queue,
     check_collection,
     check_document_id,
-    decode_flat,
-    encode_fields,
+    new_document_id,
+    write_fields,
 )
 from headwater.model.document_order import cursor_of, place_of, write_cursor
+from headwater.model.document_rules import Permit
 from headwater.model.names import Lsn, Offset
 from headwater.services.document_checks import QUERY_LIMIT_MAX, check_conditions, check_query, orders_of
 from headwater.services.life import Life, verb
+from headwater.services.own_records import document_changes
+from headwater.services.system_collections import Rows, Sees, document_of, find_system, is_system, list_rows
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Answerer
 from headwater.stores.document_questions import DocumentPage, DocumentQuery, FindDocument, QueryDocuments
 
+# How often a system collection is looked at for who follows it.
+SYSTEM_SECONDS = 1.0
+
 Add = Callable[[Operation], None]
 Conditions = Sequence[Condition | tuple[str, str, Any] | Mapping[str, Any]]
-
-_decode_change = msgspec.json.Decoder(DocumentChange).decode
 
 
 class DocumentList(msgspec.Struct, frozen=True):
@@ -83,10 +90,10 @@ class LiveChange(msgspec.Struct, frozen=True):
 # ── queries ──
 
 
-async def find_all(store: Answerer, database: str, query: DocumentQuery) -> DocumentList:
-    """What a query finds, with the cursor to go on."""
+async def find_all(store: Answerer, database: str, query: DocumentQuery, permit: Permit | None = None) -> DocumentList:
+    """What a query finds, of what a permit lets read, with the cursor to go on."""
     wanted = msgspec.structs.replace(query, limit=query.limit + 1)
-    found, lsn = await _gather(store, database, wanted)
+    found, lsn = await _gather(store, database, wanted, permit)
     documents = found[: query.limit]
     cursor = ""
     if len(found) > query.limit:
@@ -94,15 +101,30 @@ async def find_all(store: Answerer, database: str, query: DocumentQuery) -> Docu
     return DocumentList(documents, cursor, lsn)
 
 
-async def _gather(store: Answerer, database: str, query: DocumentQuery) -> tuple[list[Document], Lsn]:
+async def find_rows(
+    store: Answerer, database: str, query: DocumentQuery, now: Timestamp, sees: Sees = lambda row: True
+) -> DocumentList:
+    """The same of a system collection: of the rows that somebody sees."""
+    return DocumentList(*await find_system(store, database, query, now, sees, expression_of(query)))
+
+
+async def _gather(
+    store: Answerer, database: str, query: DocumentQuery, permit: Permit | None = None
+) -> tuple[list[Document], Lsn]:
     """The first `limit` documents of a query, put together from as many answers as it takes."""
-    page = await store.ask(QueryDocuments(database, query))
-    found, lsn = page.documents, page.lsn
+    asked = QueryDocuments(database, query, permit=permit)
+    page = await store.ask(asked)
+    return await gather_rest(store, asked, page), page.lsn
+
+
+async def gather_rest(store: Answerer, asked: QueryDocuments, page: DocumentPage) -> list[Document]:
+    """The same, where the first answer is known."""
+    query, found = asked.query, page.documents
     while page.position and not (page.is_ordered and len(found) >= query.limit):
         rest = msgspec.structs.replace(query, limit=query.limit - len(found)) if page.is_ordered else query
-        page = await store.ask(QueryDocuments(database, rest, page.position))
+        page = await store.ask(QueryDocuments(asked.database, rest, page.position, asked.permit))
         found = _joined(found, page, query)
-    return found, lsn
+    return found
 
 
 def _joined(found: list[Document], page: DocumentPage, query: DocumentQuery) -> list[Document]:
@@ -143,9 +165,8 @@ class LiveQuery:
                         is_lost = True
                         break
                     for segment in step.segments:
-                        for place, record in enumerate(segment.records):
-                            seq = Offset(segment.first_offset + place)
-                            change = self.judge(_decode_change(record.data), segment.lsn, seq)
+                        for seq, _, (written, (_, now)) in document_changes.read(segment):
+                            change = self.judge(written, now, segment.lsn, seq)
                             if change is not None:
                                 yield change
                 if not is_lost:
@@ -166,14 +187,15 @@ class LiveQuery:
         self._members = {document.id: document.lsn for document in documents}
         return LiveChange("snapshot", documents=documents, lsn=lsn)
 
-    def judge(self, change: DocumentChange, lsn: Lsn, seq: Offset) -> LiveChange | None:
-        """What a change of the collection is to this query; None when it is nothing, or was in the snapshot."""
+    def judge(self, change: DocumentChange, now: Fields | None, lsn: Lsn, seq: Offset) -> LiveChange | None:
+        """What a change of the collection is to this query; None when it is nothing, or was in the snapshot. `now` is
+        the document after it."""
         told = self._members.get(change.id)
         if told is not None and lsn <= told:
             return None
-        deleted = change.op == "delete"
+        deleted = now is None
         document = Document(self._query.collection, change.id, change.version, deleted, change.after, lsn)
-        if not deleted and self._predicate(decode_flat(change.after)):
+        if now is not None and self._predicate(now):
             self._members[change.id] = Lsn(0)
             return LiveChange("insert" if told is None else "update", document, seq=seq, lsn=lsn)
         if told is None:
@@ -188,6 +210,28 @@ def expression_of(query: DocumentQuery) -> filters.Expression:
     if query.filter:
         parts.append(filters.parse(query.filter))
     return join(And, parts)
+
+
+async def follow_system(verbs: Verbs, database: str, query: DocumentQuery) -> AsyncGenerator[LiveChange, None]:
+    """A live query over a system collection: a snapshot, then what differs from one look to the next."""
+    predicate = filters.predicate(expression_of(query))
+
+    async def look() -> Rows:
+        rows = await list_rows(verbs.store, database, query.collection, verbs.clock.now())
+        return {name: row for name, row in rows.items() if predicate(row)}
+
+    known = await look()
+    yield LiveChange("snapshot", documents=[document_of(row) for row in known.values()])
+    while True:
+        await asyncio.sleep(SYSTEM_SECONDS)
+        before, known = known, await look()
+        for name in before.keys() - known.keys():
+            yield LiveChange("delete", document_of(before[name]))
+        for name, row in known.items():
+            if name not in before:
+                yield LiveChange("insert", document_of(row))
+            elif row != before[name]:
+                yield LiveChange("update", document_of(row))
 
 
 # ── the face ──
@@ -213,6 +257,9 @@ class Collection:
     @verb
     async def get(self, id: str) -> Document | None:
         """The document; None when there is none, or not any more."""
+        if is_system(self.name):
+            rows = await list_rows(self._verbs.store, self._database, self.name, self._verbs.clock.now())
+            return document_of(rows[id]) if id in rows else None
         found = await self._verbs.store.ask(FindDocument(self._database, self.name, check_document_id(id)))
         return None if found is None or found.deleted else found
 
@@ -260,7 +307,10 @@ class Collection:
             start_after=start_after,
             show_deleted=show_deleted,
         )
-        return await find_all(self._verbs.store, self._database, check_query(query))
+        query = check_query(query)
+        if is_system(self.name):
+            return await find_rows(self._verbs.store, self._database, query, self._verbs.clock.now())
+        return await find_all(self._verbs.store, self._database, query)
 
     def follow(self, where: str = "", *, filters: Conditions = ()) -> AsyncGenerator[LiveChange, None]:
         """A live query: a snapshot of the documents, then each that enters, changes or leaves, with no gap between.
@@ -270,6 +320,8 @@ class Collection:
         """
         self.life.check()
         query = check_query(DocumentQuery(collection=self.name, filters=check_conditions(filters), filter=where))
+        if is_system(self.name):
+            return follow_system(self._verbs, self._database, query)
         return aiter(LiveQuery(self._verbs, self._database, query))
 
     @verb
@@ -281,39 +333,36 @@ class Collection:
         ).ready:
             pass
 
-    @property
+    @cached_property
     def writes(self) -> "Writes":
         """The writes as operations, for transactions."""
-        return Writes(self._database, self.name, self._verbs.config.record_bytes_max)
+        return Writes(self._database, self.name, self._verbs.clock)
 
 
 class Writes:
-    """Writes to a collection, as operations."""
+    """Writes to a collection, as operations, which are checked where they are handed in."""
 
-    def __init__(self, database: str, collection: str, bytes_max: int) -> None:
-        self._place = {"database": database, "collection": check_collection(collection)}
-        self._bytes_max = bytes_max
+    def __init__(self, database: str, collection: str, clock: Clock) -> None:
+        self._place: dict[str, Any] = {"database": database, "collection": check_collection(collection)}
+        self._clock = clock
 
     def create(self, data: Mapping[str, Any], *, id: str = "") -> CreateDocument:
         """Make a document."""
-        return CreateDocument(**self._place, id=id or uuid.uuid4().hex, data=self._fields(data))
+        return CreateDocument(**self._place, id=id or new_document_id(self._clock.now()), data=write_fields(data))
 
     def set(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> SetDocument:
         """Make or replace one."""
         conditions = check_conditions(if_match)
-        return SetDocument(**self._place, id=id, data=self._fields(data), if_match=conditions)
+        return SetDocument(**self._place, id=id, data=write_fields(data), if_match=conditions)
 
     def update(self, id: str, data: Mapping[str, Any], *, if_match: Conditions = ()) -> UpdateDocument:
         """Change fields of one."""
         conditions = check_conditions(if_match)
-        return UpdateDocument(**self._place, id=id, data=self._fields(data), if_match=conditions)
+        return UpdateDocument(**self._place, id=id, data=write_fields(data), if_match=conditions)
 
     def delete(self, id: str, *, if_match: Conditions = ()) -> DeleteDocument:
         """Delete one."""
         return DeleteDocument(**self._place, id=id, if_match=check_conditions(if_match))
-
-    def _fields(self, data: Mapping[str, Any]) -> msgspec.Raw:
-        return encode_fields(data, self._bytes_max)
 
 
 class CollectionTogether:

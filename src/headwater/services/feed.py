@@ -8,19 +8,20 @@ the event loop: whoever joins or leaves does so between two commits.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-import msgspec
-
-from headwater.clock import Timestamp
+from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError
 from headwater.filters import Expression, Predicate
-from headwater.model.document import NULL, DocumentChange, changes_queue, decode_flat
+from headwater.model.document import DocumentChange, changes_queue
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.selection import Selection
 from headwater.services.follow import Following, Step
+from headwater.services.live_watch import LiveWatch
 from headwater.services.matching import Filed, Matcher, Move
+from headwater.services.own_records import Images, document_changes
 from headwater.services.queues import Queues
 from headwater.stores.questions import ListPartitions, Segment
 
@@ -31,9 +32,6 @@ WAITING_MAX = 10_000
 LOST = "changes were dropped from the log before they were told"
 BEHIND = "more changes came than could wait while the beginning was read"
 STOPPED = "this server stops to follow the collection"
-
-_decode_change = msgspec.json.Decoder(DocumentChange).decode
-Images = tuple[dict[str, Any] | None, dict[str, Any] | None]
 
 
 class Event:
@@ -57,21 +55,12 @@ class Event:
 Place = tuple[Offset, Lsn, PartitionId, Timestamp]
 
 
-def changes_of(segment: Segment) -> list[tuple[DocumentChange, Place]]:
-    """The changes that one commit made, each with its place in the log."""
+def changes_of(segment: Segment) -> list[tuple[DocumentChange, Images, Place]]:
+    """The changes that one commit made, each with the document before and after, and its place in the log."""
     return [
-        (
-            _decode_change(record.data),
-            (Offset(segment.first_offset + number), segment.lsn, segment.partition_id, segment.written_at),
-        )
-        for number, record in enumerate(segment.records)
+        (change, images, (offset, segment.lsn, segment.partition_id, segment.written_at))
+        for offset, _, (change, images) in document_changes.read(segment)
     ]
-
-
-def images_of(change: DocumentChange) -> Images:
-    """The document before and after; None where it was or is not there."""
-    before = None if change.before == NULL else decode_flat(change.before)
-    return before, None if change.op == "delete" else decode_flat(change.after)
 
 
 def move_of(predicate: Predicate, images: Images) -> Move | None:
@@ -82,17 +71,41 @@ def move_of(predicate: Predicate, images: Images) -> Move | None:
     return Move.LEFT if was else None
 
 
+class Withdrawn(NamedTuple):
+    """Why somebody may not be told any more: a code and a reason."""
+
+    code: str
+    reason: str
+
+
+May = Callable[[], Withdrawn | None]
+
+
 class Subscription:
     """One who follows the documents of a filter. Until `go_live`, what comes waits."""
 
-    __slots__ = ("_after", "_feed", "_filed", "_is_over", "_newer", "_newest", "_waiting", "end", "may", "tell")
+    __slots__ = (
+        "_after",
+        "_feed",
+        "_filed",
+        "_is_over",
+        "_newer",
+        "_newest",
+        "_waiting",
+        "at_close",
+        "end",
+        "may",
+        "sees",
+        "tell",
+    )
 
-    def __init__(
-        self, feed: "Feed", tell: Callable[[Event], None], end: Callable[[str, str], None], may: Callable[[], bool]
-    ) -> None:
+    def __init__(self, feed: "Feed", tell: Callable[[Event], None], end: Callable[[str, str], None], may: May) -> None:
         self.tell = tell
         self.end = end
         self.may = may
+        self.at_close: Callable[[], None] | None = None
+        # Of rows that are not documents of the store, which of them it may be told of.
+        self.sees: Callable[[Mapping[str, Any]], bool] | None = None
         self._feed = feed
         self._filed: Filed | None = None
         self._waiting: list[Event] | None = []
@@ -130,6 +143,11 @@ class Subscription:
         for event in waiting:
             self.take(event)
 
+    def wait_again(self) -> None:
+        """What comes waits, until `go_live`: it is behind, and is told what it has missed first."""
+        if not self._is_over and self._waiting is None:
+            self._waiting = []
+
     def take(self, event: Event) -> None:
         """A change that concerns it."""
         if self._is_over:
@@ -144,10 +162,15 @@ class Subscription:
         if self._newer and event.lsn > self._newest:
             self._newer = {}
         # A filter is no permission: that is asked for with every change.
-        if not self.may():
-            self.stop("not_allowed", "the right to read this collection was withdrawn")
-            return
-        self.tell(event)
+        if self.is_allowed():
+            self.tell(event)
+
+    def is_allowed(self) -> bool:
+        """Whether it may still be told; else it is over, and says so."""
+        withdrawn = self.may()
+        if withdrawn is not None:
+            self.stop(*withdrawn)
+        return withdrawn is None
 
     def stop(self, code: str, reason: str) -> None:
         """Follow no more, because of something that the follower is told."""
@@ -161,6 +184,8 @@ class Subscription:
             return
         self._is_over = True
         self._waiting = None
+        if self.at_close is not None:
+            self.at_close()
         if self._filed is not None:
             self._feed.matcher.remove(self._filed, self)
         self._feed.leave(self)
@@ -169,7 +194,15 @@ class Subscription:
 class Feed:
     """Follows the log of a collection for all who want to hear of it."""
 
-    def __init__(self, queues: Queues, database: str, collection: str, on_empty: Callable[["Feed"], None]) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        database: str,
+        collection: str,
+        on_empty: Callable[["Feed"], None],
+        watch: LiveWatch | None = None,
+    ) -> None:
+        self._watch = watch or LiveWatch(queues)
         self.collection = collection
         self.database = database
         self.matcher = Matcher()
@@ -187,12 +220,16 @@ class Feed:
         """Somebody wants to hear of it; once this is over, everything that comes is told."""
         self._subscriptions.add(subscription)
         if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
+            self._starting = asyncio.ensure_future(self.start())
         try:
             await asyncio.shield(self._starting)
         except BaseException:
             subscription.close()
             raise
+
+    def count(self) -> int:
+        """How many follow it."""
+        return len(self._subscriptions)
 
     def leave(self, subscription: Subscription) -> None:
         """They do not any more; the last one closes it."""
@@ -204,7 +241,8 @@ class Feed:
             if self._following is not None:
                 self._following.close()
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
+        """Begin to follow the log."""
         queue = changes_queue(self.collection)
         # Asked for before the position is taken: what lies between is told once more to who resumes, and never missed.
         for partition in await self._queues.ask(ListPartitions(self.database, queue, limit=1)):
@@ -233,20 +271,28 @@ class Feed:
             self._stop_all(LOST)
             return
         for segment in step.segments:
-            for change, place in changes_of(segment):
-                self._tell(change, place)
+            for change, images, place in changes_of(segment):
+                self.tell(change, images, place)
                 self.seq = place[0]
         self.position = max(self.position, step.through)
 
-    def _tell(self, change: DocumentChange, place: Place) -> None:
+    def tell(self, change: DocumentChange, images: Images, place: Place) -> None:
+        """A change, to those whom it concerns."""
         events: dict[Move, Event] = {}
-        for filed, move in self.matcher.match(*images_of(change)):
+        began, tried, told = time.perf_counter(), self.matcher.tried, 0
+        hits = self.matcher.match(*images)
+        self._watch.matched(self.collection, time.perf_counter() - began, self.matcher.tried - tried, len(hits))
+        for filed, move in hits:
             event = events.get(move)
             if event is None:
                 event = events[move] = Event(self.collection, change, move, place)
             for subscription in list(filed.watchers):
                 assert isinstance(subscription, Subscription)
-                subscription.take(event)
+                if subscription.sees is None or subscription.sees(images[1] or images[0] or {}):
+                    subscription.take(event)
+                    told += 1
+        if told:
+            self._watch.told(self.collection, told, (self._queues.clock.now() - place[3]) / SECOND)
 
     def _stop_all(self, reason: str) -> None:
         for subscription in list(self._subscriptions):

@@ -193,6 +193,8 @@ class Followers:
         self.draining = False
         # Called when another process has committed, whatever it was.
         self.on_elsewhere: list[Callable[[], None]] = []
+        # Called when somebody set the clock, with how many microseconds forward: for who waits for a time of day.
+        self.on_clock_set: list[Callable[[int], None]] = []
 
     # ── who is told ──
 

@@ -11,12 +11,11 @@ free. A pop of several partitions takes no more than its share of them while oth
 """
 
 import asyncio
-import heapq
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Protocol
 
 import msgspec
 
@@ -26,12 +25,12 @@ from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Batch, Pop, Popped, Touch
 from headwater.model.cursor import Outcome
 from headwater.model.histogram import Histogram
-from headwater.model.lane import Lane
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal
-from headwater.model.selection import ANY, Selection
+from headwater.services.deadlines import Deadlines
 from headwater.services.follow import Followers
 from headwater.services.messages import ack_of
+from headwater.services.pop_keys import Key, is_wanted, key_of, selection_of
 from headwater.stores.contract import Store
 from headwater.stores.questions import ListReady
 
@@ -42,31 +41,22 @@ ELSEWHERE_SECONDS = 0.02
 POPS_FIRST = 4
 POPS_GROWTH = 4
 POPS_AT_ONCE = 1_024
-DEADLINES_SPARE = 1_000
 
 
 # How often something happened that the tail does not tell, and where that is.
 Mark = tuple[int, Lsn]
 
 
-class Key(NamedTuple):
-    """What intentions must have in common to be served together. A tuple: no two selections can look alike."""
-
-    database: str
-    queue: str
-    partition: str
-    namespace: str
-    task: str
-    group: str
-
-
 class _Intention:
     """One waiting pop."""
 
-    __slots__ = ("answer", "deadline", "is_asked_for", "key", "operation")
+    __slots__ = ("answer", "deadline", "heeds_gate", "is_asked_for", "key", "operation")
 
-    def __init__(self, operation: Pop, key: Key, deadline: float, answer: asyncio.Future[Popped]) -> None:
+    def __init__(
+        self, operation: Pop, key: Key, deadline: float, answer: asyncio.Future[Popped], heeds_gate: bool
+    ) -> None:
         self.operation = operation
+        self.heeds_gate = heeds_gate
         self.key = key
         self.deadline = deadline
         self.answer = answer
@@ -88,6 +78,19 @@ class _Line:
         self.unwatch: Callable[[], None] = lambda: None
 
 
+class Gate(Protocol):
+    """Whether pops that came through a door are held off."""
+
+    def is_shut(self, database: str) -> bool:
+        """As far as this process knows."""
+
+    async def look(self) -> None:
+        """Ask the store."""
+
+    def doubt(self) -> None:
+        """What is known may have changed."""
+
+
 class Intentions:
     """The registry of waiting pops of one process."""
 
@@ -107,18 +110,19 @@ class Intentions:
         self._clock = clock
         self._waiters_max = waiters_max
         followers.on_elsewhere.append(self.committed_elsewhere)
+        followers.on_clock_set.append(self._clock_set)
         self._lines: dict[Key, _Line] = {}
         # Keys that name a queue are found under it; those that name none are under "" of their database.
         self._by_queue: dict[tuple[str, str], set[Key]] = {}
-        self._deadlines: list[tuple[float, int, Key]] = []
-        self._deadline_timer: asyncio.TimerHandle | None = None
-        self._deadline_timer_at = 0.0
+        self._deadlines = Deadlines(self._is_waiting, self._time_is_over)
         self._elsewhere_timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: set[asyncio.Future[CommittedResult]] = set()
         self._draining = False
+        self._access_version = 0
+        self.gate: Gate | None = None
         self.count = 0
         self.wakes = 0
         self.useful_wakes = 0
@@ -150,20 +154,25 @@ class Intentions:
         """What stays the same while nothing happens that a waiting pop would be woken for."""
         return self._happened, self._followers.tail.position
 
-    async def wait(self, operation: Pop, seconds: float, empty: tuple[Mark, Popped] | None = None) -> Popped:
-        """What the pop gets, as soon as there is something; nothing when the time is over.
+    async def wait(
+        self, operation: Pop, seconds: float, empty: tuple[Mark, Popped] | None = None, *, heeds_gate: bool = False
+    ) -> Popped:
+        """What the pop gets, as soon as there is something; nothing when the time is over, or, if it heeds the gate,
+        when that is shut.
 
         `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is
         no need to ask again before waiting.
         """
-        if self._draining:
+        if self._draining or (heeds_gate and self._is_shut(operation.database)):
             return Popped()
         if self.count >= self._waiters_max:
             self.overflows += 1
             raise Overloaded(f"{self._waiters_max:,} pops wait already; try again later")
+        if not self.count:
+            self._access_version = self._store.access_version()
         loop = asyncio.get_running_loop()
         key = key_of(operation)
-        intention = _Intention(operation, key, loop.time() + seconds, loop.create_future())
+        intention = _Intention(operation, key, loop.time() + seconds, loop.create_future(), heeds_gate)
         number = next(self._numbers)
         line = self._enter(number, intention)
         if empty is not None and empty[0] == self.mark() and not line.busy:
@@ -204,7 +213,7 @@ class Intentions:
 
     def _touched(self, key: Key, line: _Line, touches: Sequence[Touch]) -> None:
         """New segments of the queues of a key, or of all: serve it if it could want one of them."""
-        if (key.queue and touches) or any(_is_wanted(key, touch.lane) for touch in touches):
+        if (key.queue and touches) or any(is_wanted(key, touch.lane) for touch in touches):
             self._serve(key, line)
 
     def released(self, database: str, queue: str) -> None:
@@ -216,6 +225,8 @@ class Intentions:
     def committed_elsewhere(self) -> None:
         """Another process has committed: a lease may have ended there. Looked at together, a little later."""
         self._happened += 1
+        if self.gate is not None:
+            self.gate.doubt()
         if self.count and self._elsewhere_timer is None:
             loop = asyncio.get_running_loop()
             self._elsewhere_timer = loop.call_later(ELSEWHERE_SECONDS, self._look_elsewhere)
@@ -226,6 +237,9 @@ class Intentions:
 
     async def _serve_ready(self) -> None:
         """Serve the keys that have something to lease: one question for all of them, without the write lock."""
+        if self.gate is not None:
+            # What was committed elsewhere may be that pops are held off.
+            await self.gate.look()
         keys = list(self._lines)
         names = {(key.database, key.queue, key.group) for key in keys if key.queue}
         ready = set(await self._store.ask(ListReady(list(names), self._clock.now())))
@@ -235,6 +249,29 @@ class Intentions:
                 self._serve(key, line)
 
     # ── serving ──
+
+    def send_home(self) -> None:
+        """Answer those with nothing whose gate is shut; what was leased for one of them meanwhile is given back."""
+        self._send_home(lambda key: self._is_shut(key.database))
+
+    def _send_home(self, whom: Callable[[Key], bool]) -> None:
+        for key, line in list(self._lines.items()):
+            if whom(key):
+                for number, intention in list(line.waiting.items()):
+                    # Nobody could give back what a pop that acks on the way gets.
+                    is_free = intention.heeds_gate and not intention.is_asked_for
+                    if is_free and self._leave(number, key) and not intention.answer.done():
+                        intention.answer.set_result(Popped())
+
+    def _look_at_access(self) -> None:
+        """Who may read what was changed: whoever came through a door asks there again before anything is popped."""
+        version = self._store.access_version()
+        if version != self._access_version:
+            self._access_version = version
+            self._send_home(lambda key: True)
+
+    def _is_shut(self, database: str) -> bool:
+        return self.gate is not None and self.gate.is_shut(database)
 
     def _serve(self, key: Key, line: _Line) -> None:
         """Pop for a key, unless a pop for it is under way: then once more after it."""
@@ -250,6 +287,10 @@ class Intentions:
     def _ask(self, key: Key, line: _Line, size: int) -> None:
         """Pops for the oldest intentions of a line, in one commit; on to more when all of them got something."""
         line.again = False
+        self._look_at_access()
+        if not line.waiting:
+            self._end_turn(key, line)
+            return
         chosen = list(itertools.islice(line.waiting.items(), size))
         self.pops += len(chosen)
         try:
@@ -343,6 +384,13 @@ class Intentions:
             delay = max(ready_at - self._clock.now() + MILLISECOND, MILLISECOND) / SECOND
             line.timer = asyncio.get_running_loop().call_later(delay, self._serve_again, key, line)
 
+    def _clock_set(self, by: int) -> None:
+        """What is waited for may be due now. The pop is a commit, and takes leases and delays along with the clock."""
+        for key, line in list(self._lines.items()):
+            if line.timer is not None:
+                line.timer.cancel()
+                self._serve_again(key, line)
+
     def _serve_again(self, key: Key, line: _Line) -> None:
         line.timer = None
         self._serve(key, line)
@@ -354,11 +402,11 @@ class Intentions:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line()
-            line.unwatch = self._followers.watch(_selection_of(key), partial(self._touched, key, line))
+            line.unwatch = self._followers.watch(selection_of(key), partial(self._touched, key, line))
             self._by_queue.setdefault((key.database, key.queue), set()).add(key)
         line.waiting[number] = intention
         self.count += 1
-        self._note_deadline(intention.deadline, number, key)
+        self._deadlines.add(intention.deadline, number, key, self.count)
         return line
 
     def _leave(self, number: int, key: Key) -> bool:
@@ -383,42 +431,17 @@ class Intentions:
         if not keys:
             del self._by_queue[key.database, key.queue]
 
-    # ── deadlines: one timer for all ──
-
-    def _note_deadline(self, deadline: float, number: int, key: Key) -> None:
-        if len(self._deadlines) > 2 * self.count + DEADLINES_SPARE:
-            # Most entries are of intentions that were served long ago.
-            self._deadlines = [entry for entry in self._deadlines if self._is_waiting(entry[1], entry[2])]
-            heapq.heapify(self._deadlines)
-        heapq.heappush(self._deadlines, (deadline, number, key))
-        self._set_deadline_timer()
+    # ── how waits end ──
 
     def _is_waiting(self, number: int, key: Key) -> bool:
         line = self._lines.get(key)
         return line is not None and number in line.waiting
 
-    def _set_deadline_timer(self) -> None:
-        loop = asyncio.get_running_loop()
-        first = self._deadlines[0][0]
-        if self._deadline_timer is not None:
-            if self._deadline_timer_at <= first:
-                return
-            self._deadline_timer.cancel()
-        # Remembered here: for a moment that has come, uvloop gives a handle that does not know its time.
-        self._deadline_timer_at = first
-        self._deadline_timer = loop.call_at(first, self._end_waits)
-
-    def _end_waits(self) -> None:
-        self._deadline_timer = None
-        now = asyncio.get_running_loop().time()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, number, key = heapq.heappop(self._deadlines)
-            line = self._lines.get(key)
-            intention = line.waiting.get(number) if line is not None else None
-            if intention is not None and not intention.is_asked_for:
-                self._end_if_over(number, intention)
-        if self._deadlines:
-            self._set_deadline_timer()
+    def _time_is_over(self, number: int, key: Key) -> None:
+        line = self._lines.get(key)
+        intention = line.waiting.get(number) if line is not None else None
+        if intention is not None and not intention.is_asked_for:
+            self._end_if_over(number, intention)
 
     def _end_if_over(self, number: int, intention: _Intention) -> None:
         """Answer with nothing when the time is over."""
@@ -456,33 +479,11 @@ class Intentions:
     async def close(self) -> None:
         """End all waits with nothing, and wait for what is under way."""
         self.drain()
-        for timer in (self._deadline_timer, self._elsewhere_timer):
-            if timer is not None:
-                timer.cancel()
+        self._deadlines.cancel()
+        if self._elsewhere_timer is not None:
+            self._elsewhere_timer.cancel()
         while self._tasks or self._under_way:
             await asyncio.gather(*self._tasks, *self._under_way, return_exceptions=True)
-
-
-def _selection_of(key: Key) -> Selection:
-    """What a key follows: its queue, or all queues when it names none."""
-    return Selection(key.database, (key.queue or ANY,), (key.partition,) if key.partition else ())
-
-
-def _is_wanted(key: Key, lane: Lane) -> bool:
-    """Whether a key that names no queue could want something of a partition."""
-    return key.namespace in ("", lane.namespace) and key.task in ("", lane.task)
-
-
-def key_of(operation: Pop) -> Key:
-    """The line that a pop belongs to."""
-    return Key(
-        operation.database,
-        operation.queue,
-        operation.partition,
-        operation.namespace,
-        operation.task,
-        operation.group,
-    )
 
 
 def shared(operation: Pop, others: int) -> Pop:

@@ -11,6 +11,7 @@ from headwater.errors import InvalidOption, TooLarge
 from headwater.log.job_operations import NewJob
 from headwater.model.job import COMMAND_PREFIX, HIDDEN, JOBS_QUEUE, SHELL, runs_command
 from headwater.model.names import check_name
+from headwater.model.record import check_texts
 from headwater.services.checks import TIMESTAMP_MAX, check_optional_name, check_text, is_text
 
 COMMAND_BYTES_MAX = 100_000
@@ -49,6 +50,8 @@ def check_job(job: object, bytes_max: int) -> NewJob:
         raise TooLarge(
             f"the arguments of a job may have {bytes_max:,} bytes; these have {len(memoryview(job.arguments)):,}"
         )
+    if job.arguments != _plain.arguments:
+        check_texts([bytes(job.arguments)], bytes_max)
     return job
 
 

@@ -11,6 +11,7 @@ from headwater.errors import InvalidInput
 from headwater.log.job_operations import NewJob
 from headwater.model.job import QUEUE_DEFAULT, SHELL, JobState, runs_command
 from headwater.model.job_policy import JobPolicy
+from headwater.model.json_names import check_names
 from headwater.services.job_options import with_options
 from headwater.stores.job_questions import (
     JobAttempt,
@@ -49,20 +50,21 @@ class NewJobDocument(JobPolicy, frozen=True, kw_only=True, forbid_unknown_fields
     result_seconds: float | None = None
 
 
-Said = Annotated[str, msgspec.Meta(min_length=1)]
+# Left out, it says nothing: what is empty is refused, so it cannot be what stands for that.
+Said = Annotated[str, msgspec.Meta(min_length=1)] | msgspec.UnsetType
 
 
 class WrittenJobDocument(NewJobDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job as people and their scripts write it: what is there and empty, as by a variable that is not set, was meant
     to say something, and is not guessed at."""
 
-    id: Said = ""
-    queue: Said = ""
-    cwd: Said = ""
-    batch: Said = ""
-    unique_key: Said = ""
-    concurrency_key: Said = ""
-    limit_key: Said = ""
+    id: Said = msgspec.UNSET  # type: ignore[assignment]
+    queue: Said = msgspec.UNSET  # type: ignore[assignment]
+    cwd: Said = msgspec.UNSET  # type: ignore[assignment]
+    batch: Said = msgspec.UNSET  # type: ignore[assignment]
+    unique_key: Said = msgspec.UNSET  # type: ignore[assignment]
+    concurrency_key: Said = msgspec.UNSET  # type: ignore[assignment]
+    limit_key: Said = msgspec.UNSET  # type: ignore[assignment]
 
 
 _decoder = msgspec.json.Decoder(WrittenJobDocument)
@@ -71,7 +73,9 @@ _decoder = msgspec.json.Decoder(WrittenJobDocument)
 def decode_job(text: bytes | str) -> NewJob:
     """A job from its JSON; an error says what is wrong with it."""
     try:
-        return job_of(_decoder.decode(text))
+        document = _decoder.decode(text)
+        check_names(text.encode() if isinstance(text, str) else text)
+        return job_of(document)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         raise InvalidInput(f"this is no job: {error}") from error
     except (msgspec.DecodeError, RecursionError) as error:
@@ -81,7 +85,8 @@ def decode_job(text: bytes | str) -> NewJob:
 
 def job_of(document: NewJobDocument) -> NewJob:
     """The job that a document asks for."""
-    said = {name: value for name, value in structs.asdict(document).items() if value != getattr(_plain, name)}
+    given = {name: value for name, value in structs.asdict(document).items() if value is not msgspec.UNSET}
+    said = {name: value for name, value in given.items() if value != getattr(_plain, name)}
     return with_options(None, said)
 
 

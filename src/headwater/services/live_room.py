@@ -11,7 +11,19 @@ import msgspec
 
 from headwater.clock import Timestamp
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.model.room import KEPT, PASSING, PRESENCE, Attendance, Member, RoomMessage, message_of, origin_of
+from headwater.model.room import (
+    KEPT,
+    PASSING,
+    PRESENCE,
+    Attendance,
+    Member,
+    RoomMessage,
+    Watermark,
+    message_of,
+    origin_of,
+    watermarks_of,
+)
+from headwater.services.room_outline import Outline
 from headwater.stores.questions import Segment
 
 
@@ -48,6 +60,10 @@ class LiveRoom:
         # The offset that comes next, and the LSN up to which everything was delivered.
         self.next = Offset(0)
         self.delivered = Lsn(0)
+        # How far each server said that it has delivered; and how often something was since this one said so.
+        self.watermarks: dict[str, Watermark] = {}
+        self.steps_unsaid = 0
+        self.said_at = 0.0
         self._presence_next = Offset(0)
         # Where its messages and who is there were last: a room that is deleted and made again begins anew.
         self._places: dict[str, PartitionId] = {}
@@ -62,6 +78,7 @@ class LiveRoom:
         for segment in presence:
             for record in segment.records:
                 self.attendance.take(record, segment.written_at)
+            self._note_watermarks(segment)
         self._presence_next = presence_next
         put_by, self._put_by = self._put_by or [], None
         for segment in put_by:
@@ -81,6 +98,12 @@ class LiveRoom:
             self.tell(self._presence(segment))
         self.delivered = segment.lsn
 
+    def look_at(self, outline: Outline) -> None:
+        """Messages of the room, or of others, are gone: say so where they are its own and were not handed out."""
+        if self._put_by is None and outline.start > self.next:
+            self.next = outline.start
+            self.tell([Missed(outline.start - 1)])
+
     def tell(self, events: Sequence[Event]) -> None:
         """Hand events to everybody who listens here."""
         if events:
@@ -94,6 +117,14 @@ class LiveRoom:
     def expire(self, now: Timestamp) -> None:
         """Members of servers that were silent for too long have left."""
         self.tell_presence(self.attendance.expire(now))
+
+    def clock_set(self, by: int) -> None:
+        """The clock was set: who was there a moment ago was there a moment ago."""
+        self.attendance.clock_set(by)
+        self.watermarks = {
+            instance: msgspec.structs.replace(mark, updated_at=Timestamp(mark.updated_at + by))
+            for instance, mark in self.watermarks.items()
+        }
 
     def _kept(self, segment: Segment) -> list[Event]:
         events: list[Event] = []
@@ -123,10 +154,15 @@ class LiveRoom:
         self._places[segment.lane.partition] = segment.partition_id
         return before is not None and before != segment.partition_id
 
+    def _note_watermarks(self, segment: Segment) -> None:
+        for mark in watermarks_of([(record, segment.written_at) for record in segment.records]):
+            self.watermarks[mark.instance] = mark
+
     def _presence(self, segment: Segment) -> list[Event]:
         events: list[Event] = []
         if self._is_made_again(segment):
             self._presence_next = segment.first_offset
+        self._note_watermarks(segment)
         for place, record in enumerate(segment.records):
             if segment.first_offset + place >= self._presence_next:
                 changes = self.attendance.take(record, segment.written_at)

@@ -10,7 +10,7 @@ back; a place is free again when the client has taken its answer, so that answer
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -135,30 +135,37 @@ def time_is_over(seconds: float = LOOK_SECONDS) -> IsOver:
 class Part:
     """A part of the log that somebody may read: some queues of a database."""
 
-    def __init__(self, reader: LogReader, database: str, queues: Sequence[str], is_over: IsOver) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        database: str,
+        queues: Sequence[str],
+        is_over: IsOver,
+        end: Callable[[], Awaitable[Lsn]],
+    ) -> None:
         self._reader = reader
         self._database = database
         self._queues = queues
         self._is_over = is_over
+        self._find_end = end
 
     async def newest(self, after: Lsn, through: Lsn) -> Newest:
         """The newest segment in a stretch, looked for from its end."""
-        _, last = await self._reader.span()
-        end = min(through, last)
+        end = await self._end(after, through)
         while end > after and self._queues:
             begin = Lsn(max(after, end - WINDOW_LSNS))
             found = await self._reader.newest(begin, end, self._database, self._queues)
             if found is not None:
                 return Newest(found, found)
             end = begin
-            if self._is_over():
+            if end > after and self._is_over():
                 return Newest(None, end)
         return Newest(None, after)
 
     async def outline(self, after: Lsn, through: Lsn, limit: int) -> Outline:
         """The first segments in a stretch, without their records."""
         found: list[SegmentOutline] = []
-        end, last = await self._end(through)
+        end = await self._end(after, through)
         while after < end and self._queues:
             window = Lsn(min(after + WINDOW_LSNS, end))
             wanted = limit - len(found)
@@ -166,14 +173,14 @@ class Part:
             if len(found) >= limit:
                 return Outline(found, found[-1].lsn)
             after = window
-            if self._is_over():
+            if after < end and self._is_over():
                 return Outline(found, after)
-        return Outline(found, last)
+        return Outline(found, through)
 
     async def bodies(self, after: Lsn, through: Lsn, bytes_max: int) -> tuple[list[Body], Lsn]:
         """Segments with their records until they come to `bytes_max`, and how far that is."""
         found: list[Body] = []
-        end, last = await self._end(through)
+        end = await self._end(after, through)
         while after < end and self._queues:
             window = Lsn(min(after + WINDOW_LSNS, end))
             wanted = bytes_max - sum(len(body.records) for body in found)
@@ -183,11 +190,11 @@ class Part:
             if size >= wanted:
                 return found, more[-1].lsn
             after = window
-            if self._is_over():
+            if after < end and self._is_over():
                 return found, after
-        return found, last
+        return found, through
 
-    async def _end(self, through: Lsn) -> tuple[Lsn, Lsn]:
-        """Where the log ends within a stretch, and how far a look gets that finds nothing more."""
-        _, last = await self._reader.span()
-        return min(through, last), through
+    async def _end(self, after: Lsn, through: Lsn) -> Lsn:
+        """Where a stretch ends, within what may be read: how much others wrote behind that is not looked through, and
+        cannot be told by how far a look came."""
+        return through if through - after <= WINDOW_LSNS else min(through, await self._find_end())

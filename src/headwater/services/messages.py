@@ -214,7 +214,7 @@ class Message(msgspec.Struct, eq=False):
     @property
     def lost_before(self) -> int:
         """How many records before its batch retention dropped before this group could read them."""
-        return self.batch.lost
+        return 0 if self.index else self.batch.lost
 
 
 def messages_of(batches: list[Batch], database: str, queues: Reporter) -> list[Message]:
@@ -242,6 +242,11 @@ _first = operator.itemgetter(0)
 _batch = operator.attrgetter("batch")
 _delivery = operator.attrgetter("delivery")
 _index = operator.attrgetter("index")
+
+
+def deliveries_of(messages: Sequence[Message]) -> set[Delivery]:
+    """The deliveries that some messages came with."""
+    return set(map(_delivery, messages))
 
 
 def first_of_each_batch(messages: Sequence[Message]) -> list[Message]:

@@ -22,7 +22,7 @@ from headwater.services.checks import (
     check_durability,
     check_flag,
     check_list,
-    check_messages,
+    check_messages_of,
     check_outgoing,
     check_seconds,
     check_text,
@@ -137,10 +137,10 @@ class Queue(QueueUpkeep):
         """Lease up to `batch` messages; wait up to `wait` seconds for the first.
 
         They come from as many partitions as the batch needs, of at most `partitions` if that is given, in the order in
-        which they were pushed as far as that can be told. `ack` reports messages as done in the same commit: a loop
-        that hands in its last batch with the next pop waits for the disk once a turn. With `auto_ack` they are done as
-        they are delivered. A group that is new begins with all there is, with `subscribe="new"` with what comes, with
-        `since` at a time.
+        which they were pushed as far as that can be told; `partition` names one of them, and an empty one means all.
+        `ack` reports messages as done in the same commit: a loop that hands in its last batch with the next pop waits
+        for the disk once a turn. With `auto_ack` they are done as they are delivered. A group that is new begins with
+        all there is, with `subscribe="new"` with what comes, with `since` at a time.
         """
         operation = make_pop(
             database=self.database,
@@ -155,27 +155,29 @@ class Queue(QueueUpkeep):
             since=since,
             idempotency_key=idempotency_key,
         )
-        return await self._queues.pop(operation, wait, check_messages(ack))
+        return await self._queues.pop(operation, wait, check_messages_of(self.database, ack))
 
     @verb
     async def ack(self, messages: Message | Iterable[Message]) -> None:
         """Report messages as done. A lease that was lost raises `LeaseLost`, and nothing of it changes."""
-        await self._queues.report(check_messages(messages), Outcome.COMPLETED)
+        await self._queues.report(check_messages_of(self.database, messages), Outcome.COMPLETED)
 
     @verb
     async def fail(self, messages: Message | Iterable[Message], *, error: str = "", retry: bool = True) -> None:
         """Report messages as failed: they come again after the queue's retry delay, or end in the dead letters."""
-        await self._queues.report(check_messages(messages), Outcome.FAILED if retry else Outcome.DEAD, error)
+        await self._queues.report(
+            check_messages_of(self.database, messages), Outcome.FAILED if retry else Outcome.DEAD, error
+        )
 
     @verb
     async def release(self, messages: Message | Iterable[Message]) -> None:
         """Give messages back untouched: others get them at once, and no attempt is counted."""
-        await self._queues.report(check_messages(messages), Outcome.RELEASED)
+        await self._queues.report(check_messages_of(self.database, messages), Outcome.RELEASED)
 
     @verb
     async def extend(self, messages: Message | Iterable[Message], seconds: float | None = None) -> None:
         """Keep the lease of messages for `seconds` from now."""
-        await self._queues.extend(check_messages(messages), seconds)
+        await self._queues.extend(check_messages_of(self.database, messages), seconds)
 
     def consume(
         self,

@@ -16,6 +16,7 @@ from headwater.services.checks import (
     check_limit,
     check_list,
     check_message,
+    check_messages_of,
     check_number,
     check_optional_name,
     check_time,
@@ -42,13 +43,10 @@ class QueueUpkeep:
 
     def __init__(self, queues: Verbs, database: str, name: str) -> None:
         self._queues = queues
+        # Whether it may be used now.
+        self.life: Life = queues.life
         self.database = database
         self.name = check_name("queue", name)
-
-    @property
-    def life(self) -> Life:
-        """Whether it may be used now."""
-        return self._queues.life
 
     @verb
     async def configure(
@@ -247,7 +245,7 @@ class QueueUpkeep:
     @verb
     async def trace(self, message: Message, event: str, data: object = None, names: Sequence[str] = ()) -> None:
         """Note an event in the life of a message."""
-        check_message(message)
+        check_messages_of(self.database, check_message(message))
         operation = Trace(
             database=self.database,
             partition_id=message.partition_id,
@@ -262,5 +260,6 @@ class QueueUpkeep:
     @verb
     async def traces(self, message: Message) -> list[TraceEvent]:
         """The events noted for a message."""
-        identity = check_message(message).transaction_id or str(message.offset)
+        check_messages_of(self.database, check_message(message))
+        identity = message.transaction_id or str(message.offset)
         return await self._queues.store.ask(ListTraces(self.database, message.partition_id, identity))

@@ -28,6 +28,7 @@ from headwater.log.operations import (
     Seek,
     Transaction,
 )
+from headwater.log.timings import Timings
 from headwater.model.names import Lsn
 from headwater.model.selection import Selection
 from headwater.services.admission import admit
@@ -35,8 +36,7 @@ from headwater.services.follow import Followers, Limits, Step, Steps
 from headwater.services.holdings import Holdings
 from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
-from headwater.services.timings import Timings
-from headwater.services.verbs import Verbs
+from headwater.services.verbs import Verbs, check_push
 from headwater.stores.contract import Counts, Store, Traits
 from headwater.stores.questions import Answer, FindLane, FindLastLsn, Question
 
@@ -79,7 +79,7 @@ class Queues(Verbs):
 
     def push(self, push: Push, durability: Durability | None) -> asyncio.Future[CommittedResult]:
         """Append to one partition."""
-        self.check_push(push)
+        check_push(push, self.config)
         answer = self._committer.submit(push, durability or self.config.durability)
         if push.delay_seconds:
             answer.add_done_callback(lambda _: self._tell_waiters([push]))
@@ -117,8 +117,11 @@ class Queues(Verbs):
         wait_seconds: float = 0,
         reports: Sequence[Ack] = (),
         parked: Callable[[], None] = lambda: None,
+        *,
+        heeds_gate: bool = False,
     ) -> Popped:
-        """Lease the next records. `parked` is called when there is nothing yet and the wait begins."""
+        """Lease the next records. `parked` is called when there is nothing yet and the wait begins; one that heeds the
+        gate waits no longer when pops are held off."""
         self.check_pop(operation)
         self.check_wait(wait_seconds)
         if wait_seconds:
@@ -126,16 +129,21 @@ class Queues(Verbs):
                 operation = msgspec.structs.replace(operation, asks_again=True)
             await self.followers.ready()
             if self.intentions.waiting_for(operation):
-                return await self._stand_in_line(operation, wait_seconds, reports, parked)
+                return await self._stand_in_line(operation, wait_seconds, reports, parked, heeds_gate)
         mark = self.intentions.mark()
         popped = await self.report_and_pop(reports, shared(operation, self.intentions.waiting_for(operation)))
         if popped.batches or not wait_seconds:
             return popped
         parked()
-        return await self.intentions.wait(operation, wait_seconds, (mark, popped))
+        return await self.intentions.wait(operation, wait_seconds, (mark, popped), heeds_gate=heeds_gate)
 
     async def _stand_in_line(
-        self, operation: Pop, wait_seconds: float, reports: Sequence[Ack], parked: Callable[[], None]
+        self,
+        operation: Pop,
+        wait_seconds: float,
+        reports: Sequence[Ack],
+        parked: Callable[[], None],
+        heeds_gate: bool,
     ) -> Popped:
         """Wait behind those who wait already: they get what the reports set free, in the same commit."""
         if reports:
@@ -143,7 +151,7 @@ class Queues(Verbs):
             self.intentions.serve(operation)
             await self._settled(reports, settling)
         parked()
-        return await self.intentions.wait(operation, wait_seconds)
+        return await self.intentions.wait(operation, wait_seconds, heeds_gate=heeds_gate)
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""

@@ -9,7 +9,9 @@ import msgspec
 
 from headwater.errors import InvalidName, InvalidOption
 from headwater.model.names import SYSTEM_PREFIX, check_name
+from headwater.model.own_queues import check_not_own
 from headwater.model.record import Record, check_ready_json
+from headwater.model.room import PREFIX as ROOM_PREFIX
 from headwater.services.checks import check_headers, check_optional_name, check_text, check_timestamp
 
 
@@ -20,6 +22,9 @@ class Names(NamedTuple):
     trace_id: str = "trace_id"
 
 
+# Queues that nobody pushes to by name.
+_kept_apart = (SYSTEM_PREFIX, ROOM_PREFIX)
+
 IN_PYTHON = Names()
 ON_THE_WIRE = Names("transactionId", "traceId")
 
@@ -28,8 +33,11 @@ def check_target(queue: str, partition: str) -> None:
     """Raises when nobody may push there."""
     check_name("queue", queue)
     check_optional_name("partition", partition)
-    if queue.startswith(SYSTEM_PREFIX):
-        raise InvalidName(f"queues under {SYSTEM_PREFIX} are Headwater's own; push to another name")
+    if not queue.startswith(_kept_apart):
+        return
+    check_not_own(queue, "push to another name")
+    if queue.startswith(ROOM_PREFIX):
+        raise InvalidName(f"queues under {ROOM_PREFIX} are rooms: send to room {queue.removeprefix(ROOM_PREFIX)!r:.80}")
 
 
 def check_envelope(

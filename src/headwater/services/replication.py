@@ -1,43 +1,162 @@
-"""How far a replica has read, and where in the log that is."""
+"""How a replica reads on: documents in the order of the commits that wrote them, from the place that it has reached.
 
-from typing import Annotated
+Where access rules hold, a replica learns of what it may read, and of what it might have a copy of: a document that is
+gone, or is not theirs any more, is told as deleted if they could read it since the replica was last complete. The log
+knows that, as long as it is kept. Of all others not even the id is told.
+"""
+
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from headwater.model.document import Document
+from headwater import filters
+from headwater.model.document import Document, changes_queue
+from headwater.model.document_rules import Permit, digest_of
 from headwater.model.names import Lsn
+from headwater.model.selection import Selection
+from headwater.services.own_records import document_changes
 from headwater.services.queues import Queues
-from headwater.stores.document_questions import FindDocument
+from headwater.stores.document_questions import FindDocument, ListDocumentsAfter
+from headwater.stores.questions import FindIdentity, FindLastLsnOf
 
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How far a replica has read. `lsn` and `store` are the place in the log, and whose log it is; a checkpoint without
-    them is that of a client which keeps only the pair."""
+    them is that of a client which keeps only the pair. `rules` are those under which it read, in short, and `since` is
+    the commit up to which it had everything at the time it last came to an end."""
 
     updated_at: Number = 0
     id: str = ""
     lsn: Number | None = None
     identity: str = msgspec.field(default="", name="store")
+    rules: str = ""
+    since: Number | msgspec.UnsetType = msgspec.UNSET
 
 
-def checkpoint_of(document: Document, identity: str) -> Checkpoint:
-    """The checkpoint behind a document."""
-    return Checkpoint(updated_at=document["updatedAt"], id=document.id, lsn=document.lsn, identity=identity)
+class Pulled(NamedTuple):
+    """Documents that a replica has not read yet; fewer than were asked for when there are no more."""
+
+    documents: list[Document]
+    checkpoint: Checkpoint
 
 
-async def place_behind(
-    queues: Queues, place: tuple[str, str], checkpoint: Checkpoint | None, identity: str
-) -> tuple[Lsn, str]:
-    """Behind which commit and document a replica of a (database, collection) goes on."""
-    if checkpoint is None or not checkpoint.id:
-        return Lsn(0), ""
-    if checkpoint.lsn is not None and checkpoint.identity == identity:
-        return Lsn(checkpoint.lsn), checkpoint.id
-    if checkpoint.lsn is not None:
-        return Lsn(0), ""
-    found: Document | None = await queues.ask(FindDocument(*place, checkpoint.id))
-    if found is None or found["updatedAt"] != checkpoint.updated_at:
-        return Lsn(0), ""
-    return found.lsn, found.id
+class Replica:
+    """A copy of a collection: what it reads, and under which rules."""
+
+    def __init__(self, queues: Queues, database: str, collection: str, permit: Permit | None) -> None:
+        self._queues = queues
+        self._database = database
+        self._collection = collection
+        self._permit = permit
+        self._rules = digest_of(permit)
+        self._identity = ""
+
+    async def identify(self) -> str:
+        """Whose log it is: checkpoints of another are worth nothing."""
+        self._identity = self._identity or await self._queues.ask(FindIdentity())
+        return self._identity
+
+    async def pull(self, checkpoint: Checkpoint | None, limit: int) -> Pulled:
+        """What comes behind a checkpoint."""
+        await self.identify()
+        after = await self._place_behind(checkpoint)
+        if self._permit is None:
+            found = await self._queues.ask(ListDocumentsAfter(self._database, self._collection, *after, limit))
+            return Pulled(found, self._behind(found, checkpoint, None))
+        # Asked for before anything is read: who is told all that there is has everything up to here.
+        newest = await self._queues.ask(FindLastLsnOf(self._database, (changes_queue(self._collection),)))
+        since = self._complete_at(checkpoint, after[0], newest)
+        found = await self._readable(after, limit, _Departed(self._queues, self._selection, since, self._permit))
+        return Pulled(found, self._behind(found, checkpoint, since if len(found) == limit else newest))
+
+    def _complete_at(self, checkpoint: Checkpoint | None, after: Lsn, newest: Lsn) -> Lsn:
+        """The commit up to which it had everything. A replica that begins has nothing that could be gone."""
+        if checkpoint is None or not checkpoint.id:
+            return newest
+        if checkpoint.since is msgspec.UNSET or checkpoint.identity != self._identity:
+            return after
+        return Lsn(checkpoint.since)
+
+    def reached(self, document: Document) -> Checkpoint:
+        """The checkpoint behind a document that was told when it was written."""
+        return self._at(document, None if self._permit is None else document.lsn)
+
+    def _behind(self, found: list[Document], checkpoint: Checkpoint | None, since: Lsn | None) -> Checkpoint:
+        if found:
+            return self._at(found[-1], since)
+        if checkpoint is None:
+            return Checkpoint(lsn=0, identity=self._identity)
+        return checkpoint if since is None else msgspec.structs.replace(checkpoint, since=since)
+
+    def _at(self, document: Document, since: Lsn | None) -> Checkpoint:
+        return Checkpoint(
+            updated_at=document["updatedAt"],
+            id=document.id,
+            lsn=document.lsn,
+            identity=self._identity,
+            rules=self._rules,
+            since=msgspec.UNSET if since is None else since,
+        )
+
+    @property
+    def _selection(self) -> Selection:
+        return Selection(self._database, (changes_queue(self._collection),))
+
+    async def _place_behind(self, checkpoint: Checkpoint | None) -> tuple[Lsn, str]:
+        """Behind which commit and document it goes on. Under other rules other documents are theirs: it begins anew."""
+        beginning = (Lsn(0), "")
+        if checkpoint is None or not checkpoint.id:
+            return beginning
+        if checkpoint.lsn is not None:
+            is_of_here = (checkpoint.identity, checkpoint.rules) == (self._identity, self._rules)
+            return (Lsn(checkpoint.lsn), checkpoint.id) if is_of_here else beginning
+        found = await self._queues.ask(FindDocument(self._database, self._collection, checkpoint.id))
+        if found is None or found["updatedAt"] != checkpoint.updated_at or not self._may_read(found):
+            return beginning
+        return found.lsn, found.id
+
+    def _may_read(self, document: Document) -> bool:
+        if self._permit is None:
+            return True
+        return not document.deleted and filters.may_read(self._permit, document.flat())
+
+    async def _readable(self, after: tuple[Lsn, str], limit: int, departed: "_Departed") -> list[Document]:
+        """As many as were asked for, unless there are no more."""
+        kept: list[Document] = []
+        while True:
+            page = await self._queues.ask(ListDocumentsAfter(self._database, self._collection, *after, limit))
+            theirs = {one.id for one in page if self._may_read(one)}
+            if len(theirs) < len(page):
+                await departed.read(page[-1].lsn)
+            for one in page:
+                if one.id in theirs:
+                    kept.append(one)
+                elif one.id in departed.ids:
+                    kept.append(one.tombstone())
+            if len(kept) >= limit or len(page) < limit:
+                return kept[:limit]
+            departed.ids.difference_update(one.id for one in page)
+            after = (page[-1].lsn, page[-1].id)
+
+
+class _Departed:
+    """Which documents somebody could read at some time since a commit, by what the log says they were before."""
+
+    def __init__(self, queues: Queues, selection: Selection, since: Lsn, permit: Permit) -> None:
+        self._followers = queues.followers
+        self._selection = selection
+        self._permit = permit
+        self._reached = since
+        self.ids: set[str] = set()
+
+    async def read(self, through: Lsn) -> None:
+        """Look through the log up to a commit."""
+        while self._reached < through:
+            step = await self._followers.read(self._selection, self._reached)
+            for segment in step.segments:
+                for _, _, (change, (before, _)) in document_changes.read(segment):
+                    if before is not None and filters.may_read(self._permit, before):
+                        self.ids.add(change.id)
+            self._reached = step.through

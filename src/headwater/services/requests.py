@@ -5,7 +5,7 @@ that waits, a stretch of the log. Everything else goes as it is; see `wire_forms
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from headwater.clock import Timestamp
 from headwater.config import Durability
@@ -67,6 +67,28 @@ class PushResponse(Struct, frozen=True):
     pushed: Pushed | None
 
 
+class RoomSend(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is said in a room, under which key, for how long it is kept, and whether it only passes."""
+
+    room: str
+    type: str
+    data: Raw = field(default_factory=lambda: Raw(b"null"))
+    message_key: Text = ""
+    ttl_seconds: float | None = None
+    passes: bool = False
+
+
+class RoomSendStep(RoomSend, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="send", tag_field="kind"):
+    """What is said in a room, together with everything else of a transaction."""
+
+
+class SendRequest(RequestBody, frozen=True, kw_only=True):
+    """Messages for any rooms, in one commit."""
+
+    messages: Annotated[list[RoomSend], Meta(min_length=1, max_length=SEVERAL_MAX)]
+    durability: Durability | None = None
+
+
 class PopRequest(PopForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The next records of a partition, of a queue, or of any queue of a namespace and task; waits when there are none.
 
@@ -97,12 +119,14 @@ class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 DocumentStep = CreateDocumentStep | SetDocumentStep | UpdateDocumentStep | DeleteDocumentStep
+AnyStep = PushStep | RoomSendStep | ReportStep | JobsStep | DocumentStep
 
 
 class TransactionRequest(RequestBody, frozen=True, kw_only=True):
-    """Pushes, reports, jobs and documents that take effect together or not at all, if all `leases` are alive."""
+    """Pushes, messages of rooms, reports, jobs and documents that take effect together or not at all, if all `leases`
+    are alive."""
 
-    operations: Annotated[list[PushStep | ReportStep | JobsStep | DocumentStep], Meta(max_length=SEVERAL_MAX)] = []
+    operations: Annotated[list[AnyStep], Meta(max_length=SEVERAL_MAX)] = []
     leases: Annotated[list[Lease], Meta(max_length=SEVERAL_MAX)] = []
 
 

@@ -10,6 +10,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Literal
 
 import msgspec
 
@@ -25,6 +26,9 @@ GOOD_SECONDS = 24 * 3_600
 SIGNATURE_BYTES = 16
 TOKEN_LENGTH_MAX = 65_536
 
+# How documents are told: as `doc.data` when nothing was said, flat as `document` or not at all, or as both.
+IncludeData = bool | Literal["both"] | None
+
 
 class Resumable(msgspec.Struct, frozen=True, array_like=True):
     """What a token is about."""
@@ -35,8 +39,10 @@ class Resumable(msgspec.Struct, frozen=True, array_like=True):
     collection: str
     filters: Sequence[Condition]
     filter: str
-    include_data: bool | None
+    include_data: IncludeData
     good_until: Timestamp
+    permit: str = ""
+    priority: str = ""
 
 
 _decoder = msgspec.json.Decoder(Resumable)

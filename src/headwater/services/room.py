@@ -4,19 +4,20 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from headwater.config import Durability
-from headwater.errors import InvalidOption, ResyncRequired
-from headwater.log.operations import Push
-from headwater.model.names import Lsn, Offset, check_name
+from headwater.errors import ResyncRequired
+from headwater.log.room_operations import RoomPush
+from headwater.model.names import Lsn, Offset
 from headwater.model.record import encode_payload
 from headwater.model.room import (
     KEPT,
-    OWN_TYPES,
     PASSING,
     PRESENCE,
     Attendance,
     Member,
     RoomMessage,
+    Since,
     Watermark,
+    check_since,
     lowest_watermark,
     message_of,
     queue_of,
@@ -25,7 +26,10 @@ from headwater.model.room import (
 )
 from headwater.services.checks import check_durability, check_seconds, check_text
 from headwater.services.life import Life, verb
+from headwater.services.room_outline import UNKNOWN, Outline, outline_of
+from headwater.services.room_requests import check_type
 from headwater.services.verbs import Verbs
+from headwater.stores.questions import ListPartitions
 
 if TYPE_CHECKING:
     from headwater.stores.questions import Segment
@@ -76,36 +80,38 @@ class Room:
 
     def push_of(
         self, data: Any, *, type: str, key: str, sender: str, ttl_seconds: float, partition: str = KEPT
-    ) -> Push:
+    ) -> RoomPush:
         """A message of this room as an operation, checked."""
-        if check_name("message type", type) in OWN_TYPES:
-            raise InvalidOption(f"messages of type {type} are made by the server; send another type")
+        check_type(type)
         encoded = encode_payload(data, self._queues.config.record_bytes_max)
         record = room_record(type, encoded, check_text("sender", sender), key=check_text("key", key))
         check_seconds("ttl_seconds", ttl_seconds)
-        return Push(
+        return RoomPush(
             database=self.database, queue=self.queue, partition=partition, records=(record,), ttl_seconds=ttl_seconds
         )
 
-    async def follow(self, since: int | str = "now") -> AsyncGenerator[RoomMessage, None]:
+    async def follow(self, since: Since = "now") -> AsyncGenerator[RoomMessage, None]:
         """Messages as they come: those behind an offset first, all that are kept with "beginning".
 
-        Raises ResyncRequired when messages behind the offset, or while it follows, were dropped.
+        Raises ResyncRequired when there never was such an offset, when messages behind it, or while it follows, were
+        dropped, and when the room was deleted and made again: its offsets begin anew then.
 
         >>> async for message in hw.room("canvas-1").follow():
         ...     print(message.type, message.payload)
         """
         self.life.check()
-        if since not in ("now", "beginning") and (type(since) is not int or since < -1):
-            raise InvalidOption(f"since must be an offset, now or beginning; got {since!r:.80}")
+        since = check_since(since)
         end = await self._queues.last_lsn()
-        reader = _Reader(self.name, since if isinstance(since, int) else None, end)
+        # Asked behind it: what lies before the end of the outline may come, and is passed over; a hole cannot.
+        reader = _Reader(self.name, await self._outline(), since, end)
         async with await self._queues.follow(self.database, self.queue, end if since == "now" else Lsn(0)) as steps:
             while not steps.is_over:
                 step = await steps.step()
                 for segment in step.segments:
                     for message in reader.read(segment):
                         yield message
+                if step.resync is not None:
+                    reader.look_at(await self._outline())
 
     @verb
     async def members(self) -> list[Member]:
@@ -127,6 +133,9 @@ class Room:
         """The lowest of them: everybody has what lies before it."""
         return lowest_watermark(await self.watermarks(), self._queues.clock.now())
 
+    async def _outline(self) -> Outline:
+        return outline_of(await self._queues.store.ask(ListPartitions(self.database, self.queue)))
+
     async def _presence(self) -> "list[Segment]":
         found: list[Segment] = []
         end = await self._queues.last_lsn()
@@ -139,10 +148,17 @@ class Room:
 class _Reader:
     """Takes messages out of segments: each once, a hole is told."""
 
-    def __init__(self, room: str, since: int | None, begun_at: Lsn) -> None:
+    def __init__(self, room: str, outline: Outline, since: Since, begun_at: Lsn) -> None:
         self._room = room
         self._begun_at = begun_at
-        self._next = None if since is None else since + 1
+        self._partition_id = outline.partition_id
+        # Whoever begins with what is kept begins with what still is when it is read.
+        self._is_open = since == "beginning"
+        self._next: int = outline.end if isinstance(since, str) else since + 1
+        if isinstance(since, int) and (reason := outline.why_not_since(since)):
+            there = "nothing is" if outline.end == outline.start else f"{outline.start} to {outline.end - 1} are"
+            what = f"{since} never was" if reason == UNKNOWN else f"messages behind {since} were dropped"
+            raise ResyncRequired(f"of room {room} {there} kept; {what}")
 
     def read(self, segment: "Segment") -> list[RoomMessage]:
         """What a segment has for whoever follows."""
@@ -150,13 +166,26 @@ class _Reader:
             return [message_of(self._room, record, segment.written_at, None) for record in segment.records]
         if segment.lane.partition != KEPT:
             return []
+        if self._partition_id not in (None, segment.partition_id):
+            raise ResyncRequired(f"room {self._room} was deleted and made again; its offsets begin anew")
+        self._partition_id = segment.partition_id
         found = []
         for place, record in enumerate(segment.records):
             offset = Offset(segment.first_offset + place)
-            if self._next is not None and offset < self._next:
+            if self._is_open:
+                self._next, self._is_open = min(self._next, offset), False
+            if offset < self._next:
                 continue
-            if self._next is not None and offset > self._next:
-                raise ResyncRequired(f"messages {self._next} to {offset - 1} of this room were dropped")
+            self._need(offset)
             self._next = offset + 1
             found.append(message_of(self._room, record, segment.written_at, offset))
         return found
+
+    def look_at(self, outline: Outline) -> None:
+        """Messages of the room are gone; raises when some of them were not read yet."""
+        if not self._is_open:
+            self._need(outline.start)
+
+    def _need(self, offset: int) -> None:
+        if offset > self._next:
+            raise ResyncRequired(f"messages {self._next} to {offset - 1} of room {self._room} were dropped")

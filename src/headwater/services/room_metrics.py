@@ -55,7 +55,7 @@ async def room_metrics(rooms: Rooms, database: str, patterns: Sequence[str] = ("
         members=sum(len(one.here) for one in live),
         state=judge(undelivered, age),
         server_instance_id=rooms.instance,
-        use_message_queue=rooms.settings.use_message_queue,
+        use_message_queue=rooms.goes_through_log(database),
     )
 
 

@@ -21,8 +21,8 @@ from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import Closed, InvalidInput, StoreReplaced
 from headwater.log.committer import CommittedResult
-from headwater.log.operations import Push
-from headwater.model.names import Lsn, Offset, PartitionId
+from headwater.log.room_operations import RoomPush, TrimRoom
+from headwater.model.names import Lsn, Offset
 from headwater.model.record import Record
 from headwater.model.room import (
     ALIVE_SECONDS,
@@ -43,33 +43,40 @@ from headwater.model.room import (
     Roll,
     RoomMessage,
     check_cursor,
+    lowest_watermark,
     message_of,
     queue_of,
     room_record,
 )
-from headwater.model.room_settings import RoomSettings
+from headwater.model.room_settings import CleanupPolicy, RoomSettings
 from headwater.model.selection import Selection
 from headwater.services.follow import Limits
 from headwater.services.live_room import LiveRoom
 from headwater.services.queues import Queues
 from headwater.services.room_gathering import Gathering, NewMessage, Sent
 from headwater.services.room_lag import Lag
-from headwater.stores.questions import Answer, ListPartitions, PartitionStatus, Question, ReadPartition, Segment
+from headwater.services.room_outline import Outline, outline_of
+from headwater.stores.questions import (
+    Answer,
+    ListPartitions,
+    ListSwitches,
+    PartitionStatus,
+    Question,
+    ReadPartition,
+    Segment,
+)
 
 log = logging.getLogger(__name__)
 
+# Turned on for a database, its rooms pass messages on in memory, on every server.
+MEMORY_SWITCH = "rooms in memory"
 # A server that is asked to trade time for load rests between two looks; one that is not looks as soon as it is woken.
 REST_FROM_MS = 50
-RETRY_SECONDS = 1.0
+# Between two tries to follow the log again, twice as long each time.
+RETRY_SECONDS, RETRY_SECONDS_MAX = 0.1, 10.0
+# How far a room was delivered is said again after so many steps that brought it messages, but not all the time.
+WATERMARK_STEPS, WATERMARK_SECONDS = 10, 1.0
 PAGE_SEGMENTS = 100
-
-
-class Outline(msgspec.Struct, frozen=True):
-    """What is kept of a room: messages from `start` up to before `end`."""
-
-    start: Offset = Offset(0)
-    end: Offset = Offset(0)
-    partition_id: PartitionId | None = None
 
 
 class Rooms:
@@ -81,6 +88,7 @@ class Rooms:
         self.origin = uuid.uuid4().hex
         self.instance = settings.server_instance_id or str(uuid.uuid4())
         self._queues = queues
+        queues.followers.on_clock_set.append(self._clock_set)
         self._live: dict[tuple[str, str], LiveRoom] = {}
         self._opening: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._pumps: dict[str, asyncio.Task[None]] = {}
@@ -88,6 +96,9 @@ class Rooms:
         self._beat: asyncio.TimerHandle | None = None
         self._gathering = Gathering(lambda: self.settings.cursor_batch_interval / 1_000, self._pass_on)
         self._lags: dict[str, Lag] = {}
+        # Databases whose rooms were switched to memory, for every server on the store.
+        self._in_memory: frozenset[str] = frozenset()
+        self._looking: asyncio.Task[None] | None = None
         self.sent = 0
         self.delivered = 0
 
@@ -112,6 +123,29 @@ class Rooms:
     def now(self) -> Timestamp:
         """The time."""
         return self._queues.clock.now()
+
+    # ── through the log, or within this process ──
+
+    def goes_through_log(self, database: str) -> bool:
+        """Whether messages of a database's rooms go through the log now."""
+        return self.settings.use_message_queue and database not in self._in_memory
+
+    async def look_at_switches(self) -> None:
+        """Whether rooms were switched, for all servers; who is here is said at once to those who could not hear."""
+        switches = await self._queues.ask(ListSwitches())
+        before = self._in_memory
+        self._in_memory = frozenset(database for database, name in switches if name == MEMORY_SWITCH)
+        if before != self._in_memory:
+            log.info(
+                "rooms of these databases pass messages on in memory: %s", ", ".join(sorted(self._in_memory)) or "none"
+            )
+        if before - self._in_memory:
+            self.say_who_is_here()
+
+    def _look_later(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self.look_at_switches())
+            self._looking.add_done_callback(_log_failure)
 
     # ── sending ──
 
@@ -138,9 +172,10 @@ class Rooms:
         passes = message.durability is Durability.MEMORY
         live = self._live.get((message.database, queue))
         is_local = passes and self.settings.enable_local_broadcast
-        if is_local or not self.settings.use_message_queue:
+        through_log = self.goes_through_log(message.database)
+        if is_local or not through_log:
             self._hand_out(live, message)
-        if not self.settings.use_message_queue:
+        if not through_log:
             done: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
             done.set_result(Sent(None, Durability.MEMORY))
             return done
@@ -155,9 +190,9 @@ class Rooms:
             now = self._queues.clock.now() * 1_000 // SECOND
             live.tell([RoomMessage(message.room, message.type, message.data, message.sender, now)])
 
-    def _push(self, database: str, queue: str, partition: str, record: Record, ttl: float | None = None) -> Push:
+    def _push(self, database: str, queue: str, partition: str, record: Record, ttl: float | None = None) -> RoomPush:
         ttl_seconds = self.settings.message_ttl if ttl is None else ttl
-        return Push(database=database, queue=queue, partition=partition, records=(record,), ttl_seconds=ttl_seconds)
+        return RoomPush(database=database, queue=queue, partition=partition, records=(record,), ttl_seconds=ttl_seconds)
 
     # ── being there ──
 
@@ -200,7 +235,7 @@ class Rooms:
 
     def _announce(self, live: LiveRoom, type: str, said: Came | Roll) -> None:
         record = Record(msgspec.Raw(msgspec.json.encode(said)), type=type)
-        if not self.settings.use_message_queue:
+        if not self.goes_through_log(live.database):
             changes = live.attendance.take(record, self._queues.clock.now())
             live.tell_presence(changes)
             return
@@ -215,19 +250,33 @@ class Rooms:
         if self._beat is not None:
             self._beat.cancel()
         self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self.say_who_is_here)
+        self._look_later()
         now = self._queues.clock.now()
         for live in self.live:
             members = list(live.here.values())
             told = members if len(members) <= MEMBERS_TOLD_MAX else []
             self._announce(live, SNAPSHOT, Roll(self.origin, self.instance, live.delivered, len(members), told))
+            live.steps_unsaid = 0
             live.expire(now)
+            if self.settings.cleanup_policy is CleanupPolicy.WATERMARK:
+                self._trim(live, now)
+
+    def _clock_set(self, by: int) -> None:
+        for live in self.live:
+            live.clock_set(by)
+
+    def _trim(self, live: LiveRoom, now: Timestamp) -> None:
+        """Drop what every server has delivered. The lowest watermark counts: the highest would take what others have
+        not got yet."""
+        through = lowest_watermark(live.watermarks.values(), now)
+        if through:
+            self._queues.submit_and_forget(TrimRoom(database=live.database, queue=live.queue, through=through))
 
     # ── what is kept ──
 
     async def outline(self, database: str, room: str) -> Outline:
         """Which messages of a room are kept."""
-        status = (await self._partitions(database, queue_of(room))).get(KEPT)
-        return Outline() if status is None else Outline(status.start, status.end, status.partition_id)
+        return outline_of(await self._queues.ask(ListPartitions(database, queue_of(room))))
 
     async def history(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
         """Messages behind an offset, some at a time, up to the end of the outline."""
@@ -268,12 +317,16 @@ class Rooms:
     async def _open(self, live: LiveRoom) -> None:
         """Follow first, then look what is there: what comes in between is put by, and nothing is missed."""
         await self._follow(live.database)
+        await self.look_at_switches()
         partitions = await self._partitions(live.database, live.queue)
         kept, presence = partitions.get(KEPT), partitions.get(PRESENCE)
         said = [] if presence is None else await self._read_all(presence)
         end = Offset(said[-1].first_offset + len(said[-1].records)) if said else Offset(0)
         places = {name: status.partition_id for name, status in partitions.items()}
         live.make_ready(Offset(0) if kept is None else kept.end, said, end, places)
+        # A server that begins again goes on from where it said that it was.
+        own = live.watermarks.get(self.instance)
+        live.delivered = Lsn(max(live.delivered, own.lsn if own is not None else 0))
         live.attendance.expire(self._queues.clock.now())
 
     async def _follow(self, database: str) -> None:
@@ -302,14 +355,17 @@ class Rooms:
 
     async def _pump_on(self, database: str, selection: Selection, limits: Limits, lag: Lag) -> None:
         position: Lsn | None = None
+        failures = 0
         while True:
             try:
                 async with await self._queues.followers.follow(selection, position, limits) as following:
                     position = following.position
                     self._pumping[database].set()
                     async for step in following:
-                        for segment in step.segments:
-                            self._hand_on(segment)
+                        self._hand_out_step(step.segments)
+                        if step.resync is not None:
+                            await self._tell_what_is_lost(database)
+                        failures = 0
                         position = following.position
                         lag.delivered(position)
                         await self._rest()
@@ -318,18 +374,42 @@ class Rooms:
                 return
             except Exception:
                 # Whatever it is: everybody in a room of this database would hear nothing any more.
-                log.exception("rooms could not be followed; it is tried again")
-                await asyncio.sleep(RETRY_SECONDS)
+                pause = pause_seconds(failures)
+                failures += 1
+                log.exception("rooms could not be followed; it is tried again in %g s", pause)
+                await asyncio.sleep(pause)
 
-    def _hand_on(self, segment: Segment) -> None:
-        live = self._live.get((segment.lane.database, segment.lane.queue))
-        if live is not None:
-            self.delivered += len(segment.records)
-            try:
-                live.take(segment)
-            except Exception:
-                # One room's trouble is its own: the others get what is behind it.
-                log.exception("what was said in %s could not be handed out", live.name)
+    def _hand_out_step(self, segments: Sequence[Segment]) -> None:
+        touched: dict[str, LiveRoom] = {}
+        for segment in segments:
+            live = self._live.get((segment.lane.database, segment.lane.queue))
+            if live is not None:
+                self._hand_on(live, segment)
+                if segment.lane.partition == KEPT:
+                    touched[live.queue] = live
+        for live in touched.values():
+            live.steps_unsaid += 1
+            self._say_watermark(live)
+
+    async def _tell_what_is_lost(self, database: str) -> None:
+        """Messages were dropped before they were handed out: say so now, not when somebody says something next."""
+        for live in [one for one in self.live if one.database == database]:
+            live.look_at(await self.outline(database, live.name))
+
+    def _hand_on(self, live: LiveRoom, segment: Segment) -> None:
+        self.delivered += len(segment.records)
+        try:
+            live.take(segment)
+        except Exception:
+            # One room's trouble is its own: the others get what is behind it.
+            log.exception("what was said in %s could not be handed out", live.name)
+
+    def _say_watermark(self, live: LiveRoom) -> None:
+        """Say how far this server has delivered a room, when enough was since it said so."""
+        now = asyncio.get_running_loop().time()
+        if live.steps_unsaid >= WATERMARK_STEPS and now - live.said_at >= WATERMARK_SECONDS:
+            live.steps_unsaid, live.said_at = 0, now
+            self._announce(live, SNAPSHOT, Roll(self.origin, self.instance, live.delivered, only_watermark=True))
 
     async def _rest(self) -> None:
         if self.settings.queue_poll_interval > REST_FROM_MS:
@@ -347,9 +427,17 @@ class Rooms:
     async def close(self) -> None:
         """Pass on what was gathered, and follow no more."""
         self._gathering.flush()
-        pumps = list(self._pumps.values())
+        pending: list[asyncio.Task[None]] = list(self._pumps.values())
+        if self._looking is not None:
+            self._looking.cancel()
+            pending.append(self._looking)
         self._stop()
-        await asyncio.gather(*pumps, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+def pause_seconds(failures: int) -> float:
+    """How long to wait before the next try, after so many that failed in a row."""
+    return min(RETRY_SECONDS * 2.0 ** min(failures, 20), RETRY_SECONDS_MAX)
 
 
 async def _sent(answer: "asyncio.Future[CommittedResult]") -> Sent:
@@ -358,6 +446,13 @@ async def _sent(answer: "asyncio.Future[CommittedResult]") -> Sent:
     if answered.durability is Durability.MEMORY or answered.result is None:
         return Sent(None, answered.durability)
     return Sent(int(answered.result.first_offset), answered.durability)
+
+
+def _log_failure(look: "asyncio.Task[None]") -> None:
+    """A look that failed is followed by another with the next beat."""
+    error = None if look.cancelled() else look.exception()
+    if error is not None:
+        log.warning("whether rooms were switched is not known: %s", error)
 
 
 def _look_at(answer: "asyncio.Future[CommittedResult]") -> None:

@@ -14,20 +14,26 @@ from headwater.errors import Closed, ResyncRequired
 from headwater.filters import Expression
 from headwater.filters.tree import And, join
 from headwater.model.document import Condition, Document, changes_queue, check_collection
+from headwater.model.document_rules import Permit
 from headwater.model.names import Lsn, Offset
 from headwater.model.principal import Principal, Scope
 from headwater.services.documents import find_all
-from headwater.services.feed import Event, Feed, Subscription, changes_of, images_of, move_of
+from headwater.services.feed import Event, Feed, May, Subscription, Withdrawn, changes_of, move_of
+from headwater.services.live_watch import LiveWatch
 from headwater.services.queues import Queues
-from headwater.services.replication import Checkpoint, place_behind
+from headwater.services.replication import Checkpoint, Pulled, Replica
 from headwater.services.resume_tokens import ResumeTokens
-from headwater.stores.document_questions import DocumentQuery, ListDocumentsAfter
-from headwater.stores.questions import FindIdentity, ListPartitions, PartitionStatus, ReadPartition
+from headwater.services.system_collections import Sees, document_of, is_system, may_see
+from headwater.services.system_feed import SystemFeed
+from headwater.stores.document_questions import DocumentQuery
+from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition
 
 PAGE_DOCUMENTS = 500
 PAGE_SEGMENTS = 100
 # Rises when the same filter would mean other documents than before.
 MATCHER_VERSION = 1
+WITHDRAWN = Withdrawn("not_allowed", "the right to read this collection was withdrawn")
+RULES_CHANGED = Withdrawn("resync", "the access rules of this collection were changed; subscribe anew")
 NOT_KEPT = "what came after this place is not kept, or not in this log"
 
 
@@ -40,24 +46,57 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     filter: str = ""
 
     def expression(self, principal: Principal) -> Expression:
-        """The filter for who asks; raises when it is none."""
+        """The filter for who asks, of what the access rules let them read; raises when it is none."""
         parts = [filters.parse_conditions([msgspec.structs.asdict(one) for one in self.filters])]
         if self.filter:
             parts.append(filters.parse(self.filter))
-        return filters.bind(join(And, parts), claims_of(principal))
-
-
-def claims_of(principal: Principal) -> dict[str, object]:
-    """What filters may say of who asks: `auth.sub`, `auth.database`, `auth.scopes`."""
-    scopes = sorted(scope.value for scope in principal.scopes)
-    return {"sub": principal.subject or None, "database": principal.database, "scopes": list(scopes)}
+        bound = filters.bind(join(And, parts), principal.known_claims())
+        return filters.readable(principal.permit(self.collection), bound)
 
 
 def may_read(principal: Principal | None, wanted: Wanted) -> bool:
-    """Whether somebody may read a collection, now."""
+    """Whether somebody may read a collection, or some of it, now."""
     if principal is None or principal.database != wanted.database:
         return False
-    return principal.may(Scope.READ_DOCUMENTS) and principal.may_use_collection(wanted.collection)
+    if not principal.may(Scope.READ_DOCUMENTS) or not principal.may_use_collection(wanted.collection):
+        return False
+    if is_system(wanted.collection):
+        return may_see(principal, wanted.collection)
+    return not filters.reads_nothing(principal.permit(wanted.collection))
+
+
+class Standing:
+    """Whether somebody may be told of a collection as they were when they began: asked with every change.
+
+    What they may read is part of the filter that they follow by. When the rules say otherwise, there is another filter,
+    and they have to begin anew.
+    """
+
+    __slots__ = ("_began", "_found", "_looked_at", "_principal", "_wanted")
+
+    def __init__(self, wanted: Wanted, principal: Callable[[], Principal | None]) -> None:
+        self._wanted = wanted
+        self._principal = principal
+        self._looked_at = principal()
+        self._began = self._permit()
+        self._found = self._judge()
+
+    def __call__(self) -> Withdrawn | None:
+        """Why they may not be told; None when they may."""
+        now = self._principal()
+        # The same object as before: nothing was found out since.
+        if now is not self._looked_at:
+            self._looked_at = now
+            self._found = self._judge()
+        return self._found
+
+    def _permit(self) -> Permit | None:
+        return None if self._looked_at is None else self._looked_at.permit(self._wanted.collection)
+
+    def _judge(self) -> Withdrawn | None:
+        if not may_read(self._looked_at, self._wanted):
+            return WITHDRAWN
+        return None if self._permit() == self._began else RULES_CHANGED
 
 
 Tell = Callable[[Event], None]
@@ -73,26 +112,42 @@ class Subscriptions:
         self._queues = queues
         self._feeds: dict[tuple[str, str], Feed] = {}
         self.tokens = ResumeTokens(queues)
+        self.watch = LiveWatch(queues)
 
     def count(self) -> int:
         """How many collections are followed."""
         return len(self._feeds)
 
     async def open(
-        self, wanted: Wanted, expression: Expression, tell: Tell, end: End, may: Callable[[], bool]
+        self, wanted: Wanted, expression: Expression, tell: Tell, end: End, may: May, sees: Sees = lambda row: True
     ) -> Subscription:
         """Begin to follow. What comes waits until `go_live`; `tell` gets it then, `end` a code and a reason when it is
-        over without the follower's doing, and `may` says with every change whether it may still be told."""
+        over without the follower's doing, and `may` says with every change why it may not be told, if it may not."""
         key = wanted.database, check_collection(wanted.collection)
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = Feed(self._queues, *key, on_empty=self._drop)
+            kind = SystemFeed if is_system(wanted.collection) else Feed
+            feed = self._feeds[key] = kind(self._queues, *key, on_empty=self._drop, watch=self.watch)
         subscription = Subscription(feed, tell, end, may)
+        if isinstance(feed, SystemFeed):
+            subscription.sees = sees
         await feed.enter(subscription)
         if subscription.is_over:
             raise Closed("this server stops")
         subscription.join(expression)
         return subscription
+
+    def feeds(self) -> list[Feed]:
+        """What is followed."""
+        return list(self._feeds.values())
+
+    def numbers(self) -> dict[str, float]:
+        """What this process does for live queries."""
+        return {
+            "live_collections": len(self._feeds),
+            "live_subscriptions": sum(feed.count() for feed in self._feeds.values()),
+            **self.watch.counts,
+        }
 
     def _drop(self, feed: Feed) -> None:
         key = feed.database, feed.collection
@@ -106,6 +161,14 @@ class Subscriptions:
     ) -> AsyncGenerator[tuple[list[Document], Offset | None], None]:
         """The documents that are meant now, a page after the other; with the last one comes the place in the log behind
         which everything is told, and then the subscription is live."""
+        feed = subscription.feed
+        if isinstance(feed, SystemFeed):
+            # All at once: nothing comes between what is known now and what is told next.
+            rows = [row for row in feed.rows.values() if subscription.sees is None or subscription.sees(row)]
+            meant = filters.predicate(expression)
+            yield [document_of(row) for row in rows if meant(row)], feed.seq
+            subscription.go_live(feed.position, {})
+            return
         query = self._query(wanted, expression)
         predicate = filters.predicate(expression)
         after: Lsn | None = None
@@ -134,6 +197,8 @@ class Subscriptions:
 
     async def is_kept(self, subscription: Subscription, last_seq: Offset) -> bool:
         """Whether all that came after a place in the log is still there; a place that it never reached is another's."""
+        if isinstance(subscription.feed, SystemFeed):
+            return False
         partition = await self._partition(subscription.feed)
         start, end = (0, 0) if partition is None else (partition.start, partition.end)
         return start <= last_seq + 1 <= end
@@ -148,45 +213,43 @@ class Subscriptions:
         predicate = filters.predicate(expression)
         first = Offset(last_seq + 1)
         while partition is not None and reached < until:
-            segments = await self._queues.ask(ReadPartition(partition.partition_id, first, PAGE_SEGMENTS))
+            read = await self._queues.ask(ReadPartition(partition.partition_id, first, PAGE_SEGMENTS))
+            # The segment that ends before it may be among them, and other queues take the log on without this one.
+            segments = [segment for segment in read if segment.first_offset + len(segment.records) > first]
             if not segments and first >= partition.end:
                 break
             if not segments or segments[0].first_offset > first:
                 raise ResyncRequired(NOT_KEPT)
             for segment in segments:
                 await ready()
-                for change, place in changes_of(segment):
-                    move = move_of(predicate, images_of(change)) if place[0] > last_seq else None
-                    if move is not None and not subscription.is_over and subscription.may():
+                for change, images, place in changes_of(segment):
+                    move = move_of(predicate, images) if place[0] > last_seq else None
+                    if move is not None and not subscription.is_over and subscription.is_allowed():
                         subscription.tell(Event(feed.collection, change, move, place))
                 first = Offset(segment.first_offset + len(segment.records))
                 reached = segment.lsn
         subscription.go_live(max(until, reached), {})
 
+    def replica(self, wanted: Wanted, permit: Permit | None) -> Replica:
+        """A copy of a collection elsewhere."""
+        return Replica(self._queues, wanted.database, wanted.collection, permit)
+
     async def replicated(
-        self, subscription: Subscription, after: Lsn, after_id: str, ready: Ready
-    ) -> AsyncGenerator[list[Document], None]:
+        self, subscription: Subscription, replica: Replica, checkpoint: Checkpoint, ready: Ready
+    ) -> AsyncGenerator[Pulled, None]:
         """Documents and tombstones in the order of the commits that wrote them last, from a place on; then the
         subscription is live."""
-        feed = subscription.feed
+        after = Lsn(0)
         while True:
             await ready()
-            question = ListDocumentsAfter(feed.database, feed.collection, after, after_id, PAGE_DOCUMENTS)
-            found = await self._queues.ask(question)
-            if found:
-                after, after_id = found[-1].lsn, found[-1].id
-                yield found
-            if len(found) < PAGE_DOCUMENTS:
+            pulled = await replica.pull(checkpoint, PAGE_DOCUMENTS)
+            checkpoint = pulled.checkpoint
+            if pulled.documents:
+                after = pulled.documents[-1].lsn
+                yield pulled
+            if len(pulled.documents) < PAGE_DOCUMENTS:
                 break
         subscription.go_live(after, {})
-
-    async def identity(self) -> str:
-        """Whose log it is: checkpoints of another are worth nothing."""
-        return await self._queues.ask(FindIdentity())
-
-    async def place_behind(self, wanted: Wanted, checkpoint: Checkpoint, identity: str) -> tuple[Lsn, str]:
-        """The commit and the document behind which a replica goes on."""
-        return await place_behind(self._queues, (wanted.database, wanted.collection), checkpoint, identity)
 
     async def _partition(self, feed: Feed) -> PartitionStatus | None:
         queue = changes_queue(feed.collection)

@@ -36,11 +36,15 @@ class Together:
         self._operations: list[Operation] = []
         self._leases: list[tuple[PartitionId, str, int]] = []
         self._reported: list[tuple[list[Message], Outcome]] = []
+        self._is_begun = False
         self._is_over = False
         self.results: Sequence[Any] = ()
 
     async def __aenter__(self) -> Self:
-        self._is_over = False
+        if self._is_begun:
+            # The end of either block would hand in what the other one has gathered.
+            raise InvalidInput("a transaction has one block, and this one has begun: make another for another block")
+        self._is_begun = True
         return self
 
     async def __aexit__(
@@ -119,7 +123,7 @@ class Together:
     def collection(self, name: str) -> CollectionTogether:
         """A collection whose documents are written when the block ends: `together.collection("orders").set(…)`."""
         self._check_block()
-        return CollectionTogether(Writes(self._database, name, self._queues.config.record_bytes_max), self._add)
+        return CollectionTogether(Writes(self._database, name, self._queues.clock), self._add)
 
     def _add(self, operation: Operation) -> None:
         self._check_block()
@@ -140,7 +144,7 @@ class Together:
     def require(self, messages: Message | Iterable[Message]) -> None:
         """Everything holds only if the leases of these messages are alive then."""
         self._check_block()
-        for message in check_messages(messages):
+        for message in self._own(messages):
             lease = (message.partition_id, message.group, message.token)
             if lease not in self._leases:
                 self._leases.append(lease)
@@ -158,8 +162,12 @@ class Together:
 
     def _report(self, messages: Message | Iterable[Message], outcome: Outcome, error: str) -> None:
         self._check_block()
+        chosen = self._own(messages)
+        self._operations.extend(reports_of(chosen, outcome, error))
+        self._reported.append((chosen, outcome))
+
+    def _own(self, messages: Message | Iterable[Message]) -> list[Message]:
         chosen = check_messages(messages)
         if any(message.database != self._database for message in chosen):
             raise InvalidInput("a transaction stays within one database")
-        self._operations.extend(reports_of(chosen, outcome, error))
-        self._reported.append((chosen, outcome))
+        return chosen

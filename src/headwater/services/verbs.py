@@ -16,6 +16,7 @@ from headwater.config import Config, Durability
 from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
 from headwater.log.committer import CommittedResult
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push, Result
+from headwater.log.room_operations import RoomPush
 from headwater.model.cursor import Outcome
 from headwater.model.names import SYSTEM_PREFIX, Lsn, check_name
 from headwater.model.record import Record, encode_payloads
@@ -38,7 +39,8 @@ _data = operator.attrgetter("data")
 
 def check_push(push: Push, config: Config) -> None:
     """Raises when a push cannot be taken whatever the state of its queue is."""
-    check_target(push.queue, push.partition)
+    if not isinstance(push, RoomPush):
+        check_target(push.queue, push.partition)
     if push.partition.startswith(SYSTEM_PREFIX):
         raise InvalidName(f"partitions under {SYSTEM_PREFIX} are Headwater's own; push to another name")
     count = len(push.records)
@@ -124,8 +126,11 @@ class Verbs(ABC):
         """Lease the next messages; wait for some when there are none. Those that are `done` are acked on the way."""
         if self.holdings.are_leaving:
             await self.holdings.settled()
-        popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
-        mark_reported(done, Outcome.COMPLETED)
+        if not done:
+            popped = await self.pop_batches(operation, wait_seconds)
+        else:
+            popped = await self.pop_batches(operation, wait_seconds, reports_of(done, Outcome.COMPLETED))
+            mark_reported(done, Outcome.COMPLETED)
         return messages_of(popped.batches, operation.database, self)
 
     def check_pop(self, operation: Pop) -> None:
@@ -134,9 +139,10 @@ class Verbs(ABC):
             return
         check_name("group", operation.group)
         check_optional_name("queue", operation.queue)
-        check_optional_name("partition", operation.partition)
-        check_optional_name("namespace", operation.namespace)
-        check_optional_name("task", operation.task)
+        if (operation.partition, operation.namespace, operation.task) != ("", "", ""):
+            check_optional_name("partition", operation.partition)
+            check_optional_name("namespace", operation.namespace)
+            check_optional_name("task", operation.task)
         if operation.partition and not operation.queue:
             raise InvalidOption("a partition needs its queue")
         self._check_bound("batch", operation.batch, 1)

@@ -20,9 +20,10 @@ from msgspec import NODEFAULT, UNSET, Meta, Raw, Struct, UnsetType
 
 from headwater.log.flow_operations import Load
 from headwater.log.group_operations import ReleaseLeases
-from headwater.log.job_operations import Enqueue, NewJob
+from headwater.log.job_operations import Enqueue, NewJob, RegisterTypes
 from headwater.log.operations import Ack, Operation, Pop, Purge, Push, Reach, Requeue, Seek, result_type
 from headwater.model.cursor import Outcome
+from headwater.model.job_policy import JobPolicy
 from headwater.model.names import PartitionId
 from headwater.model.record import Record
 from headwater.model.spreading import PRIORITY_MAX
@@ -38,11 +39,21 @@ Token = Annotated[int, Meta(ge=1, lt=2**62)]
 Numbers = Annotated[list[Number], Meta(max_length=100_000)]
 UploadName = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 Positions = Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
-Records = Annotated[list[Record], Meta(min_length=1)]
+
+
+class SentRecord(Record, frozen=True, forbid_unknown_fields=True):
+    """A record as a caller sends it. What is kept may have been written by a newer version; this may not."""
+
+
+class SentPolicy(JobPolicy, frozen=True, forbid_unknown_fields=True):
+    """How a function is to be run, as a caller says it."""
+
+
+Records = Annotated[list[SentRecord], Meta(min_length=1)]
 
 NULL = Raw(b"null")
 # What a caller may not choose.
-SERVER_SAYS = frozenset({"database", "lanes", "sharers", "asks_again", "part_of", "patterns"})
+SERVER_SAYS = frozenset({"database", "lanes", "sharers", "asks_again", "part_of", "patterns", "permit"})
 
 # What fields are wherever they stand, with their bounds; those that are not here are as their type has them.
 _kinds: dict[str, Any] = {
@@ -85,7 +96,8 @@ _own_kinds: dict[tuple[type[Struct], str], Any] = {
     (Load, "source"): Annotated[str, Meta(min_length=1, max_length=512)],
     (Load, "covers"): Annotated[list[tuple[Number, Number]], Meta(max_length=10_000)],
     (Load, "positions"): Positions,
-    (Load, "records"): Annotated[list[Record], Meta(min_length=1, max_length=10_000)],
+    (Load, "records"): Annotated[list[SentRecord], Meta(min_length=1, max_length=10_000)],
+    (RegisterTypes, "types"): dict[str, SentPolicy],
     (Enqueue, "jobs"): Annotated[list[NewJob], Meta(min_length=1)],
 }
 # What is taken where nothing is said, otherwise than by the type.

@@ -4,6 +4,7 @@ The codec is a bit mask in the segment's row, so that a plain segment can be rea
 """
 
 import os
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from headwater.errors import EncryptionKeyMissing, StoreDamaged
@@ -30,6 +31,8 @@ class Codec:
 
     def __init__(self, encryption_key: str = "") -> None:
         self._cipher = _make_cipher(encryption_key) if encryption_key else None
+        # Another key than the cipher's: what one is used for says nothing of the other.
+        self._name_key = blake2b(bytes.fromhex(encryption_key), person=b"headwater-names").digest()
 
     def pack(self, body: bytes, options: QueueOptions, bound_to: Place) -> tuple[int, bytes]:
         """The codec and the bytes to keep. `bound_to` names the place: a body moved elsewhere does not open."""
@@ -54,6 +57,12 @@ class Codec:
             except zstd.ZstdError as error:
                 raise StoreDamaged(f"a compressed segment does not open: {error}") from error
         return body
+
+    def name(self, text: str, options: QueueOptions) -> str:
+        """What a text of a queue is found by again: the text itself, or what nobody reads it from without the key."""
+        if not options.encrypted or self._cipher is None:
+            return text
+        return blake2b(text.encode(), key=self._name_key, digest_size=32).hexdigest()
 
     def seal(self) -> bytes:
         """Something that only the same key opens."""

@@ -173,6 +173,25 @@ class Counts(Protocol):
 
 
 @runtime_checkable
+class HeldByOne(Protocol):
+    """A store that one broker holds at a time. Others may hand on to it what they are asked, until they hold it."""
+
+    def stand_by(self, advertise: str) -> None:
+        """Before it is opened: this broker is reached at that address, and waits for the store for as long as it takes.
+        Once it has lost the store to another, whoever waits is told so at once (StoreBusy)."""
+        ...
+
+    def held_by(self) -> str | None:
+        """Where the broker is reached that was seen to hold the store instead of this one, '' when it did not say; None
+        while nobody else was."""
+        ...
+
+    async def secret(self) -> bytes:
+        """What only those know who may open the store: brokers tell each other by it."""
+        ...
+
+
+@runtime_checkable
 class WritesBackups(Protocol):
     """A store that copies itself to a file. Others are backed up with the tools of their database."""
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headwater.model.document import Condition, Document, OrderBy
+from headwater.model.document_rules import DocumentRule, Permit
 from headwater.model.names import Lsn
 from headwater.stores.questions import Question
 
@@ -55,11 +56,12 @@ class FindDocument(Question[Document | None], frozen=True):
 
 
 class QueryDocuments(Question[DocumentPage], frozen=True):
-    """What a query finds, from a position on."""
+    """What a query finds, from a position on: of that, what a permit lets read."""
 
     database: str
     query: DocumentQuery
     position: str = ""
+    permit: Permit | None = None
 
 
 class ListDocumentsAfter(Question[list[Document]], frozen=True):
@@ -74,5 +76,11 @@ class ListDocumentsAfter(Question[list[Document]], frozen=True):
 
 class ListDocumentIndexes(Question[list[DocumentIndexStatus]], frozen=True):
     """The indexes on documents of a database."""
+
+    database: str
+
+
+class ListDocumentRules(Question[list[DocumentRule]], frozen=True):
+    """The access rules of a database, in the order in which they were given."""
 
     database: str

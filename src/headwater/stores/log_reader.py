@@ -110,6 +110,10 @@ class LogReader(Protocol):
         """The newest segment of these queues in a stretch of the log, None when it has none."""
         ...
 
+    async def end_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """Where the log ends for whoever may read the queues whose names fit these patterns."""
+        ...
+
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
     ) -> list[SegmentOutline]:

@@ -13,7 +13,7 @@ A kind of store is one more line in `KINDS`; whoever opens by address learns not
 import os
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headwater.client.access import Access
 from headwater.clock import Clock
@@ -106,7 +106,7 @@ def _read_file(address: Address, config: Config, access: Access) -> LogReader:
 
 
 def _refuse_server(address: Address, config: Config, clock: Clock, terms: Terms) -> Store:
-    raise ConfigError(f"{_shown(address)} is a server, which has its store open: headwater.connect(url) speaks with it")
+    raise ConfigError(f"{shown(address)} is a server, which has its store open: headwater.connect(url) speaks with it")
 
 
 def _read_through_server(address: Address, config: Config, access: Access) -> LogReader:
@@ -149,6 +149,12 @@ def _open_bucket(address: Address, config: Config, clock: Clock, terms: Terms) -
     return BucketStore(os.fspath(address), config, clock=clock, create=terms.create)
 
 
+def _move_bucket(address: Address, config: Config) -> Transfer:
+    from headwater.stores.bucket.transfer import BucketTransfer
+
+    return BucketTransfer(os.fspath(address), config)
+
+
 def _read_bucket(address: Address, config: Config, access: Access) -> LogReader:
     if not access.is_default():
         raise ConfigError("token, tokenFile, caFile and retrySeconds are for a store at https://, not for a bucket")
@@ -166,7 +172,7 @@ SERVERS = ("http", "https")
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(("", "sqlite"), Kind(_open_file, _read_file, _move_file)),
     **dict.fromkeys(("postgresql", "postgres"), Kind(_open_database, _read_database, _move_database)),
-    **dict.fromkeys(("s3", "file"), Kind(_open_bucket, _read_bucket)),
+    **dict.fromkeys(("s3", "file"), Kind(_open_bucket, _read_bucket, _move_bucket)),
     **dict.fromkeys(SERVERS, Kind(_refuse_server, _read_through_server)),
 }
 
@@ -178,10 +184,21 @@ def _path_of(address: Address) -> str:
         raise ConfigError(
             f"store must be the path of a file: a log that is lost with the process is none; got {text!r}"
         )
-    return path
+    # Whatever lies beside the file lies beside the one that is meant, however many links lead there.
+    # And `..` behind a link to a folder is the folder above the one that it leads to, as for every other program.
+    return os.path.realpath(path) if os.path.islink(path) or os.pardir in path.split(os.sep) else path
 
 
-def _shown(address: Address) -> str:
-    """An address without what may be a secret in it."""
-    parts = urlsplit(os.fspath(address))
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:200]
+def shown(address: Address) -> str:
+    """An address for people to read: without a password, wherever that stands in it."""
+    text = os.fspath(address)
+    if scheme_of(address) in ("", "sqlite", "file"):
+        return text
+    parts = urlsplit(text)
+    user, at, host = parts.netloc.rpartition("@")
+    query = "&".join(one for one in parts.query.split("&") if not _is_secret(one.partition("=")[0]))
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}", query=query))
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in unquote(name).lower() for word in ("password", "secret", "token", "key"))

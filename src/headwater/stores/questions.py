@@ -363,6 +363,22 @@ class FindMilestone(Question[int | None], frozen=True):
     name: str
 
 
+class Milestone(msgspec.Struct, frozen=True):
+    """How far named work is, what was noted with its last step, and when that was."""
+
+    name: str
+    number: int
+    note: str
+    reached_at: Timestamp
+
+
+class ListMilestones(Question[list[Milestone]], frozen=True):
+    """How far all work is whose name begins with this, by name."""
+
+    database: str
+    prefix: str
+
+
 class ListStaged(Question[list[bytes]], frozen=True):
     """The parts of an upload, from the first on as far as there is no gap."""
 

@@ -1,7 +1,8 @@
 """What functions print, and what they log, is their job's output: live, for `queuectl logs`.
 
-Whose it is follows from the context: each call has one of its own, and what it awaits shares it. What is printed
-outside of a call, as in a thread that a function has started, goes where the worker's own output goes.
+Whose it is follows from the context: each call has one of its own, and what it awaits shares it. A thread that a
+function starts is its call's until that ends; not one of a pool, which works for whoever comes. What is printed outside
+of a call goes where the worker's own output goes.
 """
 
 import io
@@ -9,8 +10,10 @@ import logging
 import sys
 import threading
 import time
+from concurrent.futures.thread import _worker
 from contextvars import ContextVar
 from typing import TextIO
+from weakref import WeakKeyDictionary
 
 from headwater.model.job import JobNumber
 from headwater.model.terminal import clean_lines
@@ -38,6 +41,11 @@ class Printer:
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the call is over."""
+        return self._ended
 
     def enter(self) -> None:
         """From here on, in this context, what is printed is this call's."""
@@ -84,6 +92,27 @@ class Printer:
         self._teller.send(Output(self._number, text))
 
 
+# The calls that started threads, by these: not every Python hands the context on.
+_of_threads: WeakKeyDictionary[threading.Thread, Printer] = WeakKeyDictionary()
+_start = threading.Thread.start
+
+
+def _start_for_the_call(thread: threading.Thread) -> None:
+    printer = current_printer()
+    if printer is not None and getattr(thread, "_target", None) is not _worker:
+        _of_threads[thread] = printer
+    _start(thread)
+
+
+def current_printer() -> Printer | None:
+    """Whose output it is that is printed here and now; None when it is of no call that is under way."""
+    printer = _printing.get(None)
+    if printer is not None:
+        return printer
+    printer = _of_threads.get(threading.current_thread())
+    return None if printer is None or printer.has_ended else printer
+
+
 class JobStream(io.TextIOBase):
     """Stands for standard output or error."""
 
@@ -109,7 +138,7 @@ class JobStream(io.TextIOBase):
         return self._own.fileno()
 
     def write(self, text: str) -> int:
-        printer = _printing.get(None)
+        printer = current_printer()
         if printer is None:
             self._own.write(clean_lines(text))
             return len(text)
@@ -117,7 +146,7 @@ class JobStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        if _printing.get(None) is None:
+        if current_printer() is None:
             self._own.flush()
 
 
@@ -147,6 +176,7 @@ class _JobLog(logging.Handler):
 
 def capture_output() -> tuple[JobStream, JobStream]:
     """From now on, what functions print and log is theirs. The streams, to be put back if a function replaces them."""
+    threading.Thread.start = _start_for_the_call  # type: ignore[assignment,method-assign]
     streams = JobStream(sys.stdout), JobStream(sys.stderr)
     sys.stdout, sys.stderr = streams
     handler = _JobLog()

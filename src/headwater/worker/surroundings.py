@@ -1,5 +1,6 @@
 """What calls in one process share: put back after each of them, so that the next one finds it as the first one did."""
 
+import fcntl
 import os
 import resource
 import signal
@@ -23,6 +24,29 @@ _WATCHED = (
 DESCRIPTORS_KEPT_FREE = 64
 
 
+class _Descriptor:
+    """One of the standard three, which whatever is started inherits by its number."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._copy = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, DESCRIPTORS_KEPT_FREE)
+        self._is_of = _identity(number)
+
+    def mend(self) -> None:
+        """Have it stand for what it stood for."""
+        if _identity(self._number) != self._is_of:
+            os.dup2(self._copy, self._number)
+
+
+def _identity(number: int) -> tuple[int, int] | None:
+    """Which file a descriptor stands for; None for a closed one."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Surroundings:
     """Folder, mask for new files, signal handlers and standard streams as they were when this was made."""
 
@@ -32,6 +56,9 @@ class Surroundings:
         self._mask = os.umask(0o077)
         os.umask(self._mask)
         self._handlers = {number: signal.getsignal(number) for number in _WATCHED}
+        self._input = sys.stdin
+        # Copies, far from the numbers that a call may close by mistake.
+        self._standard = [_Descriptor(number) for number in range(3)]
 
     def mend(self) -> bool:
         """Put everything back; False when this process had better end, because something in it is used up or broken."""
@@ -39,6 +66,10 @@ class Surroundings:
             os.fchdir(self._folder)
             os.umask(self._mask)
             sys.stdout, sys.stderr = self._streams
+            for descriptor in self._standard:
+                descriptor.mend()
+            if sys.stdin is not self._input or self._input.closed:
+                self._input = sys.stdin = open(0, closefd=False)  # noqa: SIM115
             for number, handler in self._handlers.items():
                 if signal.getsignal(number) is not handler:
                     signal.signal(number, handler)

@@ -111,6 +111,7 @@ class Worker:
     async def _run(self) -> None:
         await self._followers.ready()
         self._followers.on_elsewhere.append(self._woken)
+        self._followers.on_clock_set.append(self._clock_set)
         unwatch = self._followers.watch(Selection(self._options.database, (JOBS_QUEUE,)), self._touched)
         beating = asyncio.get_running_loop().create_task(self._beat_for_ever(), name="headwater-heartbeat")
         beating.add_done_callback(self._beaten)
@@ -123,6 +124,7 @@ class Worker:
             beating.cancel()
             unwatch()
             self._followers.on_elsewhere.remove(self._woken)
+            self._followers.on_clock_set.remove(self._clock_set)
             await self._end_everything()
         await self._settle_rest()
         await self._depart()
@@ -265,6 +267,11 @@ class Worker:
         elif not self._look and self._wanted():
             self._pace.looked(in_vain=True)
         self._pace.suit(self._held())
+
+    def _clock_set(self, by: int) -> None:
+        """Something may be due now. The claim is a commit, and takes delays and leases along with the clock."""
+        self._look = True
+        self._news.tell()
 
     # ── the store ──
 

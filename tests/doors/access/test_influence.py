@@ -3,7 +3,8 @@
 Two servers over two stores get the same requests of the same callers in the same order. One of them also has another
 tenant, and other queues of the same tenant, with everything that can be there: messages, leases, dead letters, traces,
 jobs, schedules, idempotency keys, maintenance, waiting pops. Every route there is must answer the same on both: status,
-headers and body, but for times and for the numbers by which partitions and segments are known.
+headers and body, but for times and for the numbers by which partitions and segments are known. An LSN that is told must
+be that of a segment which the caller may read, or the place before one: as such both sides must tell the same.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ from headwater.doors.routes import Route
 from headwater.doors.wire import Handler, Request, Response
 from headwater.log.job_operations import NewJob
 from headwater.log.operations import SetSwitch, Trace
-from headwater.model.principal import Scope
+from headwater.model.names import Lsn
+from headwater.model.principal import Principal, Scope
 from headwater.services.log_requests import CONTENT_TYPE, SegmentsDecoder
 from headwater.stores.questions import FindLastLsn
 from tests.contracts.clock import FakeClock
@@ -124,24 +126,60 @@ NAMES = {
     "lease": "1.1.working",
 }
 _times = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)")
+_lsns = re.compile(r'("(?:lsn|after|through|oldest|newest|reached)":)"?(\d+)"?')
+_lists, _each = re.compile(r'("lsns":)(\[[\d,]*\])'), re.compile(r"\d+")
 _numbers = re.compile(
-    r'("(?:lsn|after|through|oldest|newest|number|reached|partition_?[iI]d|id|at|now|identity|time|created_at|run_at'
+    r'("(?:number|partition_?[iI]d|id|at|now|identity|time|created_at|run_at'
     r'|next_run_at|next_at|[a-z_]+_at|queryId|query_id|origin|secondsBehind|leaseId|retry_after|mark)":)("[^"]*"|[\d.]+|null)'
 )
 
 
-def anonymous(response: Response, body: bytes) -> tuple[int, Any, str]:
-    """An answer without times, and without the numbers of partitions and segments: those are given out in one row to
-    all. A number is taken out where its name says what it is, and nowhere else."""
+def anonymous(response: Response, body: bytes, places: "Places") -> tuple[int, Any, str]:
+    """An answer without times, and without the numbers of partitions: those are given out in one row to all. A number
+    is taken out where its name says what it is, and nowhere else. LSNs are told as the caller may know them."""
     if response.content_type == CONTENT_TYPE:
-        bodies = SegmentsDecoder().decode(body).bodies
+        decoder = SegmentsDecoder()
+        packed = decoder.decode(body)
+        told = [
+            {"lsn": one.lsn, "lane": one.lane, "first": one.first_offset, "count": one.count} for one in packed.bodies
+        ]
         body = msgspec.json.encode(
-            [(one.lane, one.first_offset, one.count, msgspec.Raw(one.records)) for one in bodies]
+            {"reached": packed.reached, "bodies": told, "records": [str(one.records) for one in packed.bodies]}
         )
     text = _times.sub("<time>", body.decode())
+    text = _lsns.sub(lambda found: found[1] + places.name(int(found[2])), text)
+    text = _lists.sub(lambda found: found[1] + _each.sub(lambda one: places.name(int(one[0])), found[2]), text)
     text = _numbers.sub(r"\1<number>", text)
     text = re.sub(r"\b\d+(?:-[0-9a-f]{16}|\.\d+\.working)\b", "<name>", text)
     return response.status, response.headers, text
+
+
+class Places:
+    """The places of the log that a caller may know: of the segments that it may read, the first, the second, …"""
+
+    def __init__(self, side: Side, who: str) -> None:
+        self._store = side.hw.store
+        scopes = frozenset(Scope(scope) for scope in SCOPES)
+        self._principal = Principal(database="acme", scopes=scopes, queues=CALLERS[who])
+        self._known: list[int] = []
+        self._through = Lsn(0)
+        self._asked: list[str] = []
+
+    async def look(self, *asked: Any) -> None:
+        """Before an answer to this is told. What was dropped since stays known."""
+        self._asked = re.findall(r"\d+", str(asked))
+        for touch in await self._store.touched(self._through, 100_000):
+            self._through = touch.lsn
+            if touch.lane.database == "acme" and self._principal.may_use(touch.lane.queue):
+                self._known.append(touch.lsn)
+
+    def name(self, lsn: int) -> str:
+        """What an LSN is to the caller. One that is nothing to it, and that it has not said itself, is strange."""
+        if lsn == 0 or str(lsn) in self._asked:
+            return f"<asked {lsn}>"
+        if lsn in self._known:
+            return f"<segment {self._known.index(lsn)}>"
+        return f"<before segment {self._known.index(lsn + 1)}>" if lsn + 1 in self._known else f"<strange {lsn}>"
 
 
 async def whole(response: Response) -> bytes:
@@ -197,14 +235,17 @@ async def test_what_is_anothers_does_not_influence_an_answer(tmp_path: Path, who
         if who != "all of a tenant":
             await crowd_the_tenant(crowded)
         influenced = []
+        places = {side: Places(side, who) for side in (alone, crowded)}
         for route in sorted(ROUTES, key=lambda route: (route.method == "DELETE", route.method != "GET", route.changes)):
             for path, query, body in requests_for(route):
                 said = []
                 for side in (alone, crowded):
                     response = await side.ask(who, route.method, path, query, body)
                     assert response.status < 500, (path, response)
-                    said.append(anonymous(response, await whole(response)))
-                if said[0] != said[1]:
+                    answer = await whole(response)
+                    await places[side].look(query, body)
+                    said.append(anonymous(response, answer, places[side]))
+                if said[0] != said[1] or "<strange" in said[1][2]:
                     influenced.append((route.method, path, query, body is not None, *said))
         assert influenced == []
 

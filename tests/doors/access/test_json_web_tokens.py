@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
@@ -49,10 +50,19 @@ class Hand:
 
 async def principal(folder: Path, text: str, **expected: Any) -> Principal:
     wanted = Expected(audience=("headwater",), issuer="https://issuer.example", **expected)
-    return (await verifier(folder, *Algorithm, expected=wanted).verify(text, BEGINNING)).principal
+    found = (await verifier(folder, *Algorithm, expected=wanted).verify(text, BEGINNING)).principal
+    return msgspec.structs.replace(found, claims="")
 
 
 # ── who it is ──
+
+
+async def test_what_else_a_token_claims_is_known_of_who_shows_it(tmp_path: Path) -> None:
+    text = rs256(tenant={"plan": "gold"}, rooms=["r1"], scopes="all", database="d")
+    shown = (await verifier(tmp_path, *Algorithm).verify(text, BEGINNING)).principal.known_claims()
+    assert (shown["tenant"], shown["rooms"]) == ({"plan": "gold"}, ["r1"])
+    # What is ours to say is said by us.
+    assert (shown["sub"], shown["scopes"]) == ("alice", ["consume", "metrics", "publish", "subscribe"])
 
 
 async def test_a_token_says_who_it_is_and_what_they_may_do(tmp_path: Path) -> None:
@@ -103,6 +113,13 @@ async def test_claims_can_have_other_names_and_lie_deeper(tmp_path: Path) -> Non
 
 async def test_no_queues_at_all_is_no_queue_and_not_every_queue(tmp_path: Path) -> None:
     assert not (await principal(tmp_path, hs256(queues=[]))).may_use("orders")
+
+
+@pytest.mark.parametrize("claim", ["queues", "database"])
+async def test_a_claim_that_is_null_opens_nothing(tmp_path: Path, claim: str) -> None:
+    """A provider that has nothing to say of it must not open every queue, or the first database, by that."""
+    with pytest.raises(Unauthenticated):
+        await principal(tmp_path, token({"alg": "HS256", "typ": "JWT"}, {**claims(), claim: None}, by_secret()))
 
 
 # ── time and audience ──

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -85,6 +86,8 @@ async def test_a_good_token_brings_its_principal_to_the_routes(scene: Scene) -> 
         "subject": "ci",
         "scopes": ["publish"],
         "queues": ["orders.*"],
+        "rules": [],
+        "claims": "",
     }
 
 
@@ -371,8 +374,9 @@ async def test_whoever_is_revoked_while_waiting_is_told_so_and_nothing_else(scen
     assert b"secret" not in response.body
 
 
-async def test_a_pop_that_acks_what_it_brings_is_answered_because_nobody_else_gets_it(scene: Scene) -> None:
+async def test_a_pop_that_acks_what_it_brings_takes_nothing_for_who_was_revoked_before(scene: Scene) -> None:
     token, text = await scene.hw.access_tokens("tenant").create("worker", ["consume"])
+    orders = scene.hw.database("tenant").queue("orders")
     async with open_door(scene.hw) as routes:
         door = Reception(routes, [scene.verifier], scene.clock, scene.guesses, scene.hand)
         query = "wait=true&timeout=60000&autoAck=true"
@@ -381,6 +385,33 @@ async def test_a_pop_that_acks_what_it_brings_is_answered_because_nobody_else_ge
         )
         await expect_soon_async(scene.has_waiter)
         await scene.hw.access_tokens("tenant").revoke(token.id)
+        await orders.push("once")
+        response = await waiting
+    assert response.status == 401
+    assert b"once" not in response.body
+    assert [message.payload for message in await orders.pop()] == ["once"]
+
+
+async def test_a_pop_that_acks_what_it_brings_is_answered_because_nobody_else_gets_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was committed before the token was revoked, and the answer is on its way."""
+    popped = scene.hw.queues_service.pop_batches
+
+    async def revoke_behind(*arguments: Any, **options: Any) -> Any:
+        found = await popped(*arguments, **options)
+        await scene.hw.access_tokens("tenant").revoke(token.id)
+        return found
+
+    monkeypatch.setattr(scene.hw.queues_service, "pop_batches", revoke_behind)
+    token, text = await scene.hw.access_tokens("tenant").create("worker", ["consume"])
+    async with open_door(scene.hw) as routes:
+        door = Reception(routes, [scene.verifier], scene.clock, scene.guesses, scene.hand)
+        query = "wait=true&timeout=60000&autoAck=true"
+        waiting = asyncio.ensure_future(
+            door(msgspec.structs.replace(visit("/api/v1/pop/queue/orders", **bearer(text)), query=query))
+        )
+        await expect_soon_async(scene.has_waiter)
         await scene.hw.database("tenant").queue("orders").push("once")
         response = await waiting
     assert response.status == 200

@@ -71,7 +71,9 @@ def fitting(route: Route, names: Mapping[str, str]) -> dict[str, Any]:
         "transaction_id": names["transaction"],
         "id": names["job"],
         "ids": [1] if route.path.endswith(("requeue", "purge")) else [names["job"]],
-        "name": "max-retries" if route.path.endswith("set-job-config") else names["schedule"],
+        "name": {"set-job-config": "max-retries", "set-switch": "rooms in memory"}.get(
+            route.path.rpartition("/")[2], names["schedule"]
+        ),
         "to": "beginning" if route.path.endswith("seek") else names["queue"],
         "queues": [names["queue"]],
         "jobs": [job],
@@ -94,6 +96,9 @@ def fitting(route: Route, names: Mapping[str, str]) -> dict[str, Any]:
         "concurrency": 3,
         "cron": "@daily",
         "paused": True,
+        "is_on": True,
+        "rules": [{"pattern": "things", "read": "true"}],
+        "messages": [{"room": "canvas", "type": "chat", "data": {"n": 1}}],
         "lsn": 0,
         "mark": "x",
         "after": 0,

@@ -183,6 +183,24 @@ def test_a_mistyped_field_of_a_push_is_told_and_the_message_is_kept(client: http
     assert [message["data"] for message in pop(client, batch=2)] == [{"delay": 1}, 2]
 
 
+def test_a_mistyped_field_of_a_configuration_is_told(client: httpx.Client) -> None:
+    answer = client.post("/api/v1/configure", json={"queue": "orders", "options": {"leaseTime": 5}, "optoins": {}})
+    assert answer.json()["options"]["leaseTime"] == 5
+    assert answer.headers["x-headwater-warning"] == "no such field: 'optoins'"
+
+
+@pytest.mark.parametrize("field", ["delay_seconds", "transaction_id", "nonsense"])
+def test_a_mistyped_field_of_a_record_on_our_own_wire_is_refused_and_nothing_is_pushed(
+    client: httpx.Client, field: str
+) -> None:
+    record = {"data": 1, field: "3600"}
+    assert problem_of(client.post("/v1/push", json={"pushes": [{"queue": "orders", "records": [record]}]})) == (
+        400,
+        "invalid_input",
+    )
+    assert pop(client) == []
+
+
 @pytest.mark.parametrize("path", ["/v1/segments?quue=orders", "/v1/bounds?x=1", "/api/v1/jobs?stat=dead"])
 def test_a_mistyped_parameter_of_our_own_wire_is_refused(client: httpx.Client, path: str) -> None:
     assert problem_of(client.get(path)) == (400, "invalid_input")

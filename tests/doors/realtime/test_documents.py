@@ -1,97 +1,30 @@
 """Live queries over the realtime door: what is told, when, to whom, and what becomes of it when a connection is cut."""
 
 import asyncio
+import json
 import random
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headwater
-from headwater.doors.realtime.session import RealtimeSession
+from headwater.config import Durability
 from headwater.doors.site import Site
-from headwater.doors.wire import Request
 from headwater.log.operations import Clear
 from headwater.model.document import changes_queue
 from headwater.model.names import Lsn
-from headwater.model.principal import OWNER, Principal, Scope
+from headwater.model.principal import Principal, Scope
+from headwater.services import subscriptions
+from headwater.services.documents import DocumentList, find_all
 from headwater.services.follow import Step
 from headwater.services.subscriptions import PAGE_DOCUMENTS
 from tests.contracts.clock import FakeClock
 from tests.doors.conftest import MakeDoor
 from tests.doors.live_door import LiveDoor
-from tests.doors.realtime.guests import PATIENCE_SECONDS, Desk, MemoryPeer, joined, say
-from tests.waiting import expect_soon_async
+from tests.doors.realtime.guests import PATIENCE_SECONDS, Desk, joined
+from tests.doors.realtime.pages import MESSAGES, Found, Page, until
 
-MESSAGES = "rooms/r1/messages"
 LOUD = [{"field": "loud", "op": "==", "value": True}]
-Found = dict[str, Any]
-
-
-class Page:
-    """One client, in memory."""
-
-    def __init__(self, site: Site, principal: Principal = OWNER, desk: Desk | None = None) -> None:
-        self.peer = MemoryPeer()
-        identify = None if desk is None else desk.identify
-        asked = Request(method="GET", path="/realtime/ws", principal=principal, identify=identify)
-        self.session = RealtimeSession(site, site.realtime, asked, self.peer)
-
-    async def say(self, type: str, payload: object, id: str = "s") -> None:
-        await say(self.session, type, payload, id)
-
-    async def hear(self, type: str, count: int = 1) -> list[Found]:
-        """Payloads of the first messages of a type, once there are so many."""
-        await until(lambda: len(self.all(type)) >= count)
-        return self.all(type)[:count]
-
-    def all(self, type: str) -> list[Found]:
-        return [message["payload"] for message in self.peer.heard if message["type"] == type]
-
-    async def subscribe(self, id: str = "s", collection: str = MESSAGES, **more: object) -> Found:
-        query: Found = {"collection": collection}
-        query |= {key: more.pop(key) for key in ("filters", "filter") if key in more}
-        await self.say("subscribe", {"query": query, **more}, id)
-        await until(lambda: any(message.get("id") == id for message in self.peer.heard))
-        answer = next(message for message in self.peer.heard if message.get("id") == id)
-        assert answer["type"] == "subscribe_ack", answer
-        payload: Found = answer["payload"]
-        return payload
-
-    def cut(self) -> None:
-        self.session.closed(1006)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    await expect_soon_async(lambda: _found(holds), PATIENCE_SECONDS)
-
-
-async def _found(holds: Callable[[], object]) -> bool:
-    return bool(holds())
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-async def hw(tmp_path: Path, clock: FakeClock) -> AsyncIterator[headwater.Headwater]:
-    async with headwater.open(str(tmp_path / "log.db"), clock=clock, housekeeping=False) as opened:
-        yield opened
-
-
-@pytest.fixture
-def site(hw: headwater.Headwater) -> Site:
-    return Site(hw.queues_service, hw.jobs_service, hw.log_reading, hw.tail, hw.committer, "test")
-
-
-@pytest.fixture
-async def page(site: Site) -> AsyncIterator[Page]:
-    opened = Page(site)
-    yield opened
-    opened.cut()
 
 
 def ops(events: list[Found]) -> list[tuple[str, str, bool]]:
@@ -102,6 +35,7 @@ def ops(events: list[Found]) -> list[tuple[str, str, bool]]:
 
 
 async def test_what_enters_changes_and_leaves_a_set_is_told(hw: headwater.Headwater, page: Page) -> None:
+    """S3-25, S3-26, T3-b: what stops to fit is told as well."""
     messages = hw.collection(MESSAGES)
     acked = await page.subscribe(filters=LOUD)
     assert acked["subId"] == "s"
@@ -128,6 +62,7 @@ async def test_what_enters_changes_and_leaves_a_set_is_told(hw: headwater.Headwa
 
 
 async def test_a_filter_is_cel_text_or_conditions_or_both(hw: headwater.Headwater, page: Page) -> None:
+    """S3-2: the language of queries."""
     await page.subscribe(filters=LOUD, filter='by.startsWith("a") && n > 3')
     for by, n in (("ann", 3), ("bob", 5), ("ann", 5)):
         await hw.collection(MESSAGES).create({"loud": True, "by": by, "n": n}, id=f"{by}{n}")
@@ -176,6 +111,29 @@ async def test_a_client_that_takes_a_snapshot_slowly_gets_it_page_by_page(hw: he
     page.peer.waiting = 0
     pages = await page.hear("snapshot", 2)
     assert [one["more"] for one in pages] == [True, False]
+
+
+async def test_what_is_written_while_a_snapshot_is_read_comes_behind_it(
+    hw: headwater.Headwater, site: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T3-d: neither in the gap between the two, nor in both."""
+    messages = hw.collection(MESSAGES)
+    await messages.create({"n": 1}, id="a")
+
+    async def slow(*asked: Any) -> DocumentList:
+        found = await find_all(*asked)
+        await messages.update("a", {"n": 2})
+        await messages.create({"n": 1}, id="b")
+        await until(lambda: site.subscriptions.feeds()[0].seq == 2)
+        return found
+
+    monkeypatch.setattr(subscriptions, "find_all", slow)
+    await page.subscribe(sendSnapshot=True)
+    [snapshot] = await page.hear("snapshot")
+    assert ({one["id"]: one["version"] for one in snapshot["documents"]}, snapshot["seq"]) == ({"a": 1}, 0)
+    assert ops(await page.hear("event", 2)) == [("update", "a", False), ("insert", "b", False)]
+    await messages.delete("b")
+    assert ops(await page.hear("event", 3))[2:] == [("delete", "b", False)]
 
 
 class Mirror:
@@ -236,6 +194,7 @@ async def meant(hw: headwater.Headwater) -> dict[str, int]:
 async def test_between_snapshot_and_changes_nothing_is_missed_and_nothing_comes_twice(
     hw: headwater.Headwater, site: Site, seed: int
 ) -> None:
+    """S3-9, S3-10, T3-d: in the order of the partition, each once."""
     chance = random.Random(seed)
     await write_at_random(hw, chance, 30)
     writing = asyncio.ensure_future(write_at_random(hw, chance, 120))
@@ -257,6 +216,7 @@ async def test_between_snapshot_and_changes_nothing_is_missed_and_nothing_comes_
 async def test_a_client_whose_connection_is_cut_again_and_again_misses_nothing(
     hw: headwater.Headwater, site: Site, seed: int
 ) -> None:
+    """S3-7, S3-29, S3-34: at least once, with a place to go on from."""
     chance = random.Random(seed)
     await write_at_random(hw, chance, 10)
     mirror, page = Mirror(), Page(site)
@@ -297,14 +257,40 @@ async def test_a_client_whose_connection_is_cut_again_and_again_misses_nothing(
     page.cut()
 
 
+async def test_a_resume_tells_each_change_once_however_far_others_took_the_log_on(
+    hw: headwater.Headwater, site: Site
+) -> None:
+    """The end of the collection's log is not the end of the log."""
+    first = Page(site)
+    began = await first.subscribe()
+    first.cut()
+    for name in ("a", "b"):
+        await hw.collection(MESSAGES).create({}, id=name)
+        await hw.queue("others").push({})
+    for last_seq, expected in ((-1, [0, 1]), (0, [1]), (1, [])):
+        page = Page(site)
+        await page.say("resume", {"token": began["token"], "lastSeq": last_seq}, "r")
+        assert (await page.hear("resume-ack"))[0]["status"] == "ok"
+        await hw.queue("others").push({})
+        marker = await hw.collection("others").create({})
+        await page.subscribe("o", collection="others", sendSnapshot=True)
+        await page.hear("snapshot")
+        assert [one["seq"] for one in page.all("event")] == expected
+        await hw.collection("others").update(marker.id, {"n": 1})
+        await until(lambda page=page: any(one["subId"] == "o" for one in page.all("event")))  # type: ignore[misc]
+        assert [one["seq"] for one in page.all("event") if one["subId"] == "s"] == expected
+        page.cut()
+
+
 async def test_what_is_not_kept_any_more_is_said_and_not_skipped(hw: headwater.Headwater, site: Site) -> None:
+    """S3-8, S3-11."""
     page = Page(site)
     acked = await page.subscribe()
     page.cut()
     messages = hw.collection(MESSAGES)
     for number in range(5):
         await messages.create({"n": number}, id=f"m{number}")
-    await hw.queues_service.run(Clear(database="main", queue=changes_queue(MESSAGES)))
+    await hw.committer.submit(Clear(database="main", queue=changes_queue(MESSAGES)), Durability.WRITTEN)
     again = Page(site)
     await again.say("resume", {"token": acked["token"], "lastSeq": acked["seq"]}, "r")
     [resync] = await again.hear("resync-required")
@@ -317,6 +303,7 @@ async def test_what_is_not_kept_any_more_is_said_and_not_skipped(hw: headwater.H
 
 
 async def test_changes_that_were_dropped_before_they_were_told_are_not_passed_over(page: Page, site: Site) -> None:
+    """S3-11: a gap is told, nothing is delivered over it."""
     await page.subscribe(id="one")
     await page.subscribe(id="two", filters=LOUD)
     feed = page.session.kept["documents"].by_id["one"].feed
@@ -421,6 +408,7 @@ async def test_a_snapshot_of_a_filter_that_speaks_of_who_asks_has_theirs_alone(
 
 
 async def test_what_is_unsubscribed_is_told_no_more(hw: headwater.Headwater, page: Page, site: Site) -> None:
+    """S3-28."""
     await page.subscribe(id="one")
     await page.subscribe(id="two")
     await page.say("unsubscribe", {"id": "one"}, "u")
@@ -449,21 +437,33 @@ async def test_a_subscription_that_makes_no_sense_is_refused(page: Page, query: 
     assert (await page.hear("error"))[0]["code"] == code
 
 
-async def test_one_id_is_one_subscription(page: Page) -> None:
-    await page.subscribe()
-    await page.say("subscribe", {"query": {"collection": MESSAGES}})
-    assert (await page.hear("error"))[0]["code"] == "invalid_input"
-
-
-async def test_an_ack_is_taken(page: Page) -> None:
-    await page.subscribe()
-    await page.say("ack", {"subId": "s", "seq": 4}, "a")
-    await page.say("ack", {"seq": 2}, "a")
+async def test_one_id_is_one_subscription_and_the_last_that_was_asked_for_counts(
+    hw: headwater.Headwater, page: Page
+) -> None:
+    await page.subscribe(filters=LOUD)
+    await page.say("subscribe", {"query": {"collection": MESSAGES, "filter": "n > 3"}})
+    await page.hear("subscribe_ack", 2)
+    await hw.collection(MESSAGES).create({"loud": True, "n": 1}, id="a")
+    await hw.collection(MESSAGES).create({"loud": True, "n": 5}, id="b")
+    await page.hear("event")
+    # It is told once: nothing is left of the first.
+    await page.say("unsubscribe", {"id": "s"}, "u")
+    await page.hear("unsubscribe_ack")
+    assert ops(page.all("event")) == [("insert", "b", False)]
     assert not page.all("error")
-    assert page.session.kept["documents"].acked == {"s": 4}
+
+
+async def test_an_ack_of_what_is_not_followed_changes_nothing(page: Page) -> None:
+    await page.subscribe()
+    await page.say("ack", {"subId": "other", "seq": 4}, "a")
+    assert not page.all("error")
+    assert not page.session.kept["documents"].followers["s"].window.is_used
+    await page.say("ack", {"seq": 2}, "a")
+    assert page.session.kept["documents"].followers["s"].window.is_used
 
 
 async def test_one_change_is_encoded_once_for_all_who_follow(hw: headwater.Headwater, site: Site) -> None:
+    """S3-12."""
     pages = [Page(site) for _ in range(20)]
     for page in pages:
         await page.subscribe(filters=LOUD)
@@ -481,6 +481,7 @@ async def test_one_change_is_encoded_once_for_all_who_follow(hw: headwater.Headw
 async def test_a_stream_tells_replicas_of_all_that_is_written_after_a_checkpoint(
     hw: headwater.Headwater, page: Page
 ) -> None:
+    """S3-27, T3-c."""
     messages = hw.collection(MESSAGES)
     await messages.create({"n": 1}, id="a")
     await messages.create({"n": 1}, id="b")
@@ -509,6 +510,7 @@ def write(door: LiveDoor, name: str, data: Found) -> None:
 
 
 def test_a_page_follows_what_is_written(door: LiveDoor) -> None:
+    """S3-1, S3-23: one port, one envelope."""
     with joined(door.url) as reader:
         acked = reader.ask("subscribe", query={"collection": MESSAGES, "filters": LOUD}, sendSnapshot=True)
         assert acked["type"] == "subscribe_ack"
@@ -521,6 +523,7 @@ def test_a_page_follows_what_is_written(door: LiveDoor) -> None:
 
 
 def test_a_page_resumes_at_another_server_of_the_store(make_door: MakeDoor) -> None:
+    """S3-18, S3-19: what moves between servers is the place in the log, without a gap."""
     first, second = make_door(), make_door()
     with joined(first.url) as reader:
         token = reader.ask("subscribe", query={"collection": MESSAGES})["payload"]["token"]
@@ -533,6 +536,7 @@ def test_a_page_resumes_at_another_server_of_the_store(make_door: MakeDoor) -> N
 
 
 def test_who_only_listens_follows_by_server_sent_events_and_comes_back(door: LiveDoor) -> None:
+    """S3-33."""
     address = f"/realtime/v1/databases/default/sse?collection={MESSAGES}&filter=loud"
     with door.client() as client:
         with client.stream("GET", address) as heard:
@@ -541,7 +545,11 @@ def test_who_only_listens_follows_by_server_sent_events_and_comes_back(door: Liv
             write(door, "a", {"loud": True})
             write(door, "b", {"loud": False})
             seen = next(line for line in lines if line.startswith("id:")).removeprefix("id: ")
-            assert '"op":"insert"' in next(line for line in lines if line.startswith("data:"))
+            data = next(line for line in lines if line.startswith("data:")).removeprefix("data: ")
+            delta = json.loads(data)["payload"]["delta"]
+            assert (delta["op"], delta["doc"]["data"]) == ("insert", {"loud": True})
+            # As other clients read it, who have no way to ask for it.
+            assert (delta["type"], delta["id"], delta["document"]["loud"]) == ("create", "a", True)
         write(door, "a", {"loud": False})
         with client.stream("GET", address, headers={"last-event-id": seen}) as again:
             lines = again.iter_lines()

@@ -116,7 +116,7 @@ def test_a_listener_that_comes_back_says_the_last_it_saw(door: LiveDoor, client:
 
 
 def test_rooms_are_told_in_the_numbers_that_people_know(door: LiveDoor, client: httpx.Client) -> None:
-    """S0-53."""
+    """S0-57, S0-71, S0-53."""
     with joined(door.url) as ann:
         ann.ask("join", room="a")
         for number in range(3):

@@ -34,6 +34,7 @@ def messages(guest: Guest, count: int) -> list[dict[str, Any]]:
 
 
 def test_what_one_says_everybody_hears_once_the_sender_too(door: LiveDoor) -> None:
+    """S0-10, S0-17."""
     with joined(door.url) as ann, joined(door.url) as bob:
         assert ann.ask("join", room="canvas-1")["payload"]["offset"] == -1
         bob.ask("join", room="canvas-1")
@@ -74,6 +75,29 @@ def test_others_hear_who_comes_and_who_goes(door: LiveDoor) -> None:
             assert (came["state"], came["member"], came["profile"]) == ("joined", second["member"], {"name": "Bob"})
         left = ann.until("presence")
         assert (left["state"], left["member"]) == ("left", second["member"])
+
+
+def test_who_comes_again_without_leaving_begins_anew_and_nobody_hears_of_it(door: LiveDoor) -> None:
+    """Or one who joins again and again would keep everybody busy."""
+    with joined(door.url) as ann, joined(door.url) as bob:
+        ann.ask("join", room="a")
+        me = bob.ask("join", room="a", profile={"name": "Bob"})["payload"]["member"]
+        assert ann.until("presence")["state"] == "joined"
+        for number in range(3):
+            ann.ask("send", room="a", type="test", data=number)
+        for _ in range(5):
+            assert bob.ask("join", room="a", since=0, profile={"name": "Bob"})["payload"]["count"] == 2
+            assert [one["offset"] for one in messages(bob, 2)] == [1, 2]
+        bob.ask("join", room="a", profile={"name": "Robert"})
+        states = [ann.until("presence") for _ in range(2)]
+        assert [(one["state"], one["member"], one["profile"]["name"]) for one in states] == [
+            ("left", me, "Bob"),
+            ("joined", me, "Robert"),
+        ]
+        ann.say("send", room="a", type="test", data="last")
+        assert bob.until("room-message")["data"] == "last"
+        bob.ask("leave", room="a")
+        assert ann.until("presence")["state"] == "left"
 
 
 def test_who_comes_back_gets_what_it_missed_then_what_comes_without_a_hole_or_a_double(door: LiveDoor) -> None:
@@ -123,6 +147,7 @@ def test_one_whose_messages_were_dropped_is_told_before_what_is_left(make_door: 
 
 
 def test_cursors_are_gathered_and_the_latest_of_each_goes_on(make_door: MakeDoor) -> None:
+    """S0-34, S0-35, S0-37."""
     door = make_door(rooms={"cursor_batch_interval": 100})
     with joined(door.url) as ann, joined(door.url) as bob:
         ann.ask("join", room="a")
@@ -185,6 +210,7 @@ def test_a_type_that_is_coalesced_goes_on_once_for_each_key(
     ids=lambda value: str(value)[:40],
 )
 def test_what_cannot_be_is_refused_with_a_code(door: LiveDoor, type: str, payload: dict[str, Any], code: str) -> None:
+    """S0-14."""
     with joined(door.url) as ann:
         refused = ann.ask(type, **payload)
         assert (refused["type"], refused["payload"]["code"]) == ("error", code)
@@ -214,6 +240,7 @@ def two_doors(tmp_path: Path) -> Iterator[list[LiveDoor]]:
 
 
 def test_members_of_two_servers_are_in_one_room(two_doors: list[LiveDoor]) -> None:
+    """S0-49, S0-62, S0-67."""
     with joined(two_doors[0].url) as ann, joined(two_doors[1].url) as bob:
         ann.ask("join", room="a", profile="Ann")
         told = bob.ask("join", room="a", profile="Bob")["payload"]

@@ -49,6 +49,7 @@ SPOKEN = {**HANDLERS, "repeat": MessageHandler(Word, repeat), "fill": MessageHan
 
 
 async def test_an_answer_has_the_id_of_what_it_answers() -> None:
+    """S3-23."""
     session, peer = visit(make_hall(SPOKEN))
     await say(session, "repeat", {"word": "tree"}, id="a-7")
     assert peer.heard == [{"id": "a-7", "type": "repeated", "payload": {"word": "tree"}}]
@@ -56,6 +57,7 @@ async def test_an_answer_has_the_id_of_what_it_answers() -> None:
 
 
 async def test_nothing_is_served_before_a_good_token() -> None:
+    """S3-24."""
     session, peer = visit(make_hall(SPOKEN), Desk("ann"))
     await say(session, "repeat", {"word": "early"}, id="1")
     await say(session, "auth", {"token": "hw_nobody"}, id="2")
@@ -65,7 +67,7 @@ async def test_nothing_is_served_before_a_good_token() -> None:
     assert [(one["id"], one["payload"]["code"]) for one in refused] == [("1", "unauthorized"), ("2", "unauthorized")]
     assert all("unauthorized" in one["payload"]["message"] for one in refused)
     assert [one["type"] for one in peer.heard[2:]] == ["auth_ack", "repeated"]
-    assert peer.heard[2]["payload"] == {"database": "main", "member": session.member}
+    assert peer.heard[2]["payload"] == {"status": "ok", "database": "main", "member": session.member}
     assert peer.is_open()
     session.closed(1000)
 
@@ -107,6 +109,7 @@ async def test_one_who_does_not_say_who_they_are_is_let_go_after_ten_seconds() -
 
 
 async def test_a_heartbeat_comes_every_25_seconds_to_each() -> None:
+    """S3-6, S3-34."""
     with standing_still() as clock:
         hall = make_hall(SPOKEN)
         guests = [visit(hall) for _ in range(10)]

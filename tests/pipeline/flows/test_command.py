@@ -83,21 +83,22 @@ def test_files_go_in_through_an_archive_and_out_again(spark: SparkSession, termi
 def test_a_dry_run_of_a_load_takes_every_option_of_csv_files_and_leaves_no_trace(
     spark: SparkSession, terminal: Terminal, tmp_path: Path
 ) -> None:
-    Path("a.csv").write_text("1;'x;y';NA;31.12.2013;31.12.2013 23:59\n2;z;5;none;\n3;z;-;;\n")
+    lines = "1;'ë;y';NA;31.12.2013;31.12.2013 23:59\n2;z;5;none;\n3;z;-;;\n"
+    Path("a.csv").write_bytes(lines.encode("cp1252"))
     command = ["run", "load", "a.csv", "--queue", "orders", "--dry-run", "--sample", "1", "--no-header"]
-    command += ["--delimiter", ";", "--quote", "'", "--null", "NA", "--null", "-"]
+    command += ["--delimiter", ";", "--quote", "'", "--null", "NA", "--null", "-", "--encoding", "cp1252"]
     command += ["--date-format", "dd.MM.yyyy", "--time-format", "dd.MM.yyyy HH:mm"]
     command += ["--schema", "id BIGINT, name STRING, amount DOUBLE, day DATE, at TIMESTAMP"]
     code, out, err = terminal.type(*command, "--json")
     assert (code, err) == (6, "")
-    row = {"id": 1, "name": "x;y", "amount": None, "day": "2013-12-31", "at": "2013-12-31T23:59:00.000000Z"}
+    row = {"id": 1, "name": "ë;y", "amount": None, "day": "2013-12-31", "at": "2013-12-31T23:59:00.000000Z"}
     found = json.loads(out)
     assert (found["rows_in"], found["would_be_pushed"], found["would_be_set_aside"]) == (3, 2, 1)
     assert found["first_rows"] == [{"partition": "Default", "payload": row}]
     assert found["first_set_aside"][0]["reason"] == "day: none is no date"
     code, out, err = terminal.type(*command)
     assert (code, err) == (6, "")
-    assert json.dumps(row)[:40] in out
+    assert json.dumps(row, ensure_ascii=False)[:40] in out
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 

@@ -134,6 +134,95 @@ def test_texts_in_quotes_may_go_over_several_lines(spark: SparkSession, folder: 
     ]
 
 
+UNCLOSED, UNDOUBLED = "a quote is not closed", "a quote within quotes is not written twice"
+
+
+@pytest.mark.parametrize(
+    ("text", "loaded", "aside"),
+    [
+        ('5,"unclosed\n6,b\n7,c\n', [], [(f"{UNCLOSED}: the row takes 3 lines", '5,"unclosed\n6,b\n7,c\n')]),
+        ('1,a\n2,"two\nlines"\n3,"cut', ["a", "two\nlines"], [(UNCLOSED, '3,"cut')]),
+        ('1,a\n3,"open\n6,b\n7,"c"\n8,"d"\n', ["a", "d"], [(f"{UNCLOSED}: the row takes 3 lines", "")]),
+        ('1,a\n3,"he said "hi" loud"\n5,e\n', ["a", "e"], [(UNDOUBLED, '3,"he said "hi" loud"')]),
+        ('1,"a, ""b""",\n2,"""c"""\n3,5" pipe\n4,x"y"\n', ['"c"', '5" pipe', 'x"y"'], [("", "")]),
+        ('1,"a"\n2,"cut",three\n3,"open,\n', ["a"], [("", ""), (UNCLOSED, "")]),
+    ],
+    ids=["to the end", "a cut upload", "to the next quote", "within quotes", "quotes that are right", "and columns"],
+)
+def test_a_row_whose_quotes_are_wrong_is_set_aside_as_it_stands(
+    spark: SparkSession, folder: Path, text: str, loaded: list[str], aside: list[tuple[str, str]]
+) -> None:
+    (folder / "a.csv").write_text(f"id,name\n{text}")
+    for schema in ("", "id INT NOT NULL, name STRING NOT NULL"):
+        summary = load_into(spark, folder, folder / "a.csv", schema=schema, strict=True)
+        assert summary.quarantined == len(aside)
+    assert [row["name"] for row in payloads(folder)["Default"]] == loaded if loaded else not payloads(folder)
+    rows = set_aside(folder)
+    assert len(rows) == len(aside)
+    for row, (reason, value) in zip(rows, aside, strict=True):
+        assert row["reason"] == (reason or "the row does not have 2 columns")
+        assert row["value"].strip() == (value or row["value"]).strip()
+
+
+def test_a_header_whose_quote_is_not_closed_refuses_the_file(spark: SparkSession, folder: Path) -> None:
+    (folder / "a.csv").write_text('id,"name\n1,a\n2,b\n')
+    with pytest.raises(SourceUnfit, match=r"in the header a quote is not closed: .* 3 lines; nothing of it was loaded"):
+        load_into(spark, folder, folder / "a.csv")
+    (folder / "b.csv").write_text('id,"full\nname"\n1,a\n')
+    assert load_into(spark, folder, folder / "b.csv").facts["rows out"] == 1
+    assert payloads(folder)["Default"] == [{"id": "1", "full\nname": "a"}]
+
+
+@pytest.mark.parametrize("first", ["", '0,"two\nlines"\n'], ids=["lines", "texts over lines"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "byte order mark"])
+def test_a_line_that_is_not_utf_8_is_set_aside(spark: SparkSession, folder: Path, first: str, mark: str) -> None:
+    head = f"{mark}id,näme\n{first}1,Jürgen\n".encode()
+    (folder / "a.csv").write_bytes(head + "2,Zoë\n".encode("latin-1") + "3,Łódź\n".encode())
+    before = ["two\nlines"] if first else []
+    assert load_into(spark, folder, folder / "a.csv").quarantined == 1
+    assert [row["näme"] for row in payloads(folder)["Default"]] == [*before, "Jürgen", "Łódź"]
+    (row,) = set_aside(folder)
+    assert (row["reason"], row["value"]) == ("the line is not UTF-8", "2,Zo\ufffd")
+    # A dry run says the same.
+    shown = load_into_dry(spark, folder, folder / "a.csv")
+    assert [(each["reason"], each["value"]) for each in shown] == [(row["reason"], row["value"])]
+
+
+def load_into_dry(spark: SparkSession, folder: Path, path: Path, **more: Any) -> list[dict[str, Any]]:
+    """What a dry run would set aside."""
+    job = LoadFiles(store=str(folder / "none.db"), queue="orders", files=(str(path),), dry_run=True, **more)
+    return list(load.run(spark, job).facts["first set aside"])
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "iso-8859-15", "koi8-r"])
+def test_a_file_in_another_encoding_is_loaded_as_it_is_meant(spark: SparkSession, folder: Path, encoding: str) -> None:
+    every = [bytes([byte]).decode(encoding, "ignore") for byte in range(128, 256)]
+    letters = "".join(letter for letter in every if letter.isprintable())
+    (folder / "a.csv").write_bytes(f'id,{letters[-1]}\n1,"{letters}"\n2,"two\n""{letters[-2]}"""\n'.encode(encoding))
+    style = CsvStyle(encoding=encoding)
+    assert load_into(spark, folder, folder / "a.csv", csv=style).quarantined == 0
+    assert [row[letters[-1]] for row in payloads(folder)["Default"]] == [letters, f'two\n"{letters[-2]}"']
+
+
+def test_what_an_encoding_does_not_know_is_set_aside_and_loaded_with_a_better_one(
+    spark: SparkSession, folder: Path
+) -> None:
+    (folder / "a.csv").write_bytes(b"id,name\n1,a\n2,\x81\x80\n3,Zo\xeb\n")
+    assert load_into(spark, folder, folder / "a.csv").quarantined == 2
+    assert load_into(spark, folder, folder / "a.csv", csv=CsvStyle(encoding="cp1252")).quarantined == 1
+    assert [row["reason"] for row in set_aside(folder)] == ["the line is not cp1252"]
+    # The rows that were loaded before are known again, each once.
+    assert load_into(spark, folder, folder / "a.csv", csv=CsvStyle(encoding="latin-1")).facts["loaded"] == 1
+    assert [row["name"] for row in payloads(folder)["Default"]] == ["a", "Zoë", "\x81\x80"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "shift_jis", "cp037", "utf-7", "rot13", "nonsense", ""])
+def test_an_encoding_that_cannot_be_read_is_told(spark: SparkSession, folder: Path, encoding: str) -> None:
+    (folder / "a.csv").write_text("id\n1\n")
+    with pytest.raises(SourceUnfit, match=r"an encoding is utf-8, or one with one byte a character .*iconv"):
+        load_into(spark, folder, folder / "a.csv", csv=CsvStyle(encoding=encoding))
+
+
 def test_too_many_bad_rows_refuse_the_whole_file(spark: SparkSession, folder: Path) -> None:
     path = write_lines(folder / "a.ndjson", *["bad"] * 20, {"id": 1})
     with pytest.raises(SourceUnfit, match=r"20 rows may not pass.*nothing of it was loaded"):
@@ -409,6 +498,16 @@ def test_a_dry_run_shows_what_would_become_of_rows_and_writes_nothing(spark: Spa
     assert [path.name for path in folder.iterdir()] == ["a.ndjson"]
     done = load.run(spark, msgspec.structs.replace(job, dry_run=False)).facts
     assert (done["loaded"], done["quarantined"]) == (20, 3)
+
+
+def test_a_dry_run_shows_the_beginning_of_a_long_text(spark: SparkSession, folder: Path) -> None:
+    text = "x" * 200_000
+    write_lines(folder / "a.ndjson", {"id": 1, "notes": [{"text": text}]}, f"{{{text}")
+    job = LoadFiles(store=str(folder / "hw.db"), queue="orders", files=(str(folder / "a.ndjson"),), dry_run=True)
+    facts = load.run(spark, job).facts
+    (row,), (aside,) = facts["first rows"], facts["first set aside"]
+    assert row["payload"]["notes"] == [{"text": f"{text[:1_000]}… (200,000 characters)"}]
+    assert aside["value"] == f"{{{text[:999]}… (200,001 characters)"
 
 
 # ── what makes no sense ──

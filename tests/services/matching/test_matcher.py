@@ -76,6 +76,7 @@ TestWatching = Watching.TestCase
 def test_the_matcher_tells_whom_a_loop_over_all_would_tell(
     watched: list[Expression], changes: list[tuple[Document | None, Document | None]]
 ) -> None:
+    """S3-13, T3-a: ranges and `!=` among them."""
     matcher = Matcher()
     for watcher, expression in enumerate(watched):
         matcher.add(expression, watcher)
@@ -142,6 +143,7 @@ class Counted:
     ],
 )
 def test_of_many_filters_few_are_tried(text: str, document: Document, tries_max: int) -> None:
+    """S3-13, S3-14: what is tried in vain stays rare without a Bloom filter."""
     matcher = Matcher()
     for number in range(2_000):
         matcher.add(filters.parse(text.replace("{n}", str(number))), number)
@@ -151,6 +153,7 @@ def test_of_many_filters_few_are_tried(text: str, document: Document, tries_max:
 
 
 def test_those_who_watch_by_one_filter_are_told_by_one_look() -> None:
+    """S3-15."""
     matcher = Matcher()
     for watcher in range(500):
         matcher.add(OPEN, watcher)

@@ -211,12 +211,14 @@ def state_of(image: bytes | bytearray) -> list[int]:
 class Broker:
     """A real keeper, and what a committer does with one: applies, sends, answers in order, begins again."""
 
-    def __init__(self, world: World, dice: random.Random, ship: str) -> None:
+    def __init__(self, world: World, dice: random.Random, ship: str, *, insists: bool = False) -> None:
         self._dice = dice
         self._rate = dice.uniform(0.98, 1.02)
         self._depth = dice.choice((1, 2, 4))
         self.way = Way(world)
         lease = LEASE_SECONDS if dice.random() < 0.6 else 0.0
+        # Who takes a store from its holder has a lease itself, or others would follow before the holder's is over.
+        self._may_insist = insists and lease > 0
         settings = BucketSettings(lease_seconds=lease, wait_seconds=1e9)
         names = Names(KEY)
         self.keeper: ChainKeeper | ImageKeeper = (
@@ -238,7 +240,8 @@ class Broker:
         while True:
             await self._until_work()
             try:
-                self._state = state_of(await self.keeper.take_over())
+                insists = self._may_insist and self._dice.random() < 0.3
+                self._state = state_of(await self.keeper.take_over(insists=insists))
                 self.takeovers += 1
                 await self._hold()
             except RaceLost:
@@ -314,11 +317,11 @@ class Broker:
 class Run:
     """One world, its brokers and clients."""
 
-    def __init__(self, seed: int, ship: str) -> None:
+    def __init__(self, seed: int, ship: str, *, insists: bool = False) -> None:
         self._dice = random.Random(seed)
         self._ship = ship
         self.world = World(self._dice)
-        self.brokers = [Broker(self.world, self._dice, ship) for _ in range(self._dice.choice((2, 3)))]
+        self.brokers = [Broker(self.world, self._dice, ship, insists=insists) for _ in range(self._dice.choice((2, 3)))]
         self.operations: list[Request] = []
         self.reads: list[Request] = []
 
@@ -421,12 +424,12 @@ class Run:
         return rebuilt
 
 
-def simulate(seed: int, ship: str) -> Run:
-    """Run a world of this seed to its end; raises when something in it went wrong."""
+def simulate(seed: int, ship: str, *, insists: bool = False) -> Run:
+    """Run a world of this seed to its end; raises when something in it went wrong. Some take what others hold."""
     random.seed(seed)
 
     async def go() -> Run:
-        run = Run(seed, ship)
+        run = Run(seed, ship, insists=insists)
         await run.go()
         return run
 

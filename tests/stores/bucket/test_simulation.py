@@ -34,11 +34,14 @@ def seeds(request: pytest.FixtureRequest) -> range:
 
 
 @pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("insists", [False, True], ids=["polite", "insisting"])
 @pytest.mark.parametrize("ship", ["chain", "image"])
-def test_whatever_happens_on_the_way_nothing_is_lost_or_twice(request: pytest.FixtureRequest, ship: str) -> None:
+def test_whatever_happens_on_the_way_nothing_is_lost_or_twice(
+    request: pytest.FixtureRequest, ship: str, insists: bool
+) -> None:
     takeovers, bases, answered = 0, 0, 0
     for seed in seeds(request):
-        run = simulate(seed, ship)
+        run = simulate(seed, ship, insists=insists)
         takeovers += sum(broker.takeovers for broker in run.brokers)
         bases += len(run.world.bases)
         answered += sum(one.answered is not None for one in run.operations)
@@ -46,6 +49,11 @@ def test_whatever_happens_on_the_way_nothing_is_lost_or_twice(request: pytest.Fi
     assert takeovers > 2 * SEEDS
     assert bases > 2 * SEEDS
     assert answered > 20 * SEEDS
+
+
+def test_who_takes_a_store_and_does_not_wait_lets_a_holder_tell_what_is_old() -> None:
+    with patch("headwater.stores.bucket.chain_keeper.DRIFT", 0.0), pytest.raises(AssertionError, match="read"):
+        simulate(7, "chain", insists=True)
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -298,6 +298,31 @@ async def test_a_store_at_its_cap_refuses_what_grows_and_takes_what_drops(folder
     assert os.path.getsize(f"{folder}/log.sqlite") < 2 * 1_048_576
 
 
+async def test_a_base_is_made_small_before_it_is_sent(
+    folder: str, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    store = BucketStore(at(folder), Config(), clock=clock)
+    await store.open()
+    log, path = Log(store, clock), Path(folder, "log.sqlite")
+    for _ in range(16):
+        await log.push(os.urandom(100_000).hex())
+    await log.run(Clear(queue="orders"))
+    assert store.numbers()["bucket_unused_bytes"] > 1_000_000
+    monkeypatch.setattr("headwater.stores.bucket.chain_keeper.BASE_ENTRIES_MAX", 8)
+    for number in range(24):
+        await log.push(number)
+    # Nobody has closed it, and no chore has run.
+    for _ in range(1_000):
+        if path.exists():
+            break
+        await asyncio.sleep(0.02)
+    assert path.stat().st_size < 1_000_000
+    assert store.numbers()["bucket_unused_bytes"] < 300_000
+    await store.close()
+    assert await drained(at(folder)) == list(range(24))
+
+
 async def test_the_doctor_is_told_what_the_bucket_was_asked(folder: str) -> None:
     store = BucketStore(at(folder, put_price=1_000_000), Config())
     await store.open()

@@ -5,6 +5,7 @@ from headwater.doors.access.browser import for_our_pages
 from headwater.doors.access.keys import Keyring, read_bounded
 from headwater.doors.access.rates import Allowances, within_rate
 from headwater.doors.access.reception import Reception
+from headwater.doors.access.rules import RuleBook
 from headwater.doors.access.settings import AccessSettings, Auth
 from headwater.doors.access.tokens import TokenVerifier
 from headwater.doors.access.verifiers import Verifier
@@ -28,7 +29,7 @@ def guarded(handler: Handler, settings: AccessSettings, store: Store, tail: Tail
         handler = within_rate(handler, Allowances(_request_rate(settings)))
     if settings.auth:
         guesses = Allowances(Rate(settings.guesses_per_minute / MINUTE, settings.guesses_burst))
-        handler = Reception(handler, make_verifiers(settings, store, tail), clock, guesses)
+        handler = Reception(handler, make_verifiers(settings, store, tail), clock, guesses, rules=RuleBook(store, tail))
     handler = in_their_words(for_our_pages(handler, settings.allowed_origins))
     if settings.allowed_hosts or not settings.auth:
         return for_this_machine(handler, settings.allowed_hosts)

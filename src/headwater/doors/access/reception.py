@@ -22,10 +22,11 @@ import msgspec
 from headwater.clock import Clock, Timestamp
 from headwater.doors.access.rates import Allowances, address_key
 from headwater.doors.access.refusals import refusal
+from headwater.doors.access.rules import RuleBook
 from headwater.doors.access.verifiers import Verified, Verifier
-from headwater.doors.wire import LASTING_PATHS, LATE_PATHS, OPEN_PATHS, Handler, Request, Response
+from headwater.doors.wire import LATE_PATHS, OPEN_PATHS, Handler, Request, Response, is_lasting
 from headwater.errors import HeadwaterError, RateExceeded, Unauthenticated
-from headwater.model.principal import NOBODY, Principal
+from headwater.model.principal import NOBODY, Principal, require_queue
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class _Known(msgspec.Struct, frozen=True, gc=False):
     """Somebody who was verified: as of which version, and until when that needs no second look."""
 
     principal: Principal
-    version: int
+    version: tuple[int, int]
     until: Timestamp | None
     fresh_until: float
 
@@ -67,12 +68,14 @@ class Reception:
         clock: Clock,
         guesses: Allowances,
         monotonic: Callable[[], float] = time.monotonic,
+        rules: RuleBook | None = None,
     ) -> None:
         self._handler = handler
         self._verifiers = tuple(verifiers)
         self._clock = clock
         self._guesses = guesses
         self._monotonic = monotonic
+        self._rules = rules
         self._known: dict[bytes, _Known] = {}
 
     def __len__(self) -> int:
@@ -82,7 +85,7 @@ class Reception:
         """The routes' answer, or a refusal."""
         if request.path in OPEN_PATHS:
             return await self._handler(msgspec.structs.replace(request, principal=NOBODY))
-        if request.path in LASTING_PATHS:
+        if is_lasting(request.path):
             request = msgspec.structs.replace(request, identify=partial(self.identify, request))
             if request.path in LATE_PATHS and "authorization" not in request.headers:
                 return await self._handler(msgspec.structs.replace(request, principal=NOBODY))
@@ -91,17 +94,21 @@ class Reception:
         except HeadwaterError as error:
             return refusal(request, error)
         wait = _Wait(request.park)
-        response = await self._handler(msgspec.structs.replace(request, principal=principal, park=wait))
+        used: list[str] = []
+        response = await self._handler(msgspec.structs.replace(request, principal=principal, park=wait, used=used))
         if response.chunks is not None:
-            return msgspec.structs.replace(response, chunks=self._while_known(request, response.chunks))
+            return msgspec.structs.replace(response, chunks=self._while_known(request, principal, response.chunks))
         if response.done or not (wait.begun or response.undelivered):
             return response
-        return await self._hand_over(request, response)
+        return await self._hand_over(request, response, used)
 
-    async def _hand_over(self, request: Request, response: Response) -> Response:
-        """What was waited for, perhaps for long: to somebody whose credential was revoked meanwhile it is not given."""
+    async def _hand_over(self, request: Request, response: Response, used: Sequence[str]) -> Response:
+        """What was waited for, perhaps for long: to somebody whose credential was revoked meanwhile it is not given,
+        nor what access rules have taken from them."""
         try:
-            await self.principal_of(request)
+            principal = await self.principal_of(request)
+            for queue in used:
+                require_queue(principal, queue)
         except BaseException as error:
             if response.undelivered is not None:
                 response.undelivered()
@@ -110,13 +117,17 @@ class Reception:
             raise
         return response
 
-    async def _while_known(self, request: Request, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        """A stream that ends, in the middle, for somebody who is not known any more."""
+    async def _while_known(
+        self, request: Request, principal: Principal, chunks: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[bytes, None]:
+        """A stream that ends, in the middle, for somebody who is not known any more, or is held to other rules."""
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 try:
-                    await self.principal_of(request)
+                    now = await self.principal_of(request)
                 except HeadwaterError:
+                    return
+                if now.rules != principal.rules:
                     return
                 yield chunk
 
@@ -145,9 +156,12 @@ class Reception:
         return next((verifier for verifier in self._verifiers if verifier.fits(credential)), None)
 
     def _is_fresh(self, known: _Known, verifier: Verifier) -> bool:
-        if known.version != verifier.version() or self._monotonic() >= known.fresh_until:
+        if known.version != self._version(verifier) or self._monotonic() >= known.fresh_until:
             return False
         return known.until is None or self._clock.now() < known.until
+
+    def _version(self, verifier: Verifier) -> tuple[int, int]:
+        return verifier.version(), 0 if self._rules is None else self._rules.version()
 
     def _count_guess(self, guesser: str) -> None:
         """One that was not good. Who has none left is told so, and the log is spared the rest."""
@@ -159,12 +173,14 @@ class Reception:
         if verifier is None:
             raise Unauthenticated("no such kind of credential is taken here")
         # Before verifying: what changes meanwhile must show.
-        version = verifier.version()
+        version = self._version(verifier)
         verified = await verifier.verify(credential, self._clock.now())
+        if self._rules is not None:
+            verified = Verified(await self._rules.held(verified.principal), verified.until)
         self._remember(name, verified, version)
         return verified.principal
 
-    def _remember(self, name: bytes, verified: Verified, version: int) -> None:
+    def _remember(self, name: bytes, verified: Verified, version: tuple[int, int]) -> None:
         self._known.pop(name, None)
         if len(self._known) >= KNOWN_MAX:
             del self._known[next(iter(self._known))]

@@ -1,4 +1,4 @@
-/** Rooms of a Headwater server, for browsers. */
+/** Rooms, documents and live queries of a Headwater server, for browsers. */
 
 export type Durability = "memory" | "written" | "synced";
 export type State = "connecting" | "open" | "waiting" | "closed";
@@ -8,9 +8,12 @@ export interface Options {
   url?: string | URL;
   /** The token, or what gets one: a function is asked again when a token has run out. */
   token?: string | (() => string | Promise<string>);
+  /** That of the token; "main" unless it is given. */
   database?: string;
   /** A WebSocket where there is none by itself. */
   WebSocket?: typeof WebSocket;
+  /** The same for fetch. */
+  fetch?: typeof fetch;
 }
 
 export interface RoomOptions {
@@ -57,6 +60,12 @@ export class HeadwaterError extends Error {
 export interface Connection {
   readonly state: State;
   room(name: string, options?: RoomOptions): Room;
+  /** The documents of a collection: "todos", or "rooms/r1/notes" for those that belong to another document. */
+  collection<Data extends object = Record<string, any>>(path: string): Collection<Data>;
+  /** Writes that take effect together or not at all. */
+  batch(): Batch;
+  /** What RxDB's `replicateRxCollection` wants to know of a collection: `...hw.replication("todos")`. */
+  replication<Data extends object = any>(collection: string): Replication<Data>;
   on(name: "state", listener: (state: State) => void): () => void;
   on(name: "error", listener: (error: HeadwaterError) => void): () => void;
   close(): void;
@@ -82,3 +91,118 @@ export class Room {
 }
 
 export function connect(options?: Options | string | URL): Connection;
+
+// ── documents ──
+
+export type Operator = "==" | "!=" | ">" | ">=" | "<" | "<=" | "in" | "contains";
+/** The names of fields; those of what lies within others are written with dots. */
+export type Field<Data> = (keyof (Data & Own) & string) | `${string}.${string}`;
+export type Condition<Data = any> =
+  | readonly [field: Field<Data>, op: Operator, value: unknown]
+  | { field: Field<Data>; op: Operator; value: unknown };
+
+/** What every document has. */
+export interface Own {
+  id: string;
+  collection: string;
+  /** From 1 on; rises by one with each write. */
+  version: number;
+  /** In milliseconds since 1970. */
+  createdAt: number;
+  updatedAt: number;
+  deleted?: boolean;
+}
+/** A document: its own fields, flat, and what every one has. */
+export type Document<Data = Record<string, any>> = Data & Own;
+
+export interface WriteOptions<Data = any> {
+  /** What must hold of the document; otherwise nothing is written, and the error has the code "precondition_failed". */
+  ifMatch?: readonly Condition<Data>[];
+}
+
+export interface Found<Data> {
+  documents: Document<Data>[];
+  /** For `startAfter`; "" when there are no more. */
+  nextCursor: string;
+}
+
+export class Query<Data extends object = Record<string, any>> {
+  /** The path of the collection. */
+  readonly path: string;
+  where(field: Field<Data>, op: Operator, value: unknown): Query<Data>;
+  /** A filter as text: `size > 10 && "new" in labels`. */
+  where(filter: string): Query<Data>;
+  orderBy(field: Field<Data>, direction?: "asc" | "desc"): Query<Data>;
+  limit(count: number): Query<Data>;
+  startAfter(cursor: string): Query<Data>;
+  showDeleted(isShown?: boolean): Query<Data>;
+  find(): Promise<Found<Data>>;
+  all(): AsyncGenerator<Document<Data>, void>;
+  /** Limits, cursors and deleted documents are of `find` only: a live query is of all that fit. */
+  follow(listener?: (documents: readonly Document<Data>[]) => void): LiveQuery<Data>;
+}
+
+export class Collection<Data extends object = Record<string, any>> extends Query<Data> {
+  get(id: string): Promise<Document<Data> | null>;
+  create(data: Data, options?: { id?: string }): Promise<Document<Data>>;
+  set(id: string, data: Data, options?: WriteOptions<Data>): Promise<Document<Data>>;
+  update(id: string, data: Partial<Data>, options?: WriteOptions<Data>): Promise<Document<Data>>;
+  delete(id: string, options?: WriteOptions<Data>): Promise<void>;
+}
+
+export class Batch {
+  create(path: string, data: object): this;
+  set(path: string, data: object, options?: WriteOptions): this;
+  update(path: string, data: object, options?: WriteOptions): this;
+  delete(path: string, options?: WriteOptions): this;
+  /** The documents as they are then, one for each write. */
+  commit(): Promise<Document[]>;
+}
+
+export class LiveQuery<Data extends object = Record<string, any>> {
+  /** The documents that the query means, in its order, as far as this page knows. */
+  readonly documents: readonly Document<Data>[];
+  /** Resolves when they are there for the first time. */
+  readonly ready: Promise<readonly Document<Data>[]>;
+  stop(): void;
+  on(name: "documents", listener: (documents: readonly Document<Data>[]) => void): () => void;
+  /** "leave" has the document as it was last seen; `deleted` when it is known to be gone altogether. */
+  on(name: "enter" | "change" | "leave", listener: (document: Document<Data>) => void): () => void;
+  /** The live query is over. */
+  on(name: "error", listener: (error: HeadwaterError) => void): () => void;
+}
+
+// ── replicas ──
+
+export interface Checkpoint {
+  updatedAt: number;
+  id: string;
+  [name: string]: unknown;
+}
+export type Replicated<Data> = Data & { _deleted: boolean };
+
+export interface Pulled<Data> {
+  documents: Replicated<Data>[];
+  checkpoint: Checkpoint;
+}
+
+export interface Pushed<Data> {
+  assumedMasterState?: Replicated<Data>;
+  newDocumentState: Replicated<Data>;
+}
+
+export interface Replication<Data> {
+  pull: {
+    handler(checkpoint: Checkpoint | null | undefined, limit: number): Promise<Pulled<Data>>;
+    /** What is written from now on; "RESYNC" says that there was a gap, and that it is time to pull. */
+    stream$: {
+      subscribe(
+        observer:
+          | ((event: Pulled<Data> | "RESYNC") => void)
+          | { next(event: Pulled<Data> | "RESYNC"): void; error?(error: HeadwaterError): void },
+      ): { unsubscribe(): void };
+    };
+  };
+  /** Resolves with what is there in the place of each row that was not taken. */
+  push: { handler(rows: readonly Pushed<Data>[]): Promise<Replicated<Data>[]> };
+}

@@ -1,4 +1,4 @@
-// Rooms of a Headwater server, for browsers: one module, nothing to build.
+// Rooms, documents and live queries of a Headwater server, for browsers: a module to import, and nothing to build.
 //
 //   import { connect } from "/headwater.js";
 //
@@ -8,50 +8,32 @@
 //   await room.join();
 //   await room.send("object-create", { x: 10, y: 20 });
 //
-// The connection comes back by itself, with a pause that grows and differs from client to client, and every room goes on
-// behind the last message it saw: nothing is missed and nothing comes twice, or `resync` says what is gone.
+//   const todos = hw.collection("todos");
+//   todos.where("done", "==", false).orderBy("createdAt").follow(documents => show(documents));
+//   await todos.create({ text: "Milk", done: false });
+//
+// The connection comes back by itself, with a pause that grows and differs from client to client. Every room goes on
+// behind the last message it saw, and every live query behind the last change: nothing is missed and nothing comes
+// twice. Where that cannot be, a room says `resync`, and a live query reads its documents anew by itself.
+
+import { Batch, Collection, Query } from "./headwater/documents.js";
+import { Emitter, HeadwaterError, refusal } from "./headwater/events.js";
+import { LiveQuery, ReplicaStream } from "./headwater/live.js";
+import { Room } from "./headwater/room.js";
+
+export { Batch, Collection, HeadwaterError, LiveQuery, Query, Room };
 
 const SILENCE_MS = 90_000;
 const HEARTBEAT_MS = 25_000;
 const PAUSE_MS = 250;
 const PAUSE_MAX_MS = 15_000;
-const CURSOR_MS = 33;
 const UNSENT_MAX = 1_000;
+const REQUEST_MS = 60_000;
 
 // What a client would do wrong again: it has to be mended, or needs another token.
 const FINAL_CODES = new Set([1002, 1003, 1007, 1008, 1009]);
 
-export class HeadwaterError extends Error {
-  constructor(code, message) {
-    super(message);
-    this.name = "HeadwaterError";
-    this.code = code;
-  }
-}
-
-class Emitter {
-  #listeners = new Map();
-
-  /** Call `listener` for each event of this name; returns what ends that. */
-  on(name, listener) {
-    if (!this.#listeners.has(name)) this.#listeners.set(name, new Set());
-    this.#listeners.get(name).add(listener);
-    return () => this.#listeners.get(name).delete(listener);
-  }
-
-  emit(name, value) {
-    for (const listener of [...(this.#listeners.get(name) ?? [])]) {
-      try {
-        listener(value);
-      } catch (error) {
-        // The mistake of one listener is no reason to lose a message for the others.
-        setTimeout(() => { throw error; });
-      }
-    }
-  }
-}
-
-/** A connection to a server. `options`: url, token (a text, or a function that gets one), database, WebSocket. */
+/** A connection to a server. `options`: url, token (a text, or a function that gets one), database, WebSocket, fetch. */
 export function connect(options = {}) {
   return new Connection(typeof options === "string" || options instanceof URL ? { url: options } : options);
 }
@@ -65,13 +47,16 @@ class Connection extends Emitter {
   #waiting = new Map();
   #unsent = [];
   #rooms = new Map();
+  #followers = new Map();
   #timers = {};
   #heard = 0;
   #tokenRefused = false;
+  #token;
 
   constructor(options) {
     super();
     this.#options = options;
+    this.#token = typeof options.token === "function" ? undefined : options.token;
     this.#open();
   }
 
@@ -86,7 +71,29 @@ class Connection extends Emitter {
     return this.#rooms.get(name);
   }
 
-  /** Leave all rooms and do not come back. */
+  /** The documents of a collection: "todos", or "rooms/r1/notes" for those that belong to another document. */
+  collection(path) {
+    return new Collection(this, path);
+  }
+
+  /** Writes that take effect together or not at all. */
+  batch() {
+    return new Batch(this);
+  }
+
+  /** What RxDB's `replicateRxCollection` wants to know of a collection of this server: `pull` and `push`. */
+  replication(collection) {
+    return {
+      pull: {
+        handler: (checkpoint, limit) =>
+          this.request("POST", "replication/v1/pull", { collection, checkpoint: checkpoint ?? null, limit }),
+        stream$: { subscribe: observer => new ReplicaStream(this, collection, observer) },
+      },
+      push: { handler: rows => this.request("POST", "replication/v1/push", { collection, rows }) },
+    };
+  }
+
+  /** Leave all rooms, end all live queries, and do not come back. */
   close() {
     this.#finish(new HeadwaterError("closed", "the connection was closed"), 1000);
   }
@@ -106,8 +113,53 @@ class Connection extends Emitter {
   }
 
   /** Send what nobody answers and nobody misses: without a connection it is dropped. */
-  tell(type, payload) {
-    if (this.#state === "open") this.#socket.send(JSON.stringify({ type, payload }));
+  tell(type, payload, id) {
+    if (this.#state === "open") this.#socket?.send(JSON.stringify({ id, type, payload }));
+  }
+
+  /** Ask over HTTP. A token that has run out is got anew once, where a function gives it. */
+  async request(method, path, body) {
+    let answer = await this.#fetch(method, path, body);
+    if (answer.status === 401 && typeof this.#options.token === "function") {
+      this.#token = undefined;
+      answer = await this.#fetch(method, path, body);
+    }
+    if (!answer.ok) throw await refusal(answer);
+    return answer.status === 204 ? null : answer.json();
+  }
+
+  /** The same, for what belongs to a database. */
+  requestIn(service, method, path, body) {
+    const database = encodeURIComponent(this.#options.database ?? "main");
+    return this.request(method, `${service}/v1/databases/${database}/${path}`, body);
+  }
+
+  async #fetch(method, path, body) {
+    if (this.#state === "closed") throw new HeadwaterError("closed", "the connection is closed");
+    if (this.#token === undefined && typeof this.#options.token === "function") this.#token = await this.#options.token();
+    const headers = body === undefined ? {} : { "content-type": "application/json" };
+    if (this.#token !== undefined) headers.authorization = `Bearer ${this.#token}`;
+    const get = this.#options.fetch ?? globalThis.fetch;
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    const signal = AbortSignal.timeout(REQUEST_MS);
+    try {
+      return await get(new URL(path, root(this.#options.url)), { method, headers, body: text, signal });
+    } catch (error) {
+      throw new HeadwaterError("connection_lost", `no answer came: ${error.message}`);
+    }
+  }
+
+  /** The id under which `follower` is told things; it is asked to `begin` with each new connection. */
+  follow(follower) {
+    if (this.#state === "closed") throw new HeadwaterError("closed", "the connection is closed");
+    const id = String(++this.#number);
+    this.#followers.set(id, follower);
+    return id;
+  }
+
+  /** Follow it no more. */
+  unfollow(id) {
+    if (this.#followers.delete(id)) this.tell("unsubscribe", { id });
   }
 
   #write(message) {
@@ -149,7 +201,8 @@ class Connection extends Emitter {
       try {
         const text = typeof token === "function" ? await token() : token;
         if (this.#socket !== socket) return;
-        await this.#askNow("auth", { token: text, database: database ?? "" });
+        this.#token = text;
+        await this.askNow("auth", { token: text, database: database ?? "" });
       } catch (error) {
         if (this.#socket === socket) this.#refused(error);
         return;
@@ -157,10 +210,11 @@ class Connection extends Emitter {
     }
     if (this.#socket !== socket) return;
     this.#tokenRefused = false;
-    for (const room of this.#rooms.values()) room.rejoin((type, payload) => this.#askNow(type, payload));
+    for (const room of this.#rooms.values()) room.rejoin((type, payload) => this.askNow(type, payload));
     const unsent = this.#unsent;
     this.#unsent = [];
     this.#change("open");
+    for (const follower of [...this.#followers.values()]) follower.begin();
     for (const message of unsent) this.#write(message);
   }
 
@@ -174,9 +228,10 @@ class Connection extends Emitter {
     }
   }
 
-  #askNow(type, payload) {
+  /** The same for who begins with a connection: it is not kept for the next one. */
+  askNow(type, payload, id = String(++this.#number)) {
     return new Promise((resolve, reject) => {
-      const id = String(++this.#number);
+      if (this.#socket === null) throw new HeadwaterError("connection_lost", "there is no connection");
       this.#write({ id, text: JSON.stringify({ id, type, payload }), resolve, reject });
     });
   }
@@ -201,7 +256,10 @@ class Connection extends Emitter {
       else resolve(payload);
       return;
     }
-    if (type === "error") this.emit("error", new HeadwaterError(payload.code, payload.message));
+    const followed = this.#followers.get(payload?.subId ?? payload?.streamId ?? id);
+    if (type === "error" && followed) followed.end(new HeadwaterError(payload.code, payload.message));
+    else if (type === "error") this.emit("error", new HeadwaterError(payload.code, payload.message));
+    else if (followed) followed.receive(type, payload);
     else if (payload?.room !== undefined) this.#rooms.get(payload.room)?.receive(type, payload);
   }
 
@@ -211,7 +269,9 @@ class Connection extends Emitter {
     clearInterval(this.#timers.heart);
     // They were sent, and nobody knows whether they arrived: whoever sent them decides.
     this.#fail(new HeadwaterError("connection_lost", "the connection was lost before an answer came"));
-    if (FINAL_CODES.has(code)) {
+    const mayAskAgain = code === 1008 && typeof this.#options.token === "function" && !this.#tokenRefused;
+    if (mayAskAgain) this.#tokenRefused = true;
+    else if (FINAL_CODES.has(code)) {
       this.#finish(new HeadwaterError(code === 1008 ? "unauthorized" : "closed", reason || `closed with ${code}`), 1000);
       return;
     }
@@ -233,6 +293,7 @@ class Connection extends Emitter {
     clearInterval(this.#timers.heart);
     clearTimeout(this.#timers.again);
     for (const room of this.#rooms.values()) room.end();
+    for (const follower of [...this.#followers.values()]) follower.end(error);
     this.#fail(error);
     for (const { reject } of this.#unsent.splice(0)) reject(error);
     this.#change("closed");
@@ -241,132 +302,19 @@ class Connection extends Emitter {
   }
 }
 
-/** A room. Events: each type of message by its name, "message" (every one), "presence", "cursors", "resync", "joined". */
-export class Room extends Emitter {
-  #connection;
-  #options;
-  #last;
-  #joined = false;
-  #cursor = null;
-  #cursorTimer = null;
+// ── where the server is ──
 
-  constructor(connection, name, options) {
-    super();
-    this.#connection = connection;
-    this.#options = options;
-    this.name = name;
-    /** Who is there: member → profile. Oneself included. */
-    this.members = new Map();
-    /** Where the cursors of the others are: member → {x, y, …}. */
-    this.cursors = new Map();
-    /** The name of this connection in the room. */
-    this.member = null;
-  }
-
-  /** Be in the room; `since` of the room's options says from where on: an offset, "now" or "beginning". */
-  async join() {
-    this.#joined = true;
-    try {
-      await this.#enter((type, payload) => this.#connection.ask(type, payload));
-    } catch (error) {
-      // Without a connection it joins as soon as there is one.
-      if (error.code !== "connection_lost") this.#joined = false;
-      throw error;
-    }
-  }
-
-  /** Be there no longer. */
-  async leave() {
-    this.#joined = false;
-    this.end();
-    await this.#connection.ask("leave", { room: this.name });
-  }
-
-  /** Send a message to everybody in the room; resolves with its offset and how safe it is. */
-  send(type, data, { key, durability } = {}) {
-    return this.#connection.ask("send", { room: this.name, type, data, key, durability });
-  }
-
-  /** Say where one's cursor is. Called as often as the mouse moves, it sends the latest only. */
-  cursor(place) {
-    this.#cursor = place;
-    this.#cursorTimer ??= setTimeout(() => {
-      this.#cursorTimer = null;
-      this.#connection.tell("send", { room: this.name, type: "cursor", data: this.#cursor });
-    }, CURSOR_MS);
-  }
-
-  /** The last offset that was seen; null before the first. */
-  get offset() {
-    return typeof this.#last === "number" ? this.#last : null;
-  }
-
-  rejoin(ask) {
-    if (this.#joined) this.#enter(ask).catch(error => this.emit("error", error));
-  }
-
-  end() {
-    clearTimeout(this.#cursorTimer);
-    this.#cursorTimer = null;
-    this.members.clear();
-    this.cursors.clear();
-  }
-
-  async #enter(ask) {
-    const { profile, since = "now" } = this.#options;
-    const known = this.#last ?? since;
-    const ack = await ask("join", { room: this.name, since: known, profile });
-    // Who began with "now" has everything up to here, and begins here when the connection is lost before a message.
-    this.#last ??= since === "now" ? (ack.offset < 0 ? "beginning" : ack.offset) : undefined;
-    this.member = ack.member;
-    this.members = new Map(ack.members.map(({ member, profile }) => [member, profile]));
-    this.cursors.clear();
-    this.emit("joined", ack);
-    this.emit("presence", this.members);
-  }
-
-  receive(type, payload) {
-    if (type === "room-message") this.#take(payload);
-    else if (type === "presence") this.#meet(payload);
-    else if (type === "resync-required") {
-      this.#last = payload.offset < 0 ? "beginning" : payload.offset;
-      this.emit("resync", payload);
-    }
-  }
-
-  #take(message) {
-    if (message.offset !== null && message.offset !== undefined) {
-      if (typeof this.#last === "number" && message.offset <= this.#last) return;
-      this.#last = message.offset;
-    }
-    if (message.type === "cursor-batch") {
-      for (const { member, ...place } of message.data.cursors) {
-        if (member !== this.member) this.cursors.set(member, place);
-      }
-      this.emit("cursors", this.cursors);
-    }
-    this.emit("message", message);
-    this.emit(message.type, message);
-  }
-
-  #meet({ member, profile, state }) {
-    if (state === "left") {
-      this.members.delete(member);
-      if (this.cursors.delete(member)) this.emit("cursors", this.cursors);
-    } else {
-      this.members.set(member, profile);
-    }
-    this.emit("presence", this.members);
-  }
+// Beside the module, so that it is found where a server is mounted in another app.
+function root(url) {
+  const found = new URL(url ?? ".", url === undefined ? import.meta.url : globalThis.location?.href);
+  found.protocol = found.protocol.replace("ws", "http");
+  found.pathname = found.pathname.replace(/(\/realtime\/ws)?\/?$/, "/");
+  return found;
 }
 
 function address(url) {
-  const base = globalThis.location?.href;
-  // Beside the module, so that it is found where a server is mounted in another app.
-  const found = new URL(url ?? new URL("realtime/ws", import.meta.url), base);
-  if (url !== undefined && !found.pathname.endsWith("/realtime/ws")) {
-    found.pathname = found.pathname.replace(/\/?$/, "/realtime/ws");
-  }
+  const found = new URL("realtime/ws", root(url));
+  found.search = url === undefined ? "" : new URL(url, globalThis.location?.href).search;
   found.protocol = found.protocol.replace("http", "ws");
   return found.href;
 }

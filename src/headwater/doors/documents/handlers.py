@@ -1,23 +1,24 @@
 """Documents by path: reading, writing, queries, and batches that are all or nothing."""
 
-import uuid
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from headwater.doors.documents.shapes import BatchRequest, DeleteRequest, GetRequest, QueryRequest, Write, WriteRequest
-from headwater.doors.native.documents import OPERATIONS, QUESTIONS
+from headwater.doors.native.documents import OPERATIONS, QUESTIONS, readable, require_system
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
 from headwater.errors import DocumentMissing
 from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.operations import Operation, Transaction
-from headwater.model.document import Document, Fields, check_document_id, encode_fields, split_path
+from headwater.model.document import Document, Fields, check_document_id, encode_fields, new_document_id, split_path
 from headwater.model.names import DATABASE_DEFAULT
+from headwater.model.principal import require_collection
 from headwater.services.admission import admit
-from headwater.services.documents import find_all
+from headwater.services.documents import find_all, find_rows
+from headwater.services.system_collections import document_of, is_system, list_rows, seen_by
 from headwater.stores.document_questions import DocumentQuery, FindDocument, QueryDocuments
 
 # What clients call the database of a server that has one.
@@ -60,8 +61,13 @@ async def get(site: Site, request: Request, database: str, path: str) -> Respons
 
 async def _find(site: Site, request: Request, database: str, path: str) -> Document | None:
     collection, name = split_path(path)
+    if is_system(collection):
+        require_collection(request.principal, collection)
+        require_system(request.principal, collection)
+        row = (await list_rows(site.queues, database, collection, site.clock.now())).get(name)
+        return document_of(row) if row is not None and seen_by(lambda: request.principal)(row) else None
     question = await allowed(site, request, QUESTIONS[FindDocument], FindDocument(database, collection, name))
-    found = await site.queues.ask(question)
+    found = readable(request, await site.queues.ask(question))
     return None if found is None or found.deleted else found
 
 
@@ -70,7 +76,7 @@ async def create(site: Site, request: Request, body: Fields, database: str, path
     operation = CreateDocument(
         database=check_database(request, database),
         collection=path,
-        id=check_document_id(body["id"]) if body.get("id") is not None else uuid.uuid4().hex,
+        id=check_document_id(body["id"]) if body.get("id") is not None else new_document_id(site.clock.now()),
         data=_fields(site, body),
     )
     return shown(await site.queues.run(await permitted(site, request, operation)), 201)
@@ -129,7 +135,11 @@ async def query(site: Site, request: Request, body: QueryRequest, database: str)
     )
     own = check_database(request, database)
     question = await allowed(site, request, QUESTIONS[QueryDocuments], QueryDocuments(own, asked))
-    found = await find_all(site.queues, own, question.query)
+    if is_system(body.collection):
+        sees = seen_by(lambda: request.principal)
+        found = await find_rows(site.queues, own, question.query, site.clock.now(), sees)
+    else:
+        found = await find_all(site.queues, own, question.query, question.permit)
     return _documents(found.documents, found.next_cursor)
 
 

@@ -2,8 +2,8 @@
 
 A checkpoint is the pair that the protocol shows, `updatedAt` and `id`, and with it our own place: the commit that wrote
 the document. Commits are read in their order, so one that took long is never passed over, whatever its clock said. A
-checkpoint of another store, or of a document that was written since and has no place with it, begins anew: that costs
-time and misses nothing.
+checkpoint of another store, of other access rules, or of a document that was written since and has no place with it,
+begins anew: that costs time and misses nothing.
 """
 
 from headwater.doors.documents.handlers import permitted
@@ -14,24 +14,18 @@ from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response, json_response
 from headwater.log.document_operations import MergeDocuments
 from headwater.model.document import replica_of
-from headwater.services.replication import Checkpoint, checkpoint_of, place_behind
+from headwater.services.replication import Replica
 from headwater.stores.document_questions import ListDocumentsAfter
-from headwater.stores.questions import FindIdentity
 
 
 async def pull(site: Site, request: Request, body: PullRequest) -> Response:
     """What a replica has not read yet."""
     asked = ListDocumentsAfter(request.principal.database, body.collection, limit=body.limit)
     asked = await allowed(site, request, QUESTIONS[ListDocumentsAfter], asked)
-    identity = await site.queues.ask(FindIdentity())
-    lsn, name = await place_behind(site.queues, (asked.database, asked.collection), body.checkpoint, identity)
-    found = await site.queues.ask(
-        ListDocumentsAfter(asked.database, asked.collection, after=lsn, after_id=name, limit=asked.limit)
-    )
-    checkpoint = body.checkpoint or Checkpoint(lsn=0, identity=identity)
-    if found:
-        checkpoint = checkpoint_of(found[-1], identity)
-    return json_response(PullAnswer([replica_of(document) for document in found], checkpoint))
+    permit = request.principal.permit(asked.collection)
+    replica = Replica(site.queues, asked.database, asked.collection, permit)
+    pulled = await replica.pull(body.checkpoint, asked.limit)
+    return json_response(PullAnswer([replica_of(document) for document in pulled.documents], pulled.checkpoint))
 
 
 async def push(site: Site, request: Request, body: PushRequest) -> Response:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from math import ceil
 
 from headwater.doors.edge.websocket import WebSocket
 
@@ -17,6 +16,8 @@ class Heartbeats:
         self._ring: deque[WebSocket] = deque()
         self._members: set[WebSocket] = set()
         self._timer: asyncio.TimerHandle | None = None
+        # How many of the ring are to be looked at: where they are few, less than one at each tick.
+        self._due = 0.0
 
     def add(self, socket: WebSocket) -> None:
         """Look at this one from now on."""
@@ -43,7 +44,9 @@ class Heartbeats:
 
     def _turn(self) -> None:
         """Look at the next few: as many as bring the ring round once in each period."""
-        for _ in range(ceil(len(self._ring) * min(TICK_SECONDS / self._seconds, 1.0))):
+        self._due += len(self._ring) * min(TICK_SECONDS / self._seconds, 1.0)
+        now, self._due = divmod(self._due, 1.0)
+        for _ in range(min(int(now), len(self._ring))):
             socket = self._ring.popleft()
             if socket in self._members:
                 self._ring.append(socket)

@@ -181,7 +181,8 @@ class WebSocket(asyncio.Protocol):
         """Time has passed: one that was silent is asked whether it is there, and cut off when it stays silent."""
         if self._code is not None:
             return
-        if self._heard:
+        # Who is not read, because the server has enough to do with what it said, cannot be heard.
+        if self._heard or not self._transport.is_reading():
             self._heard = self._pinged = False
         elif self._pinged:
             self._transport.abort()

@@ -20,6 +20,7 @@ from headwater.model.names import Lsn
 from headwater.model.principal import Principal
 from headwater.model.selection import Selection
 from headwater.services.checks import check_optional_name
+from headwater.services.own_records import OwnRecords
 from headwater.stores.questions import FindLastLsn, Segment
 
 SILENCE_SECONDS = 15.0
@@ -28,14 +29,14 @@ LSN_MAX = 2**63 - 1
 _ID = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
-class _Change(msgspec.Struct, frozen=True):
+class JobChange(msgspec.Struct, frozen=True):
     """What is needed of a change to know who may see it."""
 
     id: str
     queue: str = ""
 
 
-_decoder = msgspec.json.Decoder(_Change)
+_changes = OwnRecords(msgspec.json.Decoder(JobChange).decode)
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -86,17 +87,17 @@ async def _events_of(site: Site, principal: Principal, name: str, segment: Segme
     """The changes of one commit that are shown, without those that are known."""
     found: list[bytes] = []
     count = len(segment.records)
-    for number, record in enumerate(segment.records, start=1):
-        data = bytes(record.data)
-        if number > known and await is_shown(site, principal, name, data):
-            found.append(event(b"%d" % segment.lsn if number == count else b"%d.%d" % (segment.lsn, number), data))
+    for offset, record, change in _changes.read(segment):
+        number = offset - segment.first_offset + 1
+        if number > known and await is_shown(site, principal, name, change):
+            place = b"%d" % segment.lsn if number == count else b"%d.%d" % (segment.lsn, number)
+            found.append(event(place, bytes(record.data)))
     return b"".join(found)
 
 
-async def is_shown(site: Site, principal: Principal, name: str, data: bytes) -> bool:
+async def is_shown(site: Site, principal: Principal, name: str, change: JobChange) -> bool:
     """Whether a change is one that was asked for, of a job that they see. What concerns no queue is told to those who
     may use all: it may be about anybody's."""
-    change = _decoder.decode(data)
     if principal.may_use_all():
         return not name or change.id == name
     if name and change.id not in (name, principal.own_name(name)):

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 
 from headwater.model.job import QUEUE_DEFAULT
-from headwater.services.job_documents import NewJobDocument
+from headwater.services.job_documents import WrittenJobDocument
 
 
 class AddJobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Jobs to be added together; the same `key` again is answered as the first time."""
 
-    jobs: list[NewJobDocument]
+    jobs: list[WrittenJobDocument]
     key: str = ""
 
 
@@ -80,7 +80,7 @@ class LimitType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class AddSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that comes again and again."""
 
-    job: NewJobDocument
+    job: WrittenJobDocument
     cron: str = ""
     every: float = 0.0
     timezone: str = "UTC"

@@ -1,14 +1,19 @@
 """Documents: who may write them, and who may read them.
 
 A token says it by scopes (`documents:read`, `:create`, `:update`, `:delete`) and by its patterns, in which a collection
-stands as `documents/<collection>`.
+stands as `documents/<collection>`. Access rules narrow that down by what is in the documents: what they allow to who
+asks goes with a write as its permit, which the store checks against the document as it is then.
 """
 
 from typing import Any
 
+import msgspec
+
+from headwater import filters
 from headwater.doors.native.rules import Rule
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import Request
+from headwater.errors import NotAllowed
 from headwater.log.document_operations import (
     CreateDocument,
     DeleteDocument,
@@ -16,15 +21,20 @@ from headwater.log.document_operations import (
     IndexDocuments,
     MergeDocuments,
     SetDocument,
+    SetDocumentRules,
     UpdateDocument,
 )
 from headwater.log.operations import Operation
-from headwater.model.document import DocumentRow, check_collection, check_document_id
-from headwater.model.principal import Scope, require_collection
+from headwater.model.document import Document, DocumentRow, check_collection, check_document_id
+from headwater.model.principal import Principal, Scope, require_collection
 from headwater.services.document_checks import check_query
+from headwater.services.documents import gather_rest
+from headwater.services.system_collections import SCOPES, WHOLE, check_system, is_system, may_see
 from headwater.stores.document_questions import (
+    DocumentPage,
     FindDocument,
     ListDocumentIndexes,
+    ListDocumentRules,
     ListDocumentsAfter,
     QueryDocuments,
 )
@@ -37,11 +47,21 @@ async def _check_theirs(site: Site, request: Request, asked: Any) -> Any:
     return asked
 
 
+async def _check_write(site: Site, request: Request, asked: Any) -> Any:
+    """A write to a collection that is theirs, with what the access rules allow them."""
+    return _permitted(request, await _check_theirs(site, request, asked))
+
+
+def _permitted(request: Request, asked: Any) -> Any:
+    permit = request.principal.permit(asked.collection)
+    return asked if permit is None else msgspec.structs.replace(asked, permit=permit)
+
+
 async def _check_set(site: Site, request: Request, asked: SetDocument) -> SetDocument:
     """Whether it makes a document or replaces one, only the store can tell: it needs both rights."""
     check_scope(request, Scope.CREATE_DOCUMENTS)
-    require_collection(request.principal, check_collection(asked.collection))
-    return asked
+    permitted: SetDocument = await _check_write(site, request, asked)
+    return permitted
 
 
 async def _check_merge(site: Site, request: Request, asked: MergeDocuments) -> MergeDocuments:
@@ -49,7 +69,8 @@ async def _check_merge(site: Site, request: Request, asked: MergeDocuments) -> M
     require_collection(request.principal, check_collection(asked.collection))
     for scope in dict.fromkeys(map(_scope_of, asked.rows)):
         check_scope(request, scope)
-    return asked
+    permitted: MergeDocuments = _permitted(request, asked)
+    return permitted
 
 
 def _scope_of(row: DocumentRow) -> Scope:
@@ -64,24 +85,65 @@ async def _check_find(site: Site, request: Request, asked: FindDocument) -> Find
     return asked
 
 
+def require_system(principal: Principal, collection: str) -> None:
+    """Raises when a system collection is not theirs to look at."""
+    if not may_see(principal, check_system(collection)):
+        needed = " or ".join(scope.value for scope in SCOPES[collection])
+        raise NotAllowed(f"{collection} needs the scope {needed}" + (", for all queues" if collection in WHOLE else ""))
+
+
 async def _check_query(site: Site, request: Request, asked: QueryDocuments) -> QueryDocuments:
     require_collection(request.principal, check_collection(asked.query.collection))
-    return QueryDocuments(asked.database, check_query(asked.query, one_more=True), asked.position)
+    if is_system(asked.query.collection):
+        require_system(request.principal, asked.query.collection)
+    permit = request.principal.permit(asked.query.collection)
+    return QueryDocuments(asked.database, check_query(asked.query, one_more=True), asked.position, permit)
+
+
+async def _show_query(site: Site, request: Request, asked: QueryDocuments, found: DocumentPage) -> DocumentPage:
+    """Where access rules hold, all of it at once: the position to go on from may be a document that is not theirs."""
+    if asked.permit is None:
+        return found
+    documents = await gather_rest(site.queues, asked, found)
+    return DocumentPage(documents, found.lsn, is_ordered=True, scanned=len(documents))
+
+
+async def _show_find(site: Site, request: Request, asked: FindDocument, found: Document | None) -> Document | None:
+    return readable(request, found)
+
+
+def readable(request: Request, found: Document | None) -> Document | None:
+    """A document, if the access rules let it be read. Of a tombstone nobody can say: what they speak of is gone."""
+    permit = None if found is None else request.principal.permit(found.collection)
+    if found is None or permit is None:
+        return found
+    return found if not found.deleted and filters.may_read(permit, found.flat()) else None
+
+
+async def _show_listed(
+    site: Site, request: Request, asked: ListDocumentsAfter, found: list[Document]
+) -> list[Document]:
+    """Whoever is held to rules has `/replication/v1/pull`: here the last of a list says where to go on."""
+    if request.principal.permit(asked.collection) is not None:
+        raise NotAllowed("access rules hold in this collection; pull from it, or subscribe")
+    return found
 
 
 OPERATIONS: dict[type[Operation], Rule] = {
-    CreateDocument: Rule(scope=Scope.CREATE_DOCUMENTS, check=_check_theirs),
+    CreateDocument: Rule(scope=Scope.CREATE_DOCUMENTS, check=_check_write),
     SetDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_set),
-    UpdateDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_theirs),
-    DeleteDocument: Rule(scope=Scope.DELETE_DOCUMENTS, check=_check_theirs),
+    UpdateDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_write),
+    DeleteDocument: Rule(scope=Scope.DELETE_DOCUMENTS, check=_check_write),
     MergeDocuments: Rule(scope=Scope.READ_DOCUMENTS, check=_check_merge),
     IndexDocuments: Rule(scope=Scope.ADMIN, whole=True),
     DropDocumentIndex: Rule(scope=Scope.ADMIN, whole=True),
+    SetDocumentRules: Rule(scope=Scope.ADMIN, whole=True),
 }
 
 QUESTIONS: dict[type[Question[Any]], Rule] = {
-    FindDocument: Rule(scope=Scope.READ_DOCUMENTS, check=_check_find),
-    QueryDocuments: Rule(scope=Scope.READ_DOCUMENTS, check=_check_query),
-    ListDocumentsAfter: Rule(scope=Scope.READ_DOCUMENTS, check=_check_theirs),
+    FindDocument: Rule(scope=Scope.READ_DOCUMENTS, check=_check_find, show=_show_find),
+    QueryDocuments: Rule(scope=Scope.READ_DOCUMENTS, check=_check_query, show=_show_query),
+    ListDocumentsAfter: Rule(scope=Scope.READ_DOCUMENTS, check=_check_theirs, show=_show_listed),
     ListDocumentIndexes: Rule(scope=Scope.ADMIN, whole=True),
+    ListDocumentRules: Rule(scope=Scope.ADMIN, whole=True),
 }

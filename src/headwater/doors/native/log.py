@@ -10,7 +10,7 @@ from headwater.clock import Timestamp
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response, json_response
 from headwater.model.names import Lsn
-from headwater.model.principal import Principal
+from headwater.model.principal import Principal, Scope
 from headwater.services.log_reading import Part, Place, Question, Result, time_is_over
 from headwater.services.log_requests import (
     CONTENT_TYPE,
@@ -40,7 +40,8 @@ async def about(site: Site, request: Request) -> Response:
     principal = request.principal
 
     async def look(reader: LogReader) -> LogAbout:
-        oldest, newest = await reader.span()
+        oldest, _ = await reader.span()
+        newest = await _end(reader, principal)
         queues = await _readable(reader, principal)
         first = await _part(reader, principal, list(queues)).outline(oldest, newest, 1)
         after = Lsn(first.stretches[0].lsn - 1) if first.stretches else first.reached
@@ -55,8 +56,8 @@ async def at(site: Site, request: Request, query: TimeQuery) -> Response:
     async def look(reader: LogReader) -> LogPlace:
         before = await reader.lsn_at(Timestamp(query.time))
         queues = await _readable(reader, request.principal)
-        _, newest = await reader.span()
-        first = await _part(reader, request.principal, list(queues)).outline(before, newest, 1)
+        newest = await _end(reader, request.principal)
+        first = await _part(reader, request.principal, list(queues)).outline(min(before, newest), newest, 1)
         return LogPlace(Lsn(first.stretches[0].lsn - 1) if first.stretches else first.reached)
 
     return json_response(await _ask(site, look))
@@ -77,8 +78,7 @@ async def remembers(site: Site, request: Request, body: SeenRequest) -> Response
     """Whether the log has what somebody saw in it. Of what they may not read nothing can be said."""
 
     async def look(reader: LogReader) -> Remembered:
-        _, newest = await reader.span()
-        if body.lsn > newest:
+        if request.principal.may(Scope.OPERATOR) and body.lsn > (await reader.span())[1]:
             return Remembered(False)
         queues = await _readable(reader, request.principal)
         there = await _part(reader, request.principal, list(queues)).newest(Lsn(body.lsn - 1), Lsn(body.lsn))
@@ -177,7 +177,14 @@ async def _ask(site: Site, question: Question[Result]) -> Result:
 
 
 def _part(reader: LogReader, principal: Principal, queues: Sequence[str]) -> Part:
-    return Part(reader, principal.database, queues, time_is_over())
+    return Part(reader, principal.database, queues, time_is_over(), lambda: _end(reader, principal))
+
+
+async def _end(reader: LogReader, principal: Principal) -> Lsn:
+    """Where the log ends, as far as they may read it: what others write behind that is not theirs to know."""
+    if principal.may(Scope.OPERATOR):
+        return (await reader.span())[1]
+    return await reader.end_of(principal.database, principal.reach)
 
 
 def _theirs(request: Request, queues: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from headwater.errors import HeadwaterError, InvalidOption, TooLarge
 from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.job_operations import Enqueue
 from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transaction
+from headwater.log.room_operations import RoomPush
 from headwater.model.principal import Scope
 from headwater.services.admission import admit
 from headwater.services.checks import check_text, check_timestamp
@@ -27,8 +28,11 @@ from headwater.services.requests import (
     PushRequest,
     PushResponse,
     ReportRequest,
+    RoomSend,
+    SendRequest,
     TransactionRequest,
 )
+from headwater.services.room_requests import as_push
 from headwater.services.wire_forms import from_wire
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
@@ -39,6 +43,11 @@ async def _check_push(site: Site, request: Request, push: Push) -> Push:
     bytes_max, subject = site.config.record_bytes_max, request.principal.subject
     records = [admit_record(record, bytes_max, subject) for record in push.records]
     push = msgspec.structs.replace(push, records=records)
+    site.queues.check_push(push)
+    return push
+
+
+async def _check_said(site: Site, request: Request, push: RoomPush) -> RoomPush:
     site.queues.check_push(push)
     return push
 
@@ -56,6 +65,7 @@ async def _check_admitted(site: Site, request: Request, operation: Ack | Extend)
 # These come several at once, and not on routes of their own.
 OPERATIONS: dict[type[Operation], Rule] = {
     Push: Rule(scope=Scope.PUBLISH, queue="queue", check=_check_push),
+    RoomPush: Rule(scope=Scope.PUBLISH, queue="queue", check=_check_said),
     Pop: Rule(scope=Scope.CONSUME, queue="queue", check=_check_pop),
     Ack: Rule(scope=Scope.CONSUME, partition=True, check=_check_admitted),
     Extend: Rule(scope=Scope.CONSUME, partition=True, check=_check_admitted),
@@ -81,6 +91,27 @@ async def push(site: Site, request: Request, body: PushRequest) -> Response:
     await check_pushes_taken(site, request)
     pushes = [await _allowed(site, request, asked) for asked in body.pushes]
     _check_count(site, pushes)
+    return await _push_all(site, request, pushes, body)
+
+
+async def send(site: Site, request: Request, body: SendRequest) -> Response:
+    """Say something in rooms, as who they are known to be; answered when it is as durable as was asked for."""
+    await check_pushes_taken(site, request)
+    said: list[Push] = [
+        await allowed(site, request, OPERATIONS[RoomPush], _said(site, request, one)) for one in body.messages
+    ]
+    return await _push_all(site, request, said, body)
+
+
+def _said(site: Site, request: Request, send: RoomSend) -> RoomPush:
+    """A message of a room, as the operation of who sent it."""
+    principal = request.principal
+    if send.ttl_seconds is None:
+        send = msgspec.structs.replace(send, ttl_seconds=site.rooms.settings.message_ttl)
+    return as_push(send, site.config.record_bytes_max, database=principal.database, sender=principal.subject)
+
+
+async def _push_all(site: Site, request: Request, pushes: list[Push], body: PushRequest | SendRequest) -> Response:
     pushes = with_keys(pushes, key_of(request, body.key))
     answers = await site.queues.push_each(pushes, body.durability)
     site.pushed(pushes, answers)
@@ -110,7 +141,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         await site.queues.settle(reports)
         await are_pops_held_off(site, request, seconds)
         return json_response(PopResponse([], site.clock.now()))
-    popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park)
+    popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park, heeds_gate=True)
     if popped.batches:
         site.popped(operation.database, popped)
     response = json_response(PopResponse(popped.batches, site.clock.now()))
@@ -157,9 +188,9 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
     return json_response(await site.queues.run(whole))
 
 
-async def _step(site: Site, request: Request, step: Operation) -> Operation:
+async def _step(site: Site, request: Request, step: Operation | RoomSend) -> Operation:
     """One step: it needs the scope that it needs alone."""
-    operation = _read(request, step)
+    operation = _said(site, request, step) if isinstance(step, RoomSend) else _read(request, step)
     rule = OPERATIONS[type(operation)]
     if isinstance(operation, Push):
         await check_pushes_taken(site, request)

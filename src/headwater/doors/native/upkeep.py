@@ -6,16 +6,30 @@ from headwater.doors.listing import group_pages, list_response, queue_pages
 from headwater.doors.native.rules import Rule
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
+from headwater.errors import InvalidOption
 from headwater.log.group_operations import ConfigureGroup, ReleaseLeases
-from headwater.log.operations import Configure, DeleteGroup, DeleteQueue, Operation, Purge, Requeue, Seek, Trace
+from headwater.log.operations import (
+    Configure,
+    DeleteGroup,
+    DeleteQueue,
+    Operation,
+    Purge,
+    Requeue,
+    Seek,
+    SetSwitch,
+    Switched,
+    Trace,
+)
 from headwater.model.names import check_name
 from headwater.model.principal import Scope
 from headwater.services.checks import check_optional_name, check_text
+from headwater.services.rooms import MEMORY_SWITCH
 from headwater.stores.questions import (
     LeaseStatus,
     ListDeadLetters,
     ListGroups,
     ListLeases,
+    ListPartitions,
     ListQueues,
     ListTraces,
     Question,
@@ -28,6 +42,19 @@ async def _check_trace(site: Site, request: Request, trace: Trace) -> Trace:
     return trace
 
 
+async def _check_switch(site: Site, request: Request, switch: SetSwitch) -> SetSwitch:
+    """Other switches have routes of their own."""
+    if switch.name != MEMORY_SWITCH:
+        raise InvalidOption(f"the one switch here is {MEMORY_SWITCH!r}; got {switch.name!r:.80}")
+    return switch
+
+
+async def _switched(site: Site, request: Request, switch: SetSwitch, switched: Switched) -> Switched:
+    """This process goes by it at once, the others when they next say who is there."""
+    await site.rooms.look_at_switches()
+    return switched
+
+
 OPERATIONS: dict[type[Operation], Rule] = {
     Configure: Rule(scope=Scope.ADMIN, queue="queue"),
     DeleteQueue: Rule(scope=Scope.ADMIN, queue="queue"),
@@ -37,6 +64,7 @@ OPERATIONS: dict[type[Operation], Rule] = {
     ReleaseLeases: Rule(scope=Scope.ADMIN, queue="queue"),
     Requeue: Rule(scope=Scope.ADMIN, queue="queue", queue_too="to"),
     Purge: Rule(scope=Scope.ADMIN, queue="queue"),
+    SetSwitch: Rule(scope=Scope.ADMIN, whole=True, check=_check_switch, show=_switched),
     Trace: Rule(scope=Scope.CONSUME, partition=True, check=_check_trace),
 }
 
@@ -69,6 +97,12 @@ async def _check_name(site: Site, request: Request, asked: ListTraces) -> ListTr
     return asked
 
 
+async def _check_one_queue(site: Site, request: Request, asked: ListPartitions) -> ListPartitions:
+    """Of one queue that they may use: those of a whole database are not everybody's."""
+    check_name("queue", asked.queue)
+    return asked
+
+
 _looks: dict[str, Any] = {"scope": Scope.METRICS, "or_scope": Scope.SUBSCRIBE, "queue": "queue", "some": True}
 
 QUESTIONS: dict[type[Question[Any]], Rule] = {
@@ -77,4 +111,5 @@ QUESTIONS: dict[type[Question[Any]], Rule] = {
     ListLeases: Rule(**_looks, check=_check_group, show=_their_leases),
     ListDeadLetters: Rule(scope=Scope.SUBSCRIBE, queue="queue"),
     ListTraces: Rule(scope=Scope.SUBSCRIBE, partition=True, check=_check_name),
+    ListPartitions: Rule(scope=Scope.SUBSCRIBE, queue="queue", check=_check_one_queue),
 }

@@ -53,7 +53,7 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
         return NOTHING
     # It may be parked for long, with thousands of others.
     del query, queue, partition
-    popped = await site.queues.pop_batches(operation, seconds, parked=request.park)
+    popped = await site.queues.pop_batches(operation, seconds, parked=request.park, heeds_gate=True)
     if not popped.batches:
         return NOTHING
     site.popped(operation.database, popped)
@@ -165,9 +165,10 @@ def messages_of(batch: Batch, lease: str | None) -> list[PoppedMessage]:
             until,
             record.type or UNSET,
             record.headers or UNSET,
-            lost,
+            # The loss lies before the first of them.
+            UNSET if place else lost,
         )
-        for record, offset, lsn, written_at in zip(
-            batch.records, batch.offsets, batch.lsns, batch.written_at, strict=True
+        for place, (record, offset, lsn, written_at) in enumerate(
+            zip(batch.records, batch.offsets, batch.lsns, batch.written_at, strict=True)
         )
     ]

@@ -170,9 +170,7 @@ async def list_partitions(site: Site, request: Request, query: PartitionsQuery) 
     if query.queue:
         check_use(request, query.queue)
     principal, wanted = request.principal, query.offset + query.limit
-    found = await site.queues.ask(
-        ListPartitions(principal.database, query.queue, wanted, query.after, principal.queues)
-    )
+    found = await site.queues.ask(ListPartitions(principal.database, query.queue, wanted, query.after, principal.reach))
     return json_response(views.PartitionViews([show_partition(status) for status in found[query.offset :]]))
 
 

@@ -102,6 +102,7 @@ QUEUES = (
         configuration.configure,
         "Make a queue or change its options",
         Scope.ADMIN,
+        takes_strictly=shape.StrictConfigureBody,
         gives=shape.ConfigureResponse,
     ),
     delete(

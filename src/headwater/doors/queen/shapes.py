@@ -242,6 +242,10 @@ class ConfigureBody(Struct, frozen=True):
     options: dict[str, Any] = {}
 
 
+class StrictConfigureBody(ConfigureBody, frozen=True, forbid_unknown_fields=True):
+    """A queue without fields that nobody knows."""
+
+
 class ConfigureResponse(Struct, frozen=True):
     """The queue as it stands now."""
 

@@ -77,7 +77,7 @@ async def list_traces_named(site: Site, request: Request, query: PageQuery, name
     check_text("trace name", name)
     principal = request.principal
     events = await site.queues.ask(
-        ListTracesNamed(principal.database, name, query.limit, query.offset, principal.queues)
+        ListTracesNamed(principal.database, name, query.limit, query.offset, principal.reach)
     )
     return json_response(views.NamedTraces([_event(event) for event in events], query.limit, query.offset))
 
@@ -85,7 +85,7 @@ async def list_traces_named(site: Site, request: Request, query: PageQuery, name
 async def list_trace_names(site: Site, request: Request, query: PageQuery) -> Response:
     """The names that events were noted under, the last used first."""
     principal = request.principal
-    found = await site.queues.ask(ListTraceNames(principal.database, query.offset + query.limit, principal.queues))
+    found = await site.queues.ask(ListTraceNames(principal.database, query.offset + query.limit, principal.reach))
     names = [
         views.TraceNameView(name.name, name.name, name.count, show_time(name.last_at)) for name in found[query.offset :]
     ]

@@ -10,6 +10,7 @@ from headwater.model.document import Condition, Document, decode_flat, own_field
 from headwater.services.feed import Event
 from headwater.services.matching import Move
 from headwater.services.replication import Checkpoint
+from headwater.services.resume_tokens import IncludeData
 from headwater.services.subscriptions import MATCHER_VERSION
 
 MICROSECONDS_PER_MILLISECOND = 1_000
@@ -30,9 +31,10 @@ class Subscribe(msgspec.Struct, frozen=True, rename="camel"):
     """The payload of `subscribe`."""
 
     query: Query
-    include_data: bool | None = None
+    include_data: IncludeData = None
     send_snapshot: bool = False
     priority: str = ""
+    """`low` waits while more is to be sent than the server has room for."""
     last_seq: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     """Go on behind this, instead of from now: for who knows where they were."""
 
@@ -126,7 +128,7 @@ def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None) ->
     return tell("snapshot", page, event_id="" if seq is None else str(seq))
 
 
-def event_frame(event: Event, sub_id: str, include_data: bool | None) -> Frame:
+def event_frame(event: Event, sub_id: str, include_data: IncludeData) -> Frame:
     """A change, for one subscription; `sub_id` is JSON already. What all who want it in one form share is made once."""
     shared = event.encoded.get(include_data)
     if shared is None:
@@ -136,16 +138,16 @@ def event_frame(event: Event, sub_id: str, include_data: bool | None) -> Frame:
     return Frame(f'{{"type":"event","payload":{{"subId":{sub_id},{shared}', event="event", id=str(event.seq))
 
 
-def delta_of(event: Event, include_data: bool | None) -> dict[str, Any]:
+def delta_of(event: Event, include_data: IncludeData) -> dict[str, Any]:
     """What happened to the set of documents. Of one that is not in it any more, only the name is told."""
     change, is_gone = event.change, event.move is Move.LEFT
     doc: dict[str, Any] = {"path": f"{event.collection}/{change.id}", "version": change.version}
     delta: dict[str, Any] = {"op": event.move.value, "doc": doc}
     if event.has_left:
         delta["left"] = True
+    if include_data in (None, "both") and not is_gone:
+        doc["data"] = own_fields(decode_flat(change.after))
     if include_data is None:
-        if not is_gone:
-            doc["data"] = own_fields(decode_flat(change.after))
         return delta
     delta |= {"type": _types[event.move], "id": change.id}
     delta["timestamp"] = event.written_at // MICROSECONDS_PER_MILLISECOND

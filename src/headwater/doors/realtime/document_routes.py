@@ -9,7 +9,7 @@ from headwater.doors.realtime.envelope import Envelope
 from headwater.doors.realtime.session import DATABASE_ALIAS, RealtimeSession
 from headwater.doors.routes import Route
 from headwater.doors.sessions import Peer
-from headwater.doors.site import Site
+from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import Request, Response
 from headwater.errors import InvalidOption, NotAllowed
 from headwater.model.names import DATABASE_DEFAULT
@@ -19,7 +19,7 @@ LISTENER = "sse"
 _SEQ = re.compile(r"-1|[0-9]{1,18}", re.ASCII)
 
 
-class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class LiveListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What is followed: documents of a collection, by a filter that is CEL text."""
 
     collection: str
@@ -28,18 +28,25 @@ class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     send_snapshot: bool = False
 
 
-async def listen(site: Site, request: Request, query: ListenQuery, database: str) -> Response:
-    """A live query. The id of an event is its `seq`; who comes back says the last one (`Last-Event-ID`)."""
+async def listen_to(site: Site, request: Request, query: LiveListenQuery, database: str) -> Response:
+    """The same, where the database is said."""
     theirs = request.principal.database
     if database != theirs and not (database == DATABASE_ALIAS and theirs == DATABASE_DEFAULT):
         raise NotAllowed(f"this token is not for the database {database!r:.80}")
+    return await listen(site, request, query)
+
+
+async def listen(site: Site, request: Request, query: LiveListenQuery) -> Response:
+    """A live query. The id of an event is its `seq`; who comes back says the last one (`Last-Event-ID`)."""
+    check_scope(request, Scope.READ_DOCUMENTS)
     seen = request.headers.get("last-event-id", "")
     if seen and not _SEQ.fullmatch(seen):
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
     site.realtime.admit(request)
     subscribe = Subscribe(
         Query(query.collection, filter=query.filter),
-        query.include_data,
+        # Listeners of others expect the document flat, and have no word to ask for it.
+        "both" if query.include_data is None else query.include_data,
         query.send_snapshot,
         last_seq=int(seen) if seen else None,
     )
@@ -57,10 +64,10 @@ ROUTES = (
     Route(
         method="GET",
         path="/realtime/v1/databases/{database}/sse",
-        handler=listen,
+        handler=listen_to,
         summary="A live query over documents, as server-sent events",
         scope=Scope.READ_DOCUMENTS,
-        asks=ListenQuery,
+        asks=LiveListenQuery,
         content_types=("text/event-stream",),
     ),
 )

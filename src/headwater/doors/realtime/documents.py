@@ -7,6 +7,8 @@ What ends a subscription without the client's doing is said: `resync-required` w
 when it may no longer read. Whether it may is asked with every event.
 """
 
+import asyncio
+
 import msgspec
 
 from headwater.config import KIB
@@ -26,19 +28,25 @@ from headwater.doors.realtime.document_messages import (
     snapshot_frame,
 )
 from headwater.doors.realtime.envelope import MessageId, answer, tell
+from headwater.doors.realtime.flow import Window
 from headwater.doors.realtime.session import MessageHandler, RealtimeSession
 from headwater.doors.sessions import Frame
-from headwater.errors import Closed, InvalidInput, InvalidOption, NotAllowed, Overloaded, ResyncRequired
+from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, NotAllowed, Overloaded, ResyncRequired
 from headwater.filters import Expression
 from headwater.filters.tree import ALWAYS
 from headwater.model.document import Document, replica_of
+from headwater.model.document_rules import digest_of
 from headwater.model.names import Offset
+from headwater.model.watermarks import Pressure
 from headwater.services.feed import Event, Subscription
-from headwater.services.replication import checkpoint_of
-from headwater.services.resume_tokens import Resumable
-from headwater.services.subscriptions import MATCHER_VERSION, NOT_KEPT, Subscriptions, Wanted, may_read
+from headwater.services.replication import Pulled, Replica
+from headwater.services.resume_tokens import IncludeData, Resumable
+from headwater.services.subscriptions import MATCHER_VERSION, NOT_KEPT, Standing, Subscriptions, Wanted, may_read
+from headwater.services.system_collections import is_system, seen_by
 
 KEPT = "documents"
+LOW = "low"
+OVERLOADED = "more waits for clients than this server has room for; come back in a moment"
 # So much may wait for a client while it catches up; what comes next is read when it has taken some.
 CATCH_UP_BYTES = 256 * KIB
 
@@ -48,9 +56,9 @@ class Followed:
 
     def __init__(self) -> None:
         self.by_id: dict[MessageId, Subscription] = {}
-        # How far the client said that it got.
-        self.acked: dict[MessageId, int] = {}
+        self.followers: dict[MessageId, Follower] = {}
         self.is_over = False
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
         """The session is over."""
@@ -58,9 +66,31 @@ class Followed:
         for id in list(self.by_id):
             self.end(id)
 
+    def give_up(self) -> None:
+        """More waits for this client than there is room for: all it follows ends, and says to begin anew."""
+        for subscription in list(self.by_id.values()):
+            subscription.stop("resync", OVERLOADED)
+
+    def go_on(self) -> None:
+        """There may be room again for what waited."""
+        for follower in list(self.followers.values()):
+            self.release(follower)
+
+    def release(self, follower: "Follower") -> None:
+        """Go on with a subscription that waited, if it may."""
+        if follower.held_from is not None and not follower.must_wait():
+            task = asyncio.ensure_future(go_on_again(follower))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def look_again(self) -> None:
+        """What they may read may be something else now: what they may not follow any more ends, and says so."""
+        for subscription in list(self.by_id.values()):
+            subscription.is_allowed()
+
     def end(self, id: MessageId) -> bool:
         """Follow this no more; whether it was followed."""
-        self.acked.pop(id, None)
+        self.followers.pop(id, None)
         subscription = self.by_id.pop(id, None)
         if subscription is not None:
             subscription.close()
@@ -73,6 +103,8 @@ def followed_by(session: RealtimeSession) -> Followed:
     if found is None:
         found = session.kept[KEPT] = Followed()
         session.at_end(found.close)
+        session.at_change(found.look_again)
+        session.at_pressure(found.give_up, found.go_on)
     return found
 
 
@@ -84,20 +116,52 @@ def subscriptions_of(session: RealtimeSession) -> Subscriptions:
 class Follower:
     """What is told to one subscription of a client."""
 
-    def __init__(self, session: RealtimeSession, id: MessageId, include_data: bool | None) -> None:
+    def __init__(
+        self, session: RealtimeSession, id: MessageId, include_data: IncludeData, *, is_optional: bool = False
+    ) -> None:
         self.session = session
+        self.window = Window()
+        # Behind which change it goes on, while nothing is told: the client has to ack first, or the server has to
+        # get rid of what waits for others.
+        self.held_from: Offset | None = None
+        self.is_catching_up = False
+        self.subscription: Subscription | None = None
+        self.expression: Expression = ALWAYS
+        self._is_optional = is_optional
         self.id = id
         self._id_text = msgspec.json.encode(id).decode()
-        self._include_data = include_data
+        self._include_data: IncludeData = include_data
 
     def tell(self, event: Event) -> None:
-        """A change."""
-        self.session.send(event_frame(event, self._id_text, self._include_data))
+        """A change; where it has to wait, the log keeps it."""
+        if self.held_from is not None:
+            return
+        if self.must_wait():
+            self.held_from = Offset(event.seq - 1)
+            subscriptions_of(self.session).watch.count("live_held")
+            return
+        frame = event_frame(event, self._id_text, self._include_data)
+        self.window.note(event.seq, len(frame.data), asyncio.get_running_loop().time())
+        self.session.send(frame)
+
+    def about(self, collection: str) -> dict[str, object]:
+        """What the audit says of it."""
+        subject = "" if self.session.principal is None else self.session.principal.subject
+        return {"subId": self.id, "collection": collection, "subject": subject, "connection": self.session.member}
+
+    def must_wait(self) -> bool:
+        """Whether nothing may be told now."""
+        if self._is_optional and self.session.is_pressed():
+            return True
+        return self.window.is_full(asyncio.get_running_loop().time())
 
     def end(self, code: str, reason: str) -> None:
         """It is over, and why."""
         followed_by(self.session).end(self.id)
         if code == "resync":
+            watch = subscriptions_of(self.session).watch
+            watch.count("live_resyncs")
+            watch.note(self.session.database, "resync-required", subId=self.id, reason=reason)
             self.session.send(self.resync(reason))
         else:
             self.session.fail(NotAllowed(reason), self.id)
@@ -107,24 +171,24 @@ class Follower:
         return tell("resync-required", ResyncSubscription(self.id, reason))
 
 
-class Replica(Follower):
+class StreamFollower(Follower):
     """What is told to one stream."""
 
-    def __init__(self, session: RealtimeSession, id: MessageId, identity: str) -> None:
+    def __init__(self, session: RealtimeSession, id: MessageId, replica: Replica) -> None:
         super().__init__(session, id, None)
-        self._identity = identity
+        self._replica = replica
 
     def tell(self, event: Event) -> None:
-        """A change."""
+        """A change. What may not be read any more is gone for the replica, and it does not get the fields."""
         change = event.change
-        self.send(
-            [Document(event.collection, change.id, change.version, change.op == "delete", change.after, event.lsn)]
-        )
+        told = Document(event.collection, change.id, change.version, change.op == "delete", change.after, event.lsn)
+        told = told.tombstone() if event.has_left else told
+        self.send(Pulled([told], self._replica.reached(told)))
 
-    def send(self, documents: list[Document]) -> None:
+    def send(self, pulled: Pulled) -> None:
         """Documents that were written."""
-        behind = checkpoint_of(documents[-1], self._identity)
-        self.session.send(tell("stream-event", StreamEvent(self.id, [replica_of(one) for one in documents], behind)))
+        documents = [replica_of(one) for one in pulled.documents]
+        self.session.send(tell("stream-event", StreamEvent(self.id, documents, pulled.checkpoint)))
 
     def resync(self, reason: str) -> Frame:
         """That there is a gap."""
@@ -135,19 +199,34 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
     """Follow documents for a session; what comes waits until the beginning is told."""
     session, id = follower.session, follower.id
     followed = followed_by(session)
-    if id == "" or id in followed.by_id:
-        raise InvalidInput(f"a subscription has an id that no other of the connection has; got {id!r:.80}")
+    if id == "":
+        raise InvalidInput("a subscription has an id")
+    # Some clients ask again for all that they follow once they are known: what was asked last counts.
+    followed.end(id)
     if len(followed.by_id) >= session.limits.subscriptions_per_connection_max:
         raise Overloaded(f"a connection has up to {session.limits.subscriptions_per_connection_max:,} subscriptions")
+    if session.is_pressed(Pressure.HARD):
+        raise Overloaded(OVERLOADED)
     if not may_read(session.known, wanted):
         raise NotAllowed(f"this token may not read the collection {wanted.collection!r:.260}")
     subscription = await subscriptions_of(session).open(
-        wanted, expression, follower.tell, follower.end, lambda: may_read(session.principal, wanted)
+        wanted,
+        expression,
+        follower.tell,
+        follower.end,
+        Standing(wanted, lambda: session.principal),
+        seen_by(lambda: session.principal),
     )
     if followed.is_over:
         subscription.close()
         raise Closed("the connection is closed")
+    watch = subscriptions_of(session).watch
+    watch.count("live_subscribed")
+    watch.note(session.database, "subscribed", **follower.about(wanted.collection))
+    subscription.at_close = lambda: watch.note(session.database, "ended", **follower.about(wanted.collection))
     followed.by_id[id] = subscription
+    followed.followers[id] = follower
+    follower.subscription, follower.expression = subscription, expression
     return subscription
 
 
@@ -167,9 +246,11 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             query.filter,
             payload.include_data,
             service.tokens.good_until(),
+            digest_of(session.known.permit(query.collection)),
+            payload.priority,
         )
     )
-    follower = Follower(session, id, payload.include_data)
+    follower = Follower(session, id, payload.include_data, is_optional=payload.priority == LOW)
     subscription = await begin(follower, wanted, expression)
     try:
         session.send(answer("subscribe_ack", SubscribeAck(id, MATCHER_VERSION, subscription.feed.seq, token), id))
@@ -201,6 +282,48 @@ async def go_on(
         follower.session.send(follower.resync(str(error)))
 
 
+class _Held(Exception):
+    """It has to wait once more."""
+
+
+async def go_on_again(follower: Follower) -> None:
+    """Tell from the log what came while a subscription waited, and then what comes; as often as it has to wait."""
+    if follower.is_catching_up:
+        return
+    follower.is_catching_up = True
+    try:
+        while follower.held_from is not None and not follower.must_wait():
+            await catch_on(follower, follower.held_from)
+    finally:
+        follower.is_catching_up = False
+
+
+async def catch_on(follower: Follower, last: Offset) -> None:
+    """Tell what came after a place in the log, until it has to wait again or is live."""
+    follower.held_from = None
+    subscription = follower.subscription
+    if subscription is None or subscription.is_over:
+        return
+    session = follower.session
+    service = subscriptions_of(session)
+
+    async def ready() -> None:
+        if follower.held_from is not None:
+            raise _Held
+        await session.taken(CATCH_UP_BYTES)
+
+    subscription.wait_again()
+    try:
+        if not await service.is_kept(subscription, last):
+            raise ResyncRequired(NOT_KEPT)
+        await service.catch_up(subscription, follower.expression, last, ready)
+    except _Held:
+        # What waited meanwhile is in the log, behind the place where it goes on.
+        subscription.go_live(subscription.feed.position, {})
+    except HeadwaterError as error:
+        subscription.stop("resync", str(error))
+
+
 async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> None:
     """Go on with a live query where an earlier connection was cut."""
     service = subscriptions_of(session)
@@ -211,10 +334,13 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
         raise InvalidOption(f"lastSeq is -1 or more; got {payload.last_seq}")
     wanted = Wanted(database=about.database, collection=about.collection, filters=about.filters, filter=about.filter)
     expression, last = wanted.expression(session.known), Offset(payload.last_seq)
-    follower = Follower(session, about.id, about.include_data)
+    follower = Follower(session, about.id, about.include_data, is_optional=about.priority == LOW)
     subscription = await begin(follower, wanted, expression)
     try:
-        kept = await service.is_kept(subscription, last)
+        # By other rules the client has seen other documents: what it has cannot be gone on with.
+        is_same = about.permit == digest_of(session.known.permit(about.collection))
+        kept = is_same and await service.is_kept(subscription, last)
+        service.watch.resumed(about.database, about.subject, about.collection, is_kept=kept)
         session.send(answer("resume-ack", ResumeAck(about.id, "ok" if kept else "resync-required", last + 1), id))
         await go_on(follower, subscription, expression, last, kept)
     except BaseException:
@@ -225,17 +351,19 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
 async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> None:
     """Tell a replica what is written, from a checkpoint on."""
     wanted = Wanted(database=session.database, collection=payload.collection)
+    if is_system(payload.collection):
+        raise InvalidOption("a system collection has no replicas; subscribe to it")
     service = subscriptions_of(session)
-    identity = await service.identity()
-    replica = Replica(session, id, identity)
-    subscription = await begin(replica, wanted, ALWAYS)
+    replica = service.replica(wanted, session.known.permit(wanted.collection))
+    await replica.identify()
+    follower = StreamFollower(session, id, replica)
+    subscription = await begin(follower, wanted, wanted.expression(session.known))
     try:
         if payload.checkpoint is None:
             subscription.go_live(subscription.feed.position, {})
             return
-        place = await service.place_behind(wanted, payload.checkpoint, identity)
-        async for documents in service.replicated(subscription, *place, session.taken):
-            replica.send(documents)
+        async for pulled in service.replicated(subscription, replica, payload.checkpoint, session.taken):
+            follower.send(pulled)
     except BaseException:
         followed_by(session).end(id)
         raise
@@ -250,9 +378,11 @@ def unsubscribe(session: RealtimeSession, id: MessageId, payload: Unsubscribe) -
 def ack(session: RealtimeSession, id: MessageId, payload: Ack) -> None:
     """The client has dealt with everything up to here."""
     followed = followed_by(session)
-    for sub_id in [payload.sub_id] if payload.sub_id != "" else list(followed.by_id):
-        if sub_id in followed.by_id:
-            followed.acked[sub_id] = max(payload.seq, followed.acked.get(sub_id, -1))
+    for sub_id in [payload.sub_id] if payload.sub_id != "" else list(followed.followers):
+        follower = followed.followers.get(sub_id)
+        if follower is not None:
+            follower.window.ack(payload.seq)
+            followed.release(follower)
 
 
 HANDLERS = {

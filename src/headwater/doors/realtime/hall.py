@@ -8,7 +8,7 @@ was revoked ends its sessions within that second. The timer runs only while some
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from headwater.doors.wire import Request
 from headwater.errors import AccessError, HeadwaterError, Overloaded, RateExceeded, Unauthenticated
 from headwater.model.allowance import Rate
 from headwater.model.principal import Principal
+from headwater.model.watermarks import RECOVERED, Pressure, next_pressure
 
 if TYPE_CHECKING:
     from headwater.doors.realtime.session import MessageHandler, RealtimeSession
@@ -47,6 +48,12 @@ class Hall:
         self._by_credential: dict[str, set[RealtimeSession]] = {}
         self._by_address: Counter[Hashable] = Counter()
         self._by_principal: Counter[Hashable] = Counter()
+        self.pressure = Pressure.CALM
+        # Called with the pressure before and now.
+        self.at_pressure: list[Callable[[Pressure, Pressure], None]] = []
+        # Called once in a second while somebody is there, and when nobody is any more.
+        self.at_tick: list[Callable[[], None]] = []
+        self.at_empty: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._checking: asyncio.Task[None] | None = None
 
@@ -106,6 +113,8 @@ class Hall:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            for call in self.at_empty:
+                call()
 
     def _drop_credential(self, session: "RealtimeSession") -> None:
         theirs = self._by_credential.get(session.credential)
@@ -136,8 +145,32 @@ class Hall:
         late = [session for session, due in self._unknown.items() if due <= now]
         for session in late:
             session.refuse(Unauthenticated("nobody has said who they are in time"), CloseCode.POLICY_VIOLATED)
+        self.weigh()
+        for call in self.at_tick:
+            call()
         if self._by_credential and self._checking is None:
             self._checking = asyncio.ensure_future(self._check_credentials())
+
+    def weigh(self) -> None:
+        """Look how much waits for all clients together, and do something about it before it is too much (S3-20, S3-21):
+        first what is optional waits, then those for whom the most waits are given up, and are told."""
+        waiting = {session: session.waiting_bytes() for session in self._sessions}
+        room = self.limits.outboxes_bytes_max
+        before, self.pressure = self.pressure, next_pressure(self.pressure, sum(waiting.values()) / room)
+        if self.pressure is not before:
+            log.warning("what waits for realtime clients is %s, it was %s", self.pressure.name, before.name)
+            for note in self.at_pressure:
+                note(before, self.pressure)
+        if self.pressure is Pressure.HARD:
+            too_much = sum(waiting.values()) - RECOVERED * room
+            for session in sorted(waiting, key=lambda one: waiting[one], reverse=True):
+                if too_much <= 0:
+                    break
+                too_much -= waiting[session]
+                session.give_up()
+        elif self.pressure is Pressure.CALM and before is not Pressure.CALM:
+            for session in list(self._sessions):
+                session.go_on()
 
     async def _check_credentials(self) -> None:
         """Ask for each credential whether it is still good. What was verified a moment ago is known without a look."""
@@ -160,8 +193,8 @@ class Hall:
             level = logging.INFO if isinstance(error, AccessError) else logging.WARNING
             log.log(level, "a credential could not be looked at again: %s", error)
         else:
-            for session in self._by_credential.get(credential, ()):
-                session.principal = principal
+            for session in list(self._by_credential.get(credential, ())):
+                session.know_anew(principal)
 
 
 def key_of(principal: Principal, address: str) -> Hashable:

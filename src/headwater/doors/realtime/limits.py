@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headwater.config import ENVIRONMENT_PREFIX, convert_settings
+from headwater.config import ENVIRONMENT_PREFIX, MIB, convert_settings
 from headwater.errors import ConfigError
 
 VARIABLE_PREFIX = f"{ENVIRONMENT_PREFIX}REALTIME_"
@@ -31,6 +31,12 @@ class RealtimeLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Rooms that one connection may be in at once."""
     subscriptions_per_connection_max: int = 1_000
     """Live queries and streams that one connection may have at once."""
+    audit: bool = False
+    """Whether it is written down, in the queue `headwater/audit`, who begins and ends to follow what, what could not be
+    gone on with, and when too much waits."""
+    outboxes_bytes_max: int = 256 * MIB
+    """What may wait for all connections together, in each process. From 70 % of it on subscriptions of low priority
+    wait; at 90 % those of the slowest connections end, with `resync-required`; below 60 % all is as before."""
 
 
 def load_limits(environment: Mapping[str, str] | None = None) -> RealtimeLimits:
@@ -40,6 +46,6 @@ def load_limits(environment: Mapping[str, str] | None = None) -> RealtimeLimits:
     found = {name: source[variable] for name, variable in variables.items() if source.get(variable)}
     limits = convert_settings(found, RealtimeLimits)
     for name in variables:
-        if not 0 < getattr(limits, name) < math.inf:
+        if name != "audit" and not 0 < getattr(limits, name) < math.inf:
             raise ConfigError(f"{variables[name]} must be above 0; got {getattr(limits, name)!r}")
     return limits

@@ -7,17 +7,17 @@ from msgspec import Meta
 
 from headwater.config import Durability
 from headwater.doors.realtime.envelope import Envelope
-from headwater.doors.realtime.rooms import Join, check_since
+from headwater.doors.realtime.rooms import Join
 from headwater.doors.realtime.session import RealtimeSession
 from headwater.doors.routes import Route
 from headwater.doors.sessions import Peer
-from headwater.doors.site import Site, check_use
+from headwater.doors.site import Site, check_scope, check_use
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import InvalidOption, ResyncRequired
 from headwater.model.names import check_name
 from headwater.model.principal import Scope
 from headwater.model.record import check_ready_json
-from headwater.model.room import CURSOR, MEMBERS_TOLD_MAX, Attendance, Member, RoomMessage, queue_of
+from headwater.model.room import CURSOR, MEMBERS_TOLD_MAX, Attendance, Member, RoomMessage, check_since, queue_of
 from headwater.services.checks import check_text
 from headwater.services.room_gathering import NewMessage, Sent
 from headwater.services.room_metrics import RoomMetrics, room_metrics
@@ -56,13 +56,6 @@ class Members(msgspec.Struct, frozen=True):
     count: int
 
 
-class ListenQuery(msgspec.Struct, frozen=True):
-    """Which room to listen to, and from where on: an offset, now or beginning."""
-
-    room: str = ""
-    since: str = "now"
-
-
 async def send(site: Site, request: Request, body: MessageBody, room: str) -> Response:
     """Say something in a room."""
     check_use(request, queue_of(room))
@@ -89,7 +82,7 @@ async def history(site: Site, request: Request, query: HistoryQuery, room: str) 
     check_use(request, queue_of(room))
     outline = await site.rooms.outline(request.principal.database, room)
     since = query.since
-    if since is not None and not outline.start - 1 <= since < max(outline.end, 1):
+    if since is not None and outline.why_not_since(since):
         raise ResyncRequired(f"messages of this room are kept from offset {outline.start} up to {outline.end - 1}")
     found = await site.rooms.history(outline, room, -1 if since is None else since, query.limit)
     return json_response(History(found, outline.end - 1))
@@ -106,12 +99,13 @@ async def members(site: Site, request: Request, room: str) -> Response:
     return json_response(Members(attendance.members()[:MEMBERS_TOLD_MAX], attendance.count()))
 
 
-async def listen(site: Site, request: Request, query: ListenQuery) -> Response:
+async def listen(site: Site, request: Request, room: str, since: str) -> Response:
     """Everything that happens in a room, as server-sent events. Who comes back says the last id it saw."""
-    check_use(request, queue_of(query.room))
-    since = check_since(request.headers.get("last-event-id") or query.since)
+    check_scope(request, Scope.SUBSCRIBE)
+    check_use(request, queue_of(room))
+    begin_at = check_since(request.headers.get("last-event-id") or since)
     site.realtime.admit(request)
-    join = msgspec.Raw(msgspec.json.encode(Join(query.room, since, quiet=True)))
+    join = msgspec.Raw(msgspec.json.encode(Join(room, begin_at, quiet=True)))
 
     def begin(peer: Peer) -> RealtimeSession:
         session = RealtimeSession(site, site.realtime, request, peer)
@@ -162,14 +156,5 @@ ROUTES = (
         summary="Who is in a room",
         scope=Scope.SUBSCRIBE,
         gives=Members,
-    ),
-    Route(
-        method="GET",
-        path="/realtime/sse",
-        handler=listen,
-        summary="Everything that happens in a room, as server-sent events",
-        scope=Scope.SUBSCRIBE,
-        asks=ListenQuery,
-        content_types=("text/event-stream",),
     ),
 )

@@ -15,14 +15,15 @@ from headwater.config import Durability
 from headwater.doors.realtime.envelope import MessageId, answer, tell
 from headwater.doors.realtime.session import MessageHandler, RealtimeSession
 from headwater.doors.sessions import CloseCode, Frame
-from headwater.errors import HeadwaterError, InvalidOption, Overloaded
+from headwater.errors import HeadwaterError, InvalidOption, NotAllowed, Overloaded
 from headwater.model.names import Offset, check_name
 from headwater.model.principal import Scope, require
 from headwater.model.record import check_ready_json
-from headwater.model.room import MEMBERS_TOLD_MAX, NO_PROFILE, Member, RoomMessage, queue_of
+from headwater.model.room import MEMBERS_TOLD_MAX, NO_PROFILE, Member, RoomMessage, Since, check_since, queue_of
 from headwater.services.checks import check_text
 from headwater.services.live_room import Event, LiveRoom, Missed, Presence
 from headwater.services.room_gathering import NewMessage, Sent
+from headwater.services.room_outline import DROPPED, UNKNOWN
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,8 +35,6 @@ PROFILE_BYTES_MAX = 4_096
 PAGE = 1_000
 # Events that may wait for one who still reads the history.
 PUT_BY_MAX = 10_000
-
-Since = int | str
 
 
 class Join(msgspec.Struct, frozen=True):
@@ -168,7 +167,7 @@ def frame_of(room: str, event: Event) -> Frame:
     if isinstance(event, RoomMessage):
         return tell("room-message", event, event_id="" if event.offset is None else str(event.offset))
     if isinstance(event, Missed):
-        return tell("resync-required", ResyncRequired(room, "dropped", event.offset))
+        return tell("resync-required", ResyncRequired(room, DROPPED, event.offset))
     return tell("presence", PresenceEvent(room, event.member.member, event.member.profile, event.state))
 
 
@@ -181,36 +180,70 @@ async def join(session: RealtimeSession, id: MessageId, payload: Join) -> None:
     since = check_since(payload.since)
     if len(payload.profile) > PROFILE_BYTES_MAX:
         raise InvalidOption(f"a profile may have {PROFILE_BYTES_MAX:,} bytes; got {len(payload.profile):,}")
-    seats: dict[str, Seat] = session.kept.setdefault(SUBJECT, {})
-    if payload.room in seats:
-        drop_seat(session, payload.room)
-    if len(seats) >= session.limits.rooms_per_connection_max:
-        raise Overloaded(f"a connection may be in {session.limits.rooms_per_connection_max:,} rooms; leave one first")
-    rooms = session.site.rooms
-    live = await rooms.enter(session.database, payload.room)
-    seat = seats[payload.room] = take_seat(session, live, quiet=payload.quiet)
-    session.at_end(lambda: drop_seat(session, payload.room))
+    rooms, seats = session.site.rooms, seats_of(session)
     member = Member(session.member, payload.profile)
+    before = seats.get(payload.room)
+    # Whoever comes again as the same did not go: the others hear nothing of it, however often it is done.
+    stays = before is not None and before.live.here.get(session.member) == (None if payload.quiet else member)
+    if before is not None and not stays:
+        drop_seat(session, payload.room)
+    if not stays and len(seats) >= session.limits.rooms_per_connection_max:
+        raise Overloaded(f"a connection may be in {session.limits.rooms_per_connection_max:,} rooms; leave one first")
+    if before is not None and stays:
+        live = before.live
+    else:
+        live = await rooms.enter(session.database, payload.room)
+        if session.is_over:
+            rooms.leave(live)
+            return
+    seat = seats[payload.room] = take_seat(session, live, quiet=payload.quiet)
     if not payload.quiet:
         live.here[member.member] = member
-    known = {one.member: one for one in (*live.attendance.members(), *live.here.values())}
-    count = max(live.attendance.count(), len(known))
-    told = list(known.values())[:MEMBERS_TOLD_MAX]
-    session.send(answer("join_ack", JoinAck(payload.room, seat.after, session.member, told, count), id))
+    session.send(answer("join_ack", JoinAck(payload.room, seat.after, session.member, *roll_call(live)), id))
     if since != "now":
         await catch_up(rooms, seat, since)
     seat.go_live()
-    if not payload.quiet and seats.get(payload.room) is seat:
+    if not payload.quiet and not stays and seats.get(payload.room) is seat:
         rooms.connect(live, member)
 
 
-def check_since(since: Since) -> Since:
-    """Raises when it is no place in a room."""
-    if isinstance(since, str) and since.removeprefix("-").isdecimal():
-        since = int(since)
-    if since in ("now", "beginning") or (isinstance(since, int) and since >= -1):
-        return since
-    raise InvalidOption(f"since must be an offset, now or beginning; got {since!r:.80}")
+def roll_call(live: LiveRoom) -> tuple[list[Member], int]:
+    """Those who are told by name, and how many there are. Of a crowd not everybody is looked at for each who comes."""
+    known = {one.member: one for one in live.attendance.members()}
+    for one in live.here.values():
+        if len(known) >= MEMBERS_TOLD_MAX:
+            break
+        known[one.member] = one
+    return list(known.values())[:MEMBERS_TOLD_MAX], max(live.attendance.count(), len(live.here), len(known))
+
+
+def seats_of(session: RealtimeSession) -> dict[str, Seat]:
+    """The rooms that a session is in, by name; it leaves them all when it is over."""
+    seats: dict[str, Seat] | None = session.kept.get(SUBJECT)
+    if seats is None:
+        seats = session.kept[SUBJECT] = {}
+        session.at_end(lambda: drop_all(session))
+        session.at_change(lambda: drop_withdrawn(session))
+    return seats
+
+
+def drop_all(session: RealtimeSession) -> None:
+    """Leave every room."""
+    for room in list(seats_of(session)):
+        drop_seat(session, room)
+
+
+def drop_withdrawn(session: RealtimeSession) -> None:
+    """Leave the rooms that whoever it is now may not be in: what was joined with one token is not kept with another."""
+    for room, seat in list(seats_of(session).items()):
+        try:
+            require(session.known, Scope.SUBSCRIBE, queue_of(room))
+            is_theirs = seat.live.database == session.database
+        except HeadwaterError:
+            is_theirs = False
+        if not is_theirs:
+            drop_seat(session, room)
+            session.fail(NotAllowed(f"the right to be in the room {room!r:.80} was withdrawn"), "")
 
 
 def take_seat(session: RealtimeSession, live: LiveRoom, *, quiet: bool) -> Seat:
@@ -247,19 +280,30 @@ async def catch_up(rooms: "Rooms", seat: Seat, since: Since) -> None:
     outline = await rooms.outline(live.database, live.name)
     end = seat.after + 1
     after = -1 if since == "beginning" else int(since)
-    if after >= outline.end:
-        session.send(tell("resync-required", ResyncRequired(live.name, "unknown offset", outline.start - 1)))
+    reason = "" if since == "beginning" else outline.why_not_since(after)
+    if reason:
+        session.send(tell("resync-required", ResyncRequired(live.name, reason, outline.start - 1)))
+    if reason == UNKNOWN:
         after = -1
-    elif after + 1 < outline.start and since != "beginning":
-        session.send(tell("resync-required", ResyncRequired(live.name, "dropped", outline.start - 1)))
     if after >= end:
         # This server has not delivered as far as the one that it comes from.
         seat.after = after
     outline = msgspec.structs.replace(outline, end=Offset(min(end, outline.end)))
-    while messages := await rooms.history(outline, live.name, after, PAGE):
+    following = max(after + 1, outline.start)
+    while messages := await rooms.history(outline, live.name, following - 1, PAGE):
+        # What was dropped since the outline was looked at is a hole, and told.
+        if (first := messages[0].offset or 0) > following:
+            session.send(dropped_before(live, first))
         if not session.send(bundle(live.name, messages)):
             return
-        after = messages[-1].offset or 0
+        following = (messages[-1].offset or 0) + 1
+    if following < outline.end:
+        session.send(dropped_before(live, outline.end))
+
+
+def dropped_before(live: LiveRoom, offset: int) -> Frame:
+    """Messages before this offset are gone."""
+    return tell("resync-required", ResyncRequired(live.name, DROPPED, offset - 1))
 
 
 def leave(session: RealtimeSession, id: MessageId, payload: Leave) -> None:

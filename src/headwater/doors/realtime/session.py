@@ -47,6 +47,7 @@ from headwater.errors import HeadwaterError, InvalidInput, NotAllowed, Overloade
 from headwater.model.allowance import Level, refill, wait_seconds
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import Principal
+from headwater.model.watermarks import Pressure
 
 if TYPE_CHECKING:
     from headwater.doors.site import Site
@@ -87,6 +88,7 @@ class AuthAck(msgspec.Struct, frozen=True):
 
     database: str
     member: str
+    status: str = "ok"
 
 
 _auth = msgspec.json.Decoder(Auth)
@@ -96,7 +98,9 @@ class RealtimeSession:
     """One client. A `Session`."""
 
     __slots__ = (
+        "_at_change",
         "_at_end",
+        "_at_pressure",
         "_hall",
         "_inbox",
         "_is_over",
@@ -128,6 +132,8 @@ class RealtimeSession:
         self._inbox: deque[Envelope] = deque()
         self._working: asyncio.Task[None] | None = None
         self._at_end: list[Callable[[], None]] = []
+        self._at_change: list[Callable[[], None]] = []
+        self._at_pressure: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self._level = Level(hall.rate.burst, 0.0)
         self._is_slowed = False
         self._is_over = False
@@ -149,6 +155,11 @@ class RealtimeSession:
         if self.principal is None:
             raise Unauthenticated(WHO)
         return self.principal
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client is gone."""
+        return self._is_over
 
     @property
     def limits(self) -> RealtimeLimits:
@@ -183,6 +194,39 @@ class RealtimeSession:
             call()
         else:
             self._at_end.append(call)
+
+    def at_change(self, call: Callable[[], None]) -> None:
+        """Call this when something else is known of who it is than before."""
+        self._at_change.append(call)
+
+    def know_anew(self, principal: Principal) -> None:
+        """Who it is, looked at again."""
+        if principal is not self.principal:
+            self.principal = principal
+            for call in self._at_change:
+                call()
+
+    def at_pressure(self, give_up: Callable[[], None], go_on: Callable[[], None]) -> None:
+        """Call these when more waits for this client than the server has room for, and when there is room again."""
+        self._at_pressure.append((give_up, go_on))
+
+    def waiting_bytes(self) -> int:
+        """How much of what was sent still waits to be taken."""
+        return self._peer.waiting_bytes()
+
+    def is_pressed(self, level: Pressure = Pressure.SOFT) -> bool:
+        """Whether so much waits for all clients together that something is done about it."""
+        return self._hall.pressure >= level
+
+    def give_up(self) -> None:
+        """Too much waits for this client."""
+        for give_up, _ in self._at_pressure:
+            give_up()
+
+    def go_on(self) -> None:
+        """There is room again."""
+        for _, go_on in self._at_pressure:
+            go_on()
 
     def begin(self, envelope: Envelope) -> None:
         """Do as if the client had sent this: for those who can only listen."""
@@ -290,7 +334,7 @@ class RealtimeSession:
             raise NotAllowed(f"this token is not for the database {auth.database!r:.80}")
         if not self._know(principal, auth.token if self.identify is not None else ""):
             return
-        self.principal = principal
+        self.know_anew(principal)
         self.send(answer("auth_ack", AuthAck(principal.database, self.member), id))
 
     def _know(self, principal: Principal, credential: str) -> bool:

@@ -43,6 +43,8 @@ NAME_PATTERN = r"^[A-Za-z0-9._:/-]{1,256}$"
 TEXT_LENGTH_MAX = 256
 QUARANTINE_MAX = 10_000
 SAMPLE_ROWS = 5
+# How much of a text a dry run shows.
+SHOWN_LENGTH = 1_000
 
 
 class LoadFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +139,9 @@ def _check_csv(spark: SparkSession, job: LoadFiles, files: Sequence[Path], forma
         return
     for path, kind in zip(files, formats, strict=True):
         if kind != "csv":
-            raise SourceUnfit(f"{path} is {kind}: null markers, delimiter, quote, header and formats are of CSV files")
+            raise SourceUnfit(
+                f"{path} is {kind}: encoding, null markers, delimiter, quote, header and formats are of CSV files"
+            )
     check_style(spark, job.csv, _schema(job))
 
 
@@ -191,7 +195,7 @@ def preview(spark: SparkSession, job: LoadFiles, files: Sequence[tuple[Path, str
             try:
                 counted = _count(rows)
                 pushed += _first_good(rows, job.sample - len(pushed))
-                aside += _bad_rows(spark, rows, job, path, kind, job.sample - len(aside))
+                aside += map(cut_texts, _bad_rows(spark, rows, job, path, kind, job.sample - len(aside)))
             finally:
                 rows.unpersist()
             read, bad = read + counted[0], bad + counted[1]
@@ -211,9 +215,26 @@ def _first_good(rows: DataFrame, count: int) -> list[dict[str, Any]]:
     good = rows.where(f.col("reason").isNull()).orderBy("position").limit(max(count, 0))
     found = good.select("partition", "transaction_id", "value").collect()
     return [
-        {"partition": row[0], **({"transaction_id": row[1]} if row[1] else {}), "payload": msgspec.json.decode(row[2])}
+        {"partition": row[0], **({"transaction_id": row[1]} if row[1] else {}), "payload": _shown(row[2])}
         for row in found
     ]
+
+
+def _shown(value: str) -> Any:
+    return cut_texts(msgspec.json.decode(value))
+
+
+def cut_texts(value: Any) -> Any:
+    """A value as it is shown: of long texts in it the beginning.
+
+    >>> cut_texts({"note": "x" * 3000})["note"][-22:]
+    'xx… (3,000 characters)'
+    """
+    if isinstance(value, str) and len(value) > SHOWN_LENGTH:
+        return f"{value[:SHOWN_LENGTH]}… ({len(value):,} characters)"
+    if isinstance(value, dict):
+        return {name: cut_texts(inner) for name, inner in value.items()}
+    return [cut_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
 # ── both ends ──

@@ -72,6 +72,8 @@ class Matcher:
         self._numbers: dict[Path, Intervals[Filed]] = {}
         self._texts: dict[Path, Intervals[Filed]] = {}
         self._always: Bucket = {}
+        # How many filters were tried so far: with those that held, how well the indexes lead.
+        self.tried = 0
 
     def __len__(self) -> int:
         return len(self._filed)
@@ -98,6 +100,9 @@ class Matcher:
             del self._filed[filed.name]
             for take_out in filed.places:
                 take_out()
+            if not self._filed:
+                # Nothing is kept for nobody.
+                self.tried = 0
 
     def match(self, before: Document | None, after: Document | None) -> list[Hit]:
         """Whom a change concerns: the document as it was and as it is, None where it was or is not there."""
@@ -110,6 +115,7 @@ class Matcher:
         found = buckets[0]
         if any(bucket is not found for bucket in buckets):
             found = {filed: None for bucket in buckets for filed in bucket}
+        self.tried += len(found)
         if before is None or after is None:
             image, move = (after, Move.ENTERED) if before is None else (before, Move.LEFT)
             return [(filed, move) for filed in found if image is not None and filed.predicate(image)]

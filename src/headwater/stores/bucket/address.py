@@ -38,7 +38,8 @@ class BucketSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     wait_seconds: float = 60.0
     """How long to wait for a broker that holds the store, before `store_busy` is told."""
     bytes_max: int = 512 * MIB
-    """The largest the store may grow; it is kept in memory about three times. Beyond it pushes get `store_full`."""
+    """The largest the store may grow; it is in memory twice, and once more while a base is sent. Beyond it pushes get
+    `store_full`."""
     gap_ms: float = 0.0
     """The least time between two PUTs."""
     advertise: str = ""

@@ -33,14 +33,17 @@ class Bases:
         if is_collectable(header):
             self._plain.append(header.position)
 
-    async def replace(self, image: bytes, at: Header) -> bool:
-        """Make this file, as of an entry of ours that has landed, the base; whether it is."""
+    async def replace(self, image: bytes | bytearray, at: Header) -> bool:
+        """Make this file, as of an entry of ours that has landed, the base; whether it is. The file may change as soon
+        as this is waited for: what is sent was copied before, once."""
         self.entries, self.delta_bytes = 0, 0
         pauses = self._look.pauses()
+        data = image
         while True:
             label = Label(Kind.CHAIN, at.position, at.epoch, at.put_id, self.base.label.position)
+            data = labelled(data, label)
             try:
-                tag = await self._put(labelled(image, label))
+                tag = await self._put(data)
                 self.base = Base(label, tag, bytearray())
                 return True
             except (Refused, Unsure, StoreError) as error:

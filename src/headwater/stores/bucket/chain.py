@@ -26,6 +26,9 @@ from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.contract import RaceLost
 from headwater.stores.sqlite.frames import PageChanges
 
+# Further than a holder gets while one PUT is on its way.
+AHEAD = 16
+
 
 def new_put_id() -> int:
     """Tells one PUT from all others; never 0, which is none."""
@@ -73,24 +76,37 @@ class Chain:
 
     # ── taking over ──
 
-    async def take_over(self, quiet_tip: int | None) -> tuple[Base, Walk, Flight] | None:
+    async def take_over(self, quiet_tip: int | None, *, insists: bool = False) -> tuple[Base, Walk, Flight] | None:
         """Become the holder: what there is to go on from, and the entry that began our epoch. None when another has a
-        lease; unless the log still ends with the entry `quiet_tip`, which was seen unmoved for as long."""
+        lease; unless the log still ends with the entry `quiet_tip`, which was seen unmoved for as long. Who insists
+        follows everybody, and gets None when another came first."""
         while True:
             base = await self._look.base()
             walk = await self._look.walk(base)
             last = await self._look.last(base, walk)
-            if last is not None and not self.may_follow(last, quiet_tip):
+            if last is not None and not insists and not self.may_follow(last, quiet_tip):
                 return None
             header = self._header(walk.free, walk.free, walk.tip)
             flight = Flight(Entry(header), None, self._now())
             if not await self._place(flight.entry, is_patient=False):
+                if insists:
+                    return None
                 continue
             if await self._look.is_overtaken(base):
                 continue
             self.next, self.tip, self.epoch = walk.free + 1, header.put_id, walk.free
             self.deposed = False
             return base, walk, flight
+
+    async def depose(self) -> None:
+        """End the epoch of whoever holds the log, however much it writes: entries that count for nobody lie where its
+        next ones would, further ahead than it has any on their way."""
+        base, walk = await self._look.everything()
+        last = await self._look.last(base, walk)
+        if last is None or last.left:
+            return
+        ahead = (Entry(self._header(walk.free + step, 0, new_put_id())) for step in range(AHEAD))
+        await asyncio.gather(*(self._place(entry, is_patient=False) for entry in ahead))
 
     def may_follow(self, last: Header, quiet_tip: int | None) -> bool:
         """Whether it is polite to take over behind this entry."""

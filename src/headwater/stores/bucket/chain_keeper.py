@@ -8,14 +8,14 @@ lease   any entry renews it; when nothing was sent for a third of it, an empty o
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from headwater.stores.bucket.address import BucketSettings
 from headwater.stores.bucket.bases import Bases
 from headwater.stores.bucket.chain import Chain, Flight, Terms
 from headwater.stores.bucket.entries import Header
-from headwater.stores.bucket.lease import Challenge, End, SharedLook, steady_seconds
-from headwater.stores.bucket.looking import Look, newest_image
+from headwater.stores.bucket.lease import DRIFT, Challenge, End, SharedLook, impatient, steady_seconds
+from headwater.stores.bucket.looking import Base, Look, Walk, newest_image
 from headwater.stores.bucket.wakeup import BucketWakeup
 from headwater.stores.contract import RaceLost, Traits
 from headwater.stores.sqlite.frames import PageChanges
@@ -38,7 +38,7 @@ class ChainKeeper:
         self._look = look
         self._now = now
         self._lease_seconds = settings.lease_seconds
-        self._challenge = Challenge(settings.wait_seconds, now)
+        self.challenge = Challenge(settings.wait_seconds, now)
         self._chain = Chain(look, Terms(settings.advertise, settings.lease_seconds, settings.gap_ms / 1_000), now)
         self._chain.on_landed = self._landed
         self._confirming = SharedLook(self._confirm)
@@ -50,6 +50,7 @@ class ChainKeeper:
         self._beating: asyncio.Task[None] | None = None
         self._sent_at = 0.0
         self._lease_until = 0.0
+        self.before_base: Callable[[], Awaitable[None]] = _nothing
         self.takeovers = 0
         self.bases = 0
 
@@ -60,16 +61,21 @@ class ChainKeeper:
 
     # ── holding ──
 
-    async def take_over(self) -> bytearray:
-        """Become the holder, as soon as that is polite."""
+    def held_by(self) -> str | None:
+        """Where another broker is that holds the store, as far as was seen."""
+        return self.challenge.met if self._chain.deposed else None
+
+    async def take_over(self, *, insists: bool = False) -> bytearray:
+        """Become the holder, as soon as that is polite; who insists is not, and waits for the other's lease to end."""
         await self._let_go()
-        await self._challenge.make_way()
+        await self.challenge.make_way()
         expected = self._chain.next
-        taken = await self._chain.take_over(None)
+        taken = await self._insist() if insists else await self._chain.take_over(None)
         while taken is None:
-            quiet = await self._challenge.until_quiet(self._find_end)
+            quiet = await self.challenge.until_quiet(self._find_end)
             taken = await self._chain.take_over(quiet if isinstance(quiet, int) else None)
         base, walk, flight = taken
+        before = await self._look.last(base, walk) if insists else None
         self._image = newest_image(base, walk.entries)
         self._bases = Bases(self._look, base, walk)
         self._at = flight.entry.header
@@ -80,7 +86,20 @@ class ChainKeeper:
             self._wakeup.caught_up(walk.free - 1)
         if self._lease_seconds:
             self._beating = asyncio.get_running_loop().create_task(self._beat(), name="headwater-bucket-lease")
-        return bytearray(self._image)
+        if before is not None and not before.left:
+            # A holder that does not know yet may tell within its lease what it had read before.
+            await asyncio.sleep(before.lease_seconds * DRIFT)
+        # Written down before the first commit of ours changes it.
+        return self._image
+
+    async def _insist(self) -> tuple[Base, Walk, Flight]:
+        """Take it from whoever holds it, which may be there first when it goes on behind its own epoch."""
+        async with impatient(self.challenge.wait_seconds):
+            while True:
+                await self._chain.depose()
+                taken = await self._chain.take_over(None, insists=True)
+                if taken is not None:
+                    return taken
 
     async def _find_end(self) -> End:
         base, walk = await self._look.everything()
@@ -138,9 +157,9 @@ class ChainKeeper:
         self._at = flight.entry.header
         self._bases.landed(flight.entry.header, len(flight.entry.body))
         self._lease_until = max(self._lease_until, flight.sent_at + self._lease_seconds)
-        self._challenge.won()
+        self.challenge.won()
         if self._is_base_due() and (self._basing is None or self._basing.done()):
-            self._basing = asyncio.get_running_loop().create_task(self._renew_base(), name="headwater-bucket-base")
+            self._basing = asyncio.get_running_loop().create_task(self._refresh_base(), name="headwater-bucket-base")
 
     def confirm(self) -> asyncio.Future[None] | None:
         """Within the lease nobody else can have written; otherwise a look tells."""
@@ -151,7 +170,7 @@ class ChainKeeper:
     async def _confirm(self) -> None:
         if self._chain.deposed or not await self._chain.is_ours():
             raise RaceLost
-        self._challenge.won()
+        self.challenge.won()
 
     # ── bases ──
 
@@ -162,6 +181,16 @@ class ChainKeeper:
             or self._bases.entries >= BASE_ENTRIES_MAX
         )
 
+    async def _refresh_base(self) -> None:
+        """Let the file be made small, if it is worth it, then put it there."""
+        try:
+            await self.before_base()
+        except RaceLost:
+            return
+        except Exception:
+            log.exception("the file could not be made smaller before it becomes the base")
+        await self._renew_base()
+
     async def _renew_base(self) -> None:
         """Of the file as it is at this moment. What goes wrong is told; the next base is due soon enough."""
         assert self._bases is not None
@@ -169,7 +198,7 @@ class ChainKeeper:
         if not self._image or self._at.position <= self._bases.base.label.position:
             return
         try:
-            if await self._bases.replace(bytes(self._image), self._at):
+            if await self._bases.replace(self._image, self._at):
                 self.bases += 1
                 await self._bases.collect()
         except Exception:
@@ -195,3 +224,7 @@ class ChainKeeper:
         while not self._chain.in_flight and self._look.is_taken(position):
             position += 1
         return position - 1 if position > self._chain.next else 0
+
+
+async def _nothing() -> None:
+    """Nobody makes the file smaller."""

@@ -11,7 +11,7 @@ politeness here, because renewing it (the note is written again) and taking over
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ from headwater.errors import StoreDamaged, StoreError, StoreForeign
 from headwater.stores.bucket.address import BucketSettings
 from headwater.stores.bucket.chain import new_put_id
 from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, labelled, read_label, unlabelled
-from headwater.stores.bucket.lease import Challenge, End, SharedLook, steady_seconds
+from headwater.stores.bucket.lease import Challenge, End, SharedLook, impatient, steady_seconds
 from headwater.stores.bucket.looking import Look
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.bucket.wakeup import BucketWakeup
@@ -107,7 +107,7 @@ class ImageKeeper:
         self.traits = traits
         self._look = look
         self._settings = settings
-        self._challenge = Challenge(settings.wait_seconds, now)
+        self.challenge = Challenge(settings.wait_seconds, now)
         self._confirming = SharedLook(self._confirm)
         self._wakeup = BucketWakeup(self._find_foreign, self._peek_foreign)
         self._image = bytearray()
@@ -126,30 +126,46 @@ class ImageKeeper:
 
     # ── holding ──
 
-    async def take_over(self) -> bytearray:
-        """Become the holder, as soon as that is polite."""
+    def held_by(self) -> str | None:
+        """Where another broker is that holds the store, as far as was seen."""
+        return self.challenge.met if self._deposed else None
+
+    async def take_over(self, *, insists: bool = False) -> bytearray:
+        """Become the holder, as soon as that is polite, or at once: reads look, so nobody answers from before."""
         await self._let_go()
-        await self._challenge.make_way()
+        await self.challenge.make_way()
         before = self._label
-        while True:
-            quiet = await self._challenge.until_quiet(self._find_end)
-            label, tag, image = await self._look.whole()
-            if quiet != await self._mark(label, tag):
-                continue
-            try:
-                self._deposed = False
-                if await self._begin_epoch(label, tag, image):
-                    break
-            except BaseException:
-                self._deposed = True
-                raise
+        if insists:
+            async with impatient(self.challenge.wait_seconds):
+                label, image = await self._win(self._see_mark)
+        else:
+            label, image = await self._win(lambda: self.challenge.until_quiet(self._find_end))
         self._image = image
         self.takeovers += 1
         if label.position > before.position:
             self._wakeup.caught_up(label.position)
         if self._settings.lease_seconds:
             self._beating = asyncio.get_running_loop().create_task(self._beat(), name="headwater-bucket-lease")
-        return bytearray(image)
+        # Written down before the first commit of ours changes it.
+        return image
+
+    async def _see_mark(self) -> object:
+        return (await self._find_end()).mark
+
+    async def _win(self, find_mark: Callable[[], Awaitable[object]]) -> tuple[Label, bytearray]:
+        """Begin an epoch behind an image whose mark may be followed."""
+        while True:
+            mark = await find_mark()
+            label, tag, image = await self._look.whole()
+            if mark != await self._mark(label, tag):
+                continue
+            try:
+                self._deposed = False
+                if await self._begin_epoch(label, tag, image):
+                    return label, image
+            except BaseException:
+                self._deposed = True
+                raise
 
     async def _begin_epoch(self, label: Label, tag: str, image: bytearray) -> bool:
         """Whether the next epoch is ours. The note comes first: whoever meets the image must find it."""
@@ -257,7 +273,7 @@ class ImageKeeper:
                 await asyncio.sleep(self._settings.gap_ms / 1_000)
             flights = self._take()
             if await self._ship_as(Kind.IMAGE):
-                self._challenge.won()
+                self.challenge.won()
                 for landed in flights:
                     _settle(landed)
             else:
@@ -318,7 +334,7 @@ class ImageKeeper:
     async def _confirm(self) -> None:
         if not await self._is_ours():
             raise RaceLost
-        self._challenge.won()
+        self.challenge.won()
 
     async def _is_ours(self) -> bool:
         if not self._deposed:

@@ -1,7 +1,11 @@
 """The keeper of a store whose way of being kept is found in the bucket, and the objects of an address."""
 
 import asyncio
-from collections.abc import Sequence
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
 
 from headwater.errors import ConfigError, StoreMissing
 from headwater.stores.bucket.address import S3, BucketSettings, Place, Ship
@@ -10,12 +14,13 @@ from headwater.stores.bucket.folder import FolderObjects
 from headwater.stores.bucket.image_keeper import ImageKeeper, ImageLook
 from headwater.stores.bucket.label import HEADER_BYTES, Kind, read_label
 from headwater.stores.bucket.looking import Look, Names
-from headwater.stores.bucket.objects import CountedObjects, Objects
+from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Unsure
 from headwater.stores.contract import Fact, Traits
 from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
 from headwater.wakeups.contract import Wakeup
 
 CALLS_PER_PRICE = 1_000_000
+SECRET_BYTES = 32
 
 
 def open_objects(place: Place) -> Objects:
@@ -48,6 +53,10 @@ class BucketKeeper:
         self._key = key
         self._settings = settings
         self._create = create
+        self._stands_by = False
+        self._insists = False
+        # Told before a file is put there as a whole that need not be.
+        self.before_base: Callable[[], Awaitable[None]]
         self._keeper: ChainKeeper | ImageKeeper | None = None
         self.traits = traits
         self.sent_pages = 0
@@ -56,7 +65,38 @@ class BucketKeeper:
         """Become the holder."""
         if self._keeper is None:
             self._keeper = await self._choose()
-        return await self._keeper.take_over()
+        image = await self._keeper.take_over(insists=self._insists)
+        if self._stands_by:
+            self._keeper.challenge.wait_seconds = 0.0
+        return image
+
+    def stand_by(self, advertise: str) -> None:
+        """Wait for the store until it is free, and tell others where this broker is. Later, not a moment."""
+        self._stands_by = True
+        self._settings = msgspec.structs.replace(self._settings, advertise=advertise, wait_seconds=math.inf)
+
+    def insist(self) -> None:
+        """Take the store from whoever holds it, and keep it from others by a lease, also where there is none."""
+        self._insists = True
+        lease_seconds = self._settings.lease_seconds or BucketSettings().lease_seconds
+        self._settings = msgspec.structs.replace(self._settings, lease_seconds=lease_seconds)
+
+    def held_by(self) -> str | None:
+        """Where another broker is that holds the store."""
+        return None if self._keeper is None else self._keeper.held_by()
+
+    async def secret(self) -> bytes:
+        """The secret of the brokers of this store: whoever comes first makes it."""
+        look = Look(self._objects, Names(self._key))
+        pauses = look.pauses()
+        while True:
+            found = await look.ask(lambda: self._objects.get(look.names.secret))
+            if found is not None:
+                return found.data
+            try:
+                await self._objects.create(look.names.secret, secrets.token_hex(SECRET_BYTES).encode())
+            except (Refused, Unsure) as error:
+                await pauses.rest(error)
 
     async def _choose(self) -> ChainKeeper | ImageKeeper:
         names, settings = Names(self._key), self._settings
@@ -65,7 +105,9 @@ class BucketKeeper:
             raise StoreMissing(f"there is no store at {self.traits.location}")
         ship = settings.ship or found or Ship.CHAIN
         if ship is Ship.CHAIN:
-            return ChainKeeper(Look(self._objects, names), self.traits, settings)
+            chain = ChainKeeper(Look(self._objects, names), self.traits, settings)
+            chain.before_base = self.before_base
+            return chain
         return ImageKeeper(ImageLook(self._objects, names), self.traits, settings)
 
     def _chosen(self) -> ChainKeeper | ImageKeeper:
@@ -105,6 +147,7 @@ class BucketKeeper:
             "bucket_sent_bytes_total": traffic.bytes_sent,
             "bucket_read_bytes_total": traffic.bytes_read,
             "bucket_takeovers_total": keeper.takeovers,
+            "bucket_holds_store": float(keeper.held_by() is None),
             "bucket_bases_total": keeper.bases,
             "bucket_cost_total": cost / CALLS_PER_PRICE,
             "bucket_live_bytes": keeper.live_bytes,

@@ -11,7 +11,8 @@ asking the bucket. Nothing that is written depends on it: that is decided by pos
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from headwater.errors import StoreBusy
@@ -42,9 +43,11 @@ class Challenge:
     """Waits until the store may be taken over."""
 
     def __init__(self, wait_seconds: float, now: Callable[[], float]) -> None:
-        self._wait_seconds = wait_seconds
         self._now = now
         self._losses = 0
+        self.wait_seconds = wait_seconds
+        # The address of a broker that has the store, '' when it did not say; None when nobody was met.
+        self.met: str | None = None
 
     def won(self) -> None:
         """Something of ours has landed: nobody was in our way."""
@@ -56,13 +59,15 @@ class Challenge:
         end = await look()
         seen, since = end, self._now()
         while end.lease_seconds and self._now() - since <= end.lease_seconds * DRIFT:
-            if self._now() - begun > self._wait_seconds:
+            self.met = end.holder
+            if self._now() - begun > self.wait_seconds:
                 where = f" ({end.holder})" if end.holder else ""
                 raise StoreBusy(f"another broker{where} holds this store; ask there, or try again when it has left")
             await asyncio.sleep(min(end.lease_seconds / LOOKS, LOOK_SECONDS_MAX))
             end = await look()
             if end.mark != seen.mark:
                 seen, since = end, self._now()
+        self.met = None
         return end.mark
 
     async def make_way(self) -> None:
@@ -70,6 +75,16 @@ class Challenge:
         if self._losses:
             await asyncio.sleep(random.random() * YIELD_SECONDS * self._losses)
         self._losses = min(self._losses + 1, LOSSES_MAX)
+
+
+@asynccontextmanager
+async def impatient(seconds: float) -> AsyncIterator[None]:
+    """Try to take the store from its holder for so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise StoreBusy("the broker that holds this store writes all the time: end it, and try again") from error
 
 
 class SharedLook:

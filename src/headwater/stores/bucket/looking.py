@@ -17,7 +17,9 @@ from headwater.stores.bucket.objects import Objects, Unsure
 
 log = logging.getLogger(__name__)
 
+# Entries asked for at once: more and more while there are some, so that a long chain takes few round trips.
 WINDOW = 16
+WINDOW_MAX = 128
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 TELL_SECONDS = 10.0
@@ -54,6 +56,7 @@ class Names:
     def __init__(self, key: str) -> None:
         self.base = key
         self.log = f"{key}-log/"
+        self.secret = f"{key}-secret"
 
     def entry(self, position: int) -> str:
         return f"{self.log}{position:012d}"
@@ -110,8 +113,10 @@ class Look:
         """All that lies behind a base."""
         position, tip, epoch = base.label.position, base.label.put_id, base.label.epoch
         entries: list[Entry] = []
+        window = WINDOW
         while True:
-            found = await asyncio.gather(*(self.entry(position + step) for step in range(1, WINDOW + 1)))
+            found = await asyncio.gather(*(self.entry(position + step) for step in range(1, window + 1)))
+            window = min(2 * window, WINDOW_MAX)
             for entry in found:
                 if entry is None:
                     return Walk(entries, position + 1, tip, epoch)
@@ -167,8 +172,8 @@ class Pauses:
 
 
 def newest_image(base: Base, entries: list[Entry]) -> bytearray:
-    """The file with everything that counts."""
-    image = bytearray(base.image)
+    """The file with everything that counts: that of the base, which becomes it; a copy would be as large again."""
+    image = base.image
     for entry in entries:
         changes = entry.changes()
         if changes is not None:

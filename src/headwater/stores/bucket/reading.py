@@ -4,7 +4,6 @@ A reader takes nothing over and never makes a holder wait. Each call looks once 
 """
 
 import os
-import shutil
 from collections.abc import Sequence
 
 from headwater.clock import Timestamp
@@ -17,7 +16,7 @@ from headwater.stores.bucket.keeper import find_ship, open_objects
 from headwater.stores.bucket.label import Kind, Label, labelled
 from headwater.stores.bucket.looking import Look, Names, newest_image
 from headwater.stores.bucket.objects import Objects
-from headwater.stores.bucket.scratch import new_folder
+from headwater.stores.bucket.scratch_folder import ScratchFolder
 from headwater.stores.bucket.store import traits_of
 from headwater.stores.log_reader import Body, Drops, Fingerprint, SegmentOutline
 from headwater.stores.questions import PartitionStatus
@@ -56,6 +55,15 @@ class Copies:
         return newest_image(base, walk.entries), walk.free
 
 
+def write_copy(path: str, image: bytearray, location: str) -> None:
+    """As a file that needs no log beside it to be opened."""
+    if not image:
+        raise StoreMissing(f"nothing has landed yet at {location}")
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with open(path, "xb") as file:
+        file.write(labelled(image, Label(Kind.CHAIN, 0, 0, 0, 0)))
+
+
 class BucketLogReader:
     """The log of a store in a bucket, for reading only."""
 
@@ -64,7 +72,7 @@ class BucketLogReader:
         self._config = config
         self._objects = open_objects(place)
         self._copies = Copies(self._objects, place.key, place.shown)
-        self._folder = new_folder(place.settings.bytes_max)
+        self._folder = ScratchFolder(place.settings.bytes_max)
         self._number = 0
         self._seen: object = None
         self._reader: SqliteLogReader | None = None
@@ -73,6 +81,7 @@ class BucketLogReader:
     async def open(self) -> None:
         """Fetch what has landed, and check that it is a store of this version."""
         try:
+            self._folder.claim()
             await self._fresh()
         except BaseException:
             await self.close()
@@ -81,7 +90,7 @@ class BucketLogReader:
     async def close(self) -> None:
         """Let go."""
         await self._close_copy()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.release()
         self._objects.close()
 
     async def _close_copy(self) -> None:
@@ -92,7 +101,7 @@ class BucketLogReader:
 
     @property
     def _path(self) -> str:
-        return os.path.join(self._folder, f"{self._number}.db")
+        return os.path.join(self._folder.path, f"{self._number}.db")
 
     async def _fresh(self) -> SqliteLogReader:
         """A reader of the newest copy."""
@@ -101,18 +110,10 @@ class BucketLogReader:
             image, self._seen = await self._copies.read()
             await self._close_copy()
             self._number += 1
-            self._write(image)
+            write_copy(self._path, image, self.traits.location)
             self._reader = SqliteLogReader(self._path, self._config)
             await self._reader.open()
         return self._reader
-
-    def _write(self, image: bytearray) -> None:
-        """As a file that needs no log beside it to be opened."""
-        if not image:
-            raise StoreMissing(f"nothing has landed yet at {self.traits.location}")
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        with open(self._path, "xb") as file:
-            file.write(labelled(image, Label(Kind.CHAIN, 0, 0, 0, 0)))
 
     async def identity(self) -> str:
         return await (await self._fresh()).identity()
@@ -140,6 +141,9 @@ class BucketLogReader:
 
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
         return await (await self._fresh()).newest(after, through, database, queues)
+
+    async def end_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        return await (await self._fresh()).end_of(database, patterns)
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]

@@ -1,32 +1,21 @@
 """The scratch file of a store in a bucket: no larger than was agreed, and small before it is put away."""
 
 import hashlib
-import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from headwater.config import Config
 from headwater.stores.bucket.keeper import BucketKeeper
-from headwater.stores.contract import Fact
+from headwater.stores.contract import Fact, RaceLost
 from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.sqlite.frames import PAGE_BYTES
 from headwater.stores.sqlite.reserve import Reserve
 from headwater.stores.sqlite.scratch_file import ScratchFile
 
-MEMORY = "/dev/shm"
 RESERVE_PAGES = 1_024
 SPARE_PAGES = 256
 # Beyond this part of a file that holds nothing, it is made smaller before it is sent whole.
 SLACK_PARTS = 4
-
-
-def new_folder(bytes_max: int) -> str:
-    """A name for a folder of files that are thrown away: in memory, where there is room for the store and its log."""
-    has_room = os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > 2 * bytes_max
-    return os.path.join(MEMORY if has_room else tempfile.gettempdir(), f"headwater-bucket-{secrets.token_hex(8)}")
 
 
 def digest(location: str) -> str:
@@ -77,6 +66,7 @@ class BucketFile(ScratchFile):
     def __init__(self, folder: str, keeper: BucketKeeper, config: Config, bytes_max: int) -> None:
         super().__init__(folder, keeper, config)
         self._bucket = keeper
+        keeper.before_base = self._deflate
         self._room = PageReserve(bytes_max)
         self.reserve = self._room
 
@@ -93,11 +83,24 @@ class BucketFile(ScratchFile):
 
     async def close(self, let_go: Callable[[], None]) -> None:
         """Make the file small, if much of it holds nothing, then send the last of it."""
-        if not self.turn.lost and self._checkpoints is not None:
-            pages, unused = int(str(self._connection.pragma("page_count"))), self._unused()
-            if unused * SLACK_PARTS > pages:
-                await self._compact(unused)
+        with suppress(RaceLost):
+            await self._deflate()
         await super().close(let_go)
+
+    async def _deflate(self) -> None:
+        """Give pages back that hold nothing, where they are many: they would be sent with the next base."""
+        if self.turn.lost or self._checkpoints is None:
+            return
+        pages, unused = int(str(self._connection.pragma("page_count"))), self._unused()
+        if unused * SLACK_PARTS > pages:
+            await self._compact(unused)
+            sent = self._send()
+            if sent is not None:
+                await sent
+
+    def unused_bytes(self) -> int:
+        """How much of the file holds nothing."""
+        return 0 if self._checkpoints is None else self._unused() * PAGE_BYTES
 
     async def examine(self) -> list[Fact]:
         """Where the pages are, how much of them holds something, and what keeping them has cost."""

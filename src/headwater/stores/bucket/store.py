@@ -1,14 +1,14 @@
 """A store in a bucket: the tables of SQLite on a scratch file of this process, whose commits are objects."""
 
-import shutil
-
 from headwater.clock import Clock
 from headwater.config import Config
 from headwater.stores.bucket.address import Place, Ship, parse_place
 from headwater.stores.bucket.keeper import BucketKeeper, open_objects
-from headwater.stores.bucket.scratch import BucketFile, digest, new_folder
+from headwater.stores.bucket.scratch import BucketFile, digest
+from headwater.stores.bucket.scratch_folder import ScratchFolder
 from headwater.stores.contract import Traits
 from headwater.stores.postgres.beside import place_beside
+from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.sqlite.store import SqliteStore
 
 FLIGHTS_MAX = 4
@@ -35,19 +35,48 @@ class BucketStore(SqliteStore):
         place = parse_place(address)
         traits = traits_of(place)
         self._keeper = BucketKeeper(open_objects(place), place.key, place.settings, traits, create=create)
-        self._folder = new_folder(place.settings.bytes_max)
-        medium = BucketFile(self._folder, self._keeper, config, place.settings.bytes_max)
-        super().__init__(medium, config, clock=clock)
+        self._folder = ScratchFolder(place.settings.bytes_max)
+        self._file = BucketFile(self._folder.path, self._keeper, config, place.settings.bytes_max)
+        super().__init__(self._file, config, clock=clock)
+
+    @property
+    def connection(self) -> SqliteConnection:
+        """The one whose commits go to the bucket, for those who move the store as a whole."""
+        return self._connection
 
     def numbers(self) -> dict[str, float]:
         """What the bucket was asked for, for the metrics."""
-        return self._keeper.numbers()
+        return {**self._keeper.numbers(), "bucket_unused_bytes": self._file.unused_bytes()}
+
+    def stand_by(self, advertise: str) -> None:
+        """Be reached at this address, and wait for the store until it is free."""
+        self._keeper.stand_by(advertise)
+
+    def insist(self) -> None:
+        """Before it is opened: take it from whoever holds it, and wait until that one answers nobody any more."""
+        self._keeper.insist()
+
+    def held_by(self) -> str | None:
+        """Where another broker is that holds the store."""
+        return self._keeper.held_by()
+
+    async def secret(self) -> bytes:
+        """What only brokers of this store know."""
+        return await self._keeper.secret()
 
     async def open(self) -> None:
         """Take the store over, and open it."""
         try:
+            self._folder.claim()
             await super().open()
         except BaseException:
             await self._keeper.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.release()
             raise
+
+    async def close(self) -> None:
+        """Leave it to others."""
+        try:
+            await super().close()
+        finally:
+            self._folder.release()

@@ -1,4 +1,5 @@
-"""Whatever kind of connection the users have: of `sqlite3` or psycopg, of SQLAlchemy or Django over either.
+"""Whatever kind of connection the users have: of `sqlite3` or psycopg, of SQLAlchemy or Django over either, or an async
+one of psycopg or asyncpg.
 
 Here is what differs between them: how a statement is run, how it writes places for values, whether a transaction is
 open, and what is beneath.
@@ -11,10 +12,12 @@ from typing import Any
 from headwater.errors import InvalidInput, InvalidOption
 
 PSYCOPG = "psycopg"
+ASYNCPG = "asyncpg"
 # How a place for a value is written, by what Python's database modules call their styles.
 _places = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 _NUMBERED = "numeric_dollar"
 _IDLE = 0
+_BEGIN_FIRST = "begin your transaction first: without one, the message would commit on its own"
 
 
 def run(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -34,7 +37,8 @@ def _cursor_of(connection: Any) -> Any:
     if not hasattr(connection, "cursor") or _is_async(driver):
         raise InvalidOption(
             "a connection of psycopg or sqlite3, a connection or session of SQLAlchemy, or Django's is wanted, not "
-            f"async and with the transaction open on it; got {type(connection).__name__}"
+            f"async and with the transaction open on it; got {type(connection).__name__} (async ones of psycopg and "
+            "asyncpg go with stage_async)"
         )
     if _module_of(driver) == PSYCOPG:
         # Imported by whoever made the connection.
@@ -90,7 +94,7 @@ def check_transaction(connection: Any) -> None:
         elif _module_of(beneath) == PSYCOPG:
             begun = not beneath.autocommit or beneath.info.transaction_status != _IDLE
     if not begun:
-        raise InvalidInput("begin your transaction first: without one, the message would commit on its own")
+        raise InvalidInput(_BEGIN_FIRST)
 
 
 def _connection_of(given: Any) -> Any:
@@ -115,7 +119,39 @@ def _module_of(driver: Any) -> str:
 
 
 def _is_async(driver: Any) -> bool:
-    return hasattr(driver, "__aenter__") or _module_of(driver) == "asyncpg"
+    return hasattr(driver, "__aenter__") or _module_of(driver) == ASYNCPG
+
+
+async def run_async(connection: Any, statement: str, values: Sequence[Any] = ()) -> None:
+    """Run a statement, with `?` for its values, through an async connection of psycopg or asyncpg."""
+    if _module_of(connection) == ASYNCPG:
+        await connection.execute(_spelled(statement, _NUMBERED), *values)
+        return
+    # Imported by whoever made the connection. A cursor of our own: whatever the users' own statements make of theirs.
+    import psycopg
+
+    async with psycopg.AsyncCursor(connection) as cursor:
+        await cursor.execute(_spelled(statement, "format").encode(), values or None)
+
+
+def check_async(connection: Any) -> None:
+    """Raises unless it is an async connection that is known."""
+    module = _module_of(connection)
+    if module != ASYNCPG and not (module == PSYCOPG and hasattr(connection, "__aenter__")):
+        raise InvalidOption(
+            "an async connection of psycopg or asyncpg is wanted, with the transaction open on it; got "
+            f"{type(connection).__name__}"
+        )
+
+
+def check_async_transaction(connection: Any) -> None:
+    """Raises when the message would commit on its own."""
+    if _module_of(connection) == ASYNCPG:
+        begun = connection.is_in_transaction()
+    else:
+        begun = not connection.autocommit or connection.info.transaction_status != _IDLE
+    if not begun:
+        raise InvalidInput(_BEGIN_FIRST)
 
 
 def _begins_by_itself(connection: sqlite3.Connection) -> bool:

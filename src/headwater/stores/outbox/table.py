@@ -17,7 +17,15 @@ from typing import Any, Protocol
 
 from headwater.errors import HeadwaterError, InvalidInput, StoreBusy, StoreFailed, StoreForeign
 from headwater.model.outbox import Staged, Verdicts
-from headwater.stores.outbox.connections import check_transaction, driver_of, is_on_server, run
+from headwater.stores.outbox.connections import (
+    check_async,
+    check_async_transaction,
+    check_transaction,
+    driver_of,
+    is_on_server,
+    run,
+    run_async,
+)
 from headwater.stores.sqlite.outbox import is_sound
 from headwater.stores.statements import load_statements
 
@@ -61,10 +69,30 @@ def stage(connection: Any, kind: str, body: str) -> None:
     # SQLAlchemy begins with the first statement: asked before, it would have no transaction.
     _check_library(connection)
     check_transaction(connection)
-    try:
+    with _table_expected():
         run(connection, sql.add_staged, (kind, body))
+
+
+async def create_table_async(connection: Any) -> None:
+    """Make the table, if it is not there, through an async connection. Nothing is committed here."""
+    check_async(connection)
+    await run_async(connection, sql.create_outbox_on_server)
+
+
+async def stage_async(connection: Any, kind: str, body: str) -> None:
+    """The same as `stage` through an async connection."""
+    check_async(connection)
+    check_async_transaction(connection)
+    with _table_expected():
+        await run_async(connection, sql.add_staged, (kind, body))
+
+
+@contextmanager
+def _table_expected() -> Iterator[None]:
+    """Other errors are the users' own to handle, as they are with their other statements."""
+    try:
+        yield
     except Exception as error:
-        # Other errors are the users' own to handle, as they are with their other statements.
         if TABLE_MISSING not in str(error) and _state_of(error) != TABLE_MISSING_STATE:
             raise
         raise StoreForeign(HOW_TO_MAKE_IT) from error

@@ -1,9 +1,10 @@
 """Where a store is: a database of a server, and a schema in it.
 
-    postgresql://user@host:5432/name?schema=orders
+    postgresql://user@host:5432/name?schema=orders&replica=standby.example:5432
 
-Everything but `schema` is libpq's own: several hosts, `sslmode`, a password from `PGPASSWORD` or a password file. The
-schema is made when it is not there; a database can hold several stores.
+Everything but `schema` and `replica` is libpq's own: several hosts, `sslmode`, a password from `PGPASSWORD` or a
+password file. The schema is made when it is not there; a database can hold several stores. A replica is a standby of
+the server: who only reads, and can do with what is some moments old, reads there, and from the server while it is away.
 """
 
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from headwater.errors import ConfigError
 SCHEMA_DEFAULT = "headwater"
 NAME_BYTES_MAX = 63
 _OURS = "schema"
+_REPLICA = "replica"
 # A server that has vanished is noticed within a minute, also while an answer is awaited.
 _defaults = {
     "application_name": "headwater",
@@ -35,6 +37,12 @@ class Address(NamedTuple):
     conninfo: str
     schema: str
     shown: str
+    # The same database by way of a standby, '' where none was named.
+    replica: str = ""
+
+    def for_reading(self) -> "Address":
+        """Where to read what may be some moments old."""
+        return self._replace(conninfo=self.replica) if self.replica else self
 
 
 def parse_address(text: str) -> Address:
@@ -44,17 +52,33 @@ def parse_address(text: str) -> Address:
     schema = given.pop(_OURS, SCHEMA_DEFAULT)
     if not schema or "\0" in schema or len(schema.encode()) > NAME_BYTES_MAX:
         raise ConfigError(f"schema must be a name of 1 to {NAME_BYTES_MAX} bytes; got {schema!r:.80}")
+    replica = given.pop(_REPLICA, "")
     secret = given.pop("password", "")
     credentials, _, host = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
     netloc = f"{user}@{host}" if user else host
-    shown = urlunsplit((parts.scheme, netloc, parts.path, _query({**given, _OURS: schema}), ""))
+    ours = {_REPLICA: replica, _OURS: schema} if replica else {_OURS: schema}
+    shown = urlunsplit((parts.scheme, netloc, parts.path, _query({**given, **ours}), ""))
     password = unquote(password) or secret or _passwords.get(shown, "")
     if password:
         _passwords[shown] = password
         given = {**given, "password": password}
     conninfo = urlunsplit((parts.scheme, netloc, parts.path, _query({**_defaults, **given}), ""))
-    return Address(conninfo, schema, shown)
+    if not replica:
+        return Address(conninfo, schema, shown)
+    places = [*replica.split(","), *(given.get("host") or host).split(",")]
+    hosts, ports = zip(*(_place(place, given.get("port", "")) for place in places), strict=True)
+    there = {"host": ",".join(hosts), "port": ",".join(ports), "target_session_attrs": "prefer-standby"}
+    by_standby = _query({**_defaults, **given, **there})
+    return Address(
+        conninfo, schema, shown, urlunsplit((parts.scheme, f"{user}@" if user else "", parts.path, by_standby, ""))
+    )
+
+
+def _place(text: str, port: str) -> tuple[str, str]:
+    """Host and port of one server; the folder of a socket has no colon that means one."""
+    host, colon, own = ("", "", "") if text.startswith("/") else text.rpartition(":")
+    return (host.strip("[]"), own) if colon and own.isdecimal() else (text.strip("[]"), port)
 
 
 def _query(values: dict[str, str]) -> str:

@@ -4,25 +4,36 @@
     deciding        reads are answered from those; writes wait
     round trip 2    the writes and COMMIT; right behind them the barrier
 
+A commit that needs no reads, as most pushes, is decided by what is remembered while nobody else commits: it goes in
+one round trip then. The server refuses it under the lock if somebody has (`Overtaken`), and it is decided anew.
+
 A read that was not foreseen sends the writes that wait and itself, in one more round trip, and so sees them. What was
 read ahead is not believed any more once this commit has written to a table that it came from.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.stores.postgres.connection import NO_ROWS, PostgresConnection, Rows
 from headwater.stores.postgres.foreseen import Foreseen, Listed
 from headwater.stores.postgres.pipe import ConnectionLost, Pipe, PipelineResult, Request, ServerError
 from headwater.stores.statements import Statements
+from headwater.stores.tables.connection import Row, Value
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _NO_WAIT = "SET LOCAL synchronous_commit = off"
 _OPENING = 4
-_writing = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+(\w+)")
+# How the server says that somebody else has committed: a division by zero, which nothing else divides by.
+_OVERTAKEN = "22012"
+# What a procedure writes to is read by no commit: its own name stands for it.
+_writing = re.compile(r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|CALL)\s+(\w+)")
 # So many segments the statements that list them bring at a time.
 _LISTED = 64
 # These steer the transaction and answer nothing.
@@ -45,6 +56,10 @@ def kind_of(statement: str) -> Kind:
     return Kind("", False) if match is None else Kind(match[1], "RETURNING" not in statement)
 
 
+class Overtaken(Exception):
+    """Somebody else has committed since what this commit was decided by: nothing of it was done."""
+
+
 class CommitConnection:
     """What the writer takes for a connection. It belongs to the thread of commits."""
 
@@ -54,11 +69,14 @@ class CommitConnection:
         self.location = location
         self._pipe: Pipe | None = None
         self._held: list[Request] = []
+        self._before_writes: list[Request] = []
         self._foreseen = Foreseen(self.sql)
         self._wrote = False
         self._rows_written = 0
         self._version = -1
         self._in_transaction = False
+        # Whether the lock is taken with what is sent first, and what was remembered holds by then.
+        self._unopened = False
         # How often this process has raised the version: what else it rose by is others' doing.
         self.raised = 0
         self.trips = 0
@@ -79,6 +97,10 @@ class CommitConnection:
         if kind.waits:
             self._hold(kind, statement, bindings)
             return NO_ROWS
+        if statement is self.sql.lease_jobs:
+            leased = self._foreseen.leased(json.loads(bindings[2]))
+            if leased is not None:
+                return self._lease(leased, bindings)
         if kind.writes:
             return self._run(kind, statement, bindings)
         found = self.read(statement, *bindings)
@@ -88,20 +110,31 @@ class CommitConnection:
             return _Backward(self, found, bindings[0])
         return Rows(found.rows)
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Any]]) -> Rows:
+    run = execute
+
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement."""
+        return self.execute(statement, bindings).fetchall()
+
+    def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
+        """The row of a statement that has at most one."""
+        found = self.rows(statement, bindings, row)
+        return found[0] if found else None
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]]) -> Rows:
         """Run one statement with each of these bindings."""
         for values in bindings:
             self.execute(statement, values)
         return NO_ROWS
 
-    def read(self, statement: str, *bindings: Any) -> Listed:
+    def read(self, statement: str, *bindings: Value) -> Listed:
         """The rows of a statement that only reads."""
         found = self._foreseen.find(statement, bindings)
         if found is not None:
             return found
         return self.fetch(statement, *bindings)
 
-    def fetch(self, statement: str, *bindings: Any) -> Listed:
+    def fetch(self, statement: str, *bindings: Value) -> Listed:
         """The same from the server, whatever was foreseen."""
         key = (statement, bindings)
         requests = self._foreseen.again(key) or [key]
@@ -110,15 +143,36 @@ class CommitConnection:
             self._foreseen.take_again(requests[1:], answers[1:])
         return Listed(answers[0], len(answers[0]) < _LISTED)
 
-    def _hold(self, kind: Kind, statement: str, bindings: Sequence[Any]) -> None:
+    @property
+    def raised_floors(self) -> bool:
+        """Whether what raises floors was sent with this commit."""
+        return not self._before_writes
+
+    def raise_floors(self, requests: Sequence[Request]) -> None:
+        """Send these before the first write, if there is any: of themselves they are not worth a commit."""
+        self._before_writes = list(requests)
+
+    def _hold(self, kind: Kind, statement: str, bindings: Sequence[Value]) -> None:
+        if kind.writes:
+            self._hold_floors()
         self._held.append((statement, bindings))
         if kind.writes:
             self._rows_written += 1
             self._wrote = True
             self._foreseen.wrote(statement, kind.writes)
 
-    def _run(self, kind: Kind, statement: str, bindings: Sequence[Any]) -> Rows:
+    def _lease(self, leased: list[tuple[Value, ...]], bindings: Sequence[Value]) -> Rows:
+        """Jobs whose rows are known need not be waited for."""
+        self._hold(kind_of(self.sql.lease_foreseen), self.sql.lease_foreseen, bindings)
+        return Rows(leased)
+
+    def _hold_floors(self) -> None:
+        self._held += self._before_writes
+        self._before_writes = []
+
+    def _run(self, kind: Kind, statement: str, bindings: Sequence[Value]) -> Rows:
         """A write whose answer is wanted."""
+        self._hold_floors()
         (answer,) = self._send([(statement, bindings)])
         self._foreseen.wrote(statement, kind.writes)
         self._wrote = self._wrote or bool(answer.changed)
@@ -127,6 +181,9 @@ class CommitConnection:
 
     def _send(self, requests: Sequence[Request]) -> list[PipelineResult]:
         """Run these behind what waits, in one round trip."""
+        if self._unopened:
+            # A read that was not foreseen: it may tell of what others have done since.
+            self._open(())
         held, self._held = self._held, []
         self.trips += 1
         return self._open_pipe().run([*held, *requests])[len(held) :]
@@ -142,23 +199,53 @@ class CommitConnection:
         """Take the append lock, and read what the commit will need; what others changed only if the version is not the
         one that is known."""
         self._held = []
+        self._before_writes = []
         self._foreseen = foreseen
         self._wrote = False
+        self._version = known
+        self._unopened = False
+        answers = self._open(foreseen.requests())
+        foreseen.take(answers)
+
+    def begin_unopened(self, foreseen: Foreseen) -> bool:
+        """Begin without taking the lock, if the commit is known to need no reads and the server is there."""
+        if foreseen.needs_reads or not self._open_pipe().is_there():
+            return False
+        self._held = []
+        self._before_writes = []
+        self._foreseen = foreseen
+        self._wrote = False
+        self._unopened = True
+        return True
+
+    def _open(self, requests: Sequence[Request]) -> list[list[tuple[Any, ...]]]:
+        known, was_unopened = self._version, self._unopened
+        self._unopened = False
         self._in_transaction = True
-        opening = [(_BEGIN, ()), (_NO_WAIT, ()), (self.sql.take_append_lock, ()), (self.sql.open_commit, (known,))]
+        opening = [*self._taking_lock(), (self.sql.open_commit, (known,))]
         self.trips += 1
-        answers = self._open_pipe().run([*opening, *foreseen.requests()])
+        answers = self._open_pipe().run([*opening, *requests])
         ((self._version, *changes),) = answers[_OPENING - 1].rows
         if self._version != known:
-            foreseen.know(self.sql.look, tuple(changes[:-2]))
-            foreseen.know(self.sql.next_delayed, tuple(changes[-2:]))
-        foreseen.take([answer.rows for answer in answers[_OPENING:]])
+            if was_unopened:
+                raise Overtaken
+            self._foreseen.know(self.sql.look, tuple(changes[:-2]))
+            self._foreseen.know(self.sql.next_delayed, tuple(changes[-2:]))
+        return [answer.rows for answer in answers[_OPENING:]]
+
+    def _taking_lock(self) -> list[Request]:
+        return [(_BEGIN, ()), (_NO_WAIT, ()), (self.sql.take_append_lock, ())]
 
     def commit(self, *, barrier: bool) -> None:
         """Send what waits, and COMMIT. The barrier is sent behind it, and its answer is not waited for here."""
         pipe = self._open_pipe()
         raised = self._wrote
         rest = [*self._held, *([(self.sql.raise_version, ())] if raised else [])]
+        if self._unopened:
+            guard = (self.sql.refuse_overtaken, (self._version,))
+            rest = [*self._taking_lock(), guard, *rest]
+            self._in_transaction = True
+        unopened, self._unopened = self._unopened, False
         self._held = []
         self.trips += 1
         pipe.send([*rest, ("COMMIT", ())])
@@ -166,9 +253,11 @@ class CommitConnection:
             pipe.send([(self.sql.barrier, ())])
         try:
             answers = pipe.receive()
-        except ServerError:
+        except ServerError as error:
             if barrier and not pipe.is_lost:
                 _ignore_refused(pipe)
+            if unopened and error.state == _OVERTAKEN:
+                raise Overtaken from None
             raise
         self._in_transaction = False
         if raised:
@@ -178,6 +267,7 @@ class CommitConnection:
     def roll_back(self) -> None:
         """Undo what was sent, and forget what was not."""
         self._held = []
+        self._unopened = False
         pipe = self._open_pipe()
         if self._in_transaction and not pipe.is_lost:
             # A server that is gone undoes it by itself.

@@ -8,13 +8,17 @@ from headwater.config import Config
 from headwater.errors import StoreFailed
 from headwater.log.operations import Commit, Operation
 from headwater.stores.codec import Codec
-from headwater.stores.postgres.commit_connection import CommitConnection
+from headwater.stores.postgres.commit_connection import CommitConnection, Overtaken
 from headwater.stores.postgres.errors import translate, translated, unknown_outcome
+from headwater.stores.postgres.floors import Floors
 from headwater.stores.postgres.foresight import Foresight
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.pipe import ConnectionLost, Pipe, ServerError
 from headwater.stores.tables.subject import Seen
 from headwater.stores.tables.writer import Writer
+
+# Whoever is overtaken loses what it remembers, which costs some fifteen round trips: so rarely that may happen.
+ALONE_AFTER = 100
 
 
 class Commits:
@@ -30,8 +34,11 @@ class Commits:
         self._writer = Writer(self._connection, config, codec, origin, lose)
         self._writer.jobs.judge_leases_by(steady_of(clock))
         self._foresight = Foresight(self._writer)
+        self._floors = Floors()
         # What the writer knows is as of a version, unless it had to forget it.
         self._forgot = True
+        # Between so many commits of this process, one after the other, nobody else has committed.
+        self._alone = 0
         self._barrier_sent = False
         self._barrier_error: StoreFailed | None = None
 
@@ -70,21 +77,35 @@ class Commits:
         self._finish_barrier()
         try:
             try:
-                commit = self._decide(operations, now)
-            except ConnectionLost:
-                # Nothing was committed: the server may have been started anew since the last commit.
-                commit = self._decide(operations, now)
-            self._store(commit)
+                return self._commit(operations, now)
+            except Overtaken:
+                # Decided by what is no more: nothing that is remembered is believed, and reads take long.
+                self._alone = 0
+            return self._commit(operations, now)
         except ServerError as error:
             raise translate(error, "committing") from error
+
+    def _commit(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
+        try:
+            commit = self._decide(operations, now)
+        except ConnectionLost:
+            # Nothing was committed: the server may have been started anew since the last commit.
+            commit = self._decide(operations, now)
+        self._store(commit)
         return commit
 
     def _decide(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
-        """Take the lock and let the writer decide; its writes wait."""
+        """Take the lock and let the writer decide; its writes wait. While nobody else commits the lock can be taken
+        with the writes, unless there is something to be read."""
         self._connect()
         known = -1 if self._forgot else self._connection.version()
         try:
-            self._connection.begin(self._foresight.look_ahead(operations, now), known)
+            foreseen = self._foresight.look_ahead(operations, now)
+            is_alone = known >= 0 and self._alone >= ALONE_AFTER
+            if not (is_alone and self._connection.begin_unopened(foreseen)):
+                self._connection.begin(foreseen, known)
+                self._alone = self._alone + 1 if self._connection.version() == known else 0
+            self._connection.raise_floors(self._floors.to_raise(foreseen, now))
             return self._writer.apply(operations, now)
         except BaseException:
             self._undo()
@@ -99,11 +120,14 @@ class Commits:
                 raise unknown_outcome(error) from error
             raise
         self._barrier_sent = commit.wrote
+        if self._connection.raised_floors:
+            self._floors.raised()
         self._writer.committed()
         self._forgot = False
 
     def _undo(self) -> None:
         self._writer.forget()
+        self._floors.forget()
         self._forgot = True
         self._connection.roll_back()
 

@@ -1,11 +1,15 @@
 """Connections as the shared rules see them: statements by name, run one after the other."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.stores.postgres.address import Address
 from headwater.stores.postgres.pipe import Pipe, PipelineResult, Request
 from headwater.stores.statements import load_statements
+from headwater.stores.tables.connection import Row, Value
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 # Plans are made once, for any value, by index: planning anew costs more than running, and a plan that was made while
 # the tables were empty must not scan them later. Nothing here is worth compiling.
@@ -80,11 +84,22 @@ class PostgresConnection:
         """What it runs them through."""
         return self._pipe
 
-    def execute(self, statement: str, bindings: Sequence[Any] = ()) -> Rows:
+    def execute(self, statement: str, bindings: Sequence[Value] = ()) -> Rows:
         """Run one statement."""
         return Rows(self.pipe.run([(statement, bindings)])[0].rows)
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Any]]) -> Rows:
+    run = execute
+
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement."""
+        return self.execute(statement, bindings).fetchall()
+
+    def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
+        """The row of a statement that has at most one."""
+        found = self.rows(statement, bindings, row)
+        return found[0] if found else None
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]]) -> Rows:
         """Run one statement with each of these bindings."""
         for values in bindings:
             self.execute(statement, values)

@@ -7,7 +7,7 @@ from headwater.stores.contract import Fact, Findings
 from headwater.stores.postgres.migrate import VERSION_KEY
 from headwater.stores.tables.connection import Connection
 
-# What was dead when a transaction began cannot be cleared away before it ends, and positions change with every pop.
+# What dies after a transaction began cannot be cleared away before it ends, and positions change with every pop.
 LONG_SECONDS = 60.0
 
 
@@ -35,6 +35,14 @@ def _judge_settings(fsync: str, page_writes: str) -> Iterator[str]:
         yield "the server runs with full_page_writes=off: a power cut can damage pages"
 
 
+def judge_replica(lag: float | None) -> Iterator[str]:
+    """What is wrong with the replica that the address names."""
+    if lag is None:
+        yield "the replica that the address names is no standby, or is away: its server answers in its place"
+    elif lag > LONG_SECONDS:
+        yield f"the replica is {lag:,.0f} s behind its server: lists and whoever reads the log there show what was then"
+
+
 def _find_what_holds_up(connection: Connection) -> Iterator[str]:
     """Transactions of anybody in the database that are open for long. Those of other users are seen by members of
     pg_monitor only."""
@@ -47,7 +55,7 @@ def _find_what_holds_up(connection: Connection) -> Iterator[str]:
         )
 
 
-_BECAUSE = "rows that died since then cannot be cleared away, and pops and claims become slower"
+_BECAUSE = "rows that died since then cannot be cleared away, so the tables grow and lists of them become slower"
 
 
 def _judge_transaction(pid: int, user: Any, application: Any, state: Any, seconds: int) -> str:

@@ -5,19 +5,22 @@ before it as they were: there may be more of them now, and that is all.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from headwater.stores.postgres.pipe import Request
 from headwater.stores.statements import Statements
+from headwater.stores.tables.connection import Value
 
 Row = tuple[Any, ...]
-Key = tuple[str, tuple[Any, ...]]
+Key = tuple[str, tuple[Value, ...]]
 
 # So many segments of a partition are read ahead at most: the LIMIT in the statement.
 SEGMENTS_AHEAD = 4
 SEGMENTS = "hw_segments"
+# Where the time stands in a row of `ready_cursors`.
+_READY_AT = 10
 _table = re.compile(r"\bhw_[a-z_]+")
 
 
@@ -49,6 +52,11 @@ class Foreseen:
         self._unused: set[Key] = set()
         self._answers: dict[Key, _Answer] = {}
         self._ready: dict[int, tuple[int, list[Row]]] = {}
+        # The times before which no partition of a group was ready.
+        self.floors: dict[int, int] = {}
+        # So many of them tell nothing unless others have committed.
+        self.of_others = 0
+        self._jobs: dict[int, Row] = {}
         self._segments: dict[tuple[int, int], list[Row]] = {}
         self._bodies: dict[int, Row] = {}
         self._writes = 0
@@ -57,7 +65,7 @@ class Foreseen:
 
     # ── expecting ──
 
-    def expect(self, statement: str, *bindings: Any) -> None:
+    def expect(self, statement: str, *bindings: Value) -> None:
         """This very read will come."""
         key = (statement, bindings)
         self._unused.add(key)
@@ -80,14 +88,46 @@ class Foreseen:
         self._expect(request, take)
 
     def expect_ready(self, limits: Mapping[int, int], request: Request) -> None:
-        """What groups may lease is wanted, so much of each; rows have the group before what `ready_cursors` answers."""
+        """What groups may lease is wanted, so much of each; rows have the group and the floor of its times before what
+        `ready_cursors` answers."""
 
         def take(rows: list[Row]) -> None:
             self._ready = {group: (limit, []) for group, limit in limits.items()}
-            for row in rows:
-                self._ready[row[0]][1].append(row[1:])
+            for group, floor, *cursor in rows:
+                self.floors[group] = floor
+                if cursor[0] is not None:
+                    self._ready[group][1].append(tuple(cursor))
 
         self._expect(request, take)
+
+    def answers_to(self, statement: str) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
+        """What a statement answered, by its bindings."""
+        return ((key[1], answer.rows) for key, answer in self._answers.items() if key[0] is statement)
+
+    def first_ready(self, group: int) -> int | None:
+        """When the partition of a group became ready that has waited longest, None when none is."""
+        rows = self._ready[group][1]
+        return rows[0][_READY_AT] if rows else None
+
+    def expect_heads(self, bindings: tuple[Any, ...], request: Request) -> None:
+        """Jobs that come next are wanted, and will be leased; rows have what a lease answers behind what `ready_heads`
+        does."""
+        key = (self._sql.ready_heads, bindings)
+        self._unused.add(key)
+
+        def take(rows: list[Row]) -> None:
+            self._answer(key, [row[:3] for row in rows])
+            for _, number, kind, name, queue, *rest in rows:
+                self._jobs[number] = (number, name, queue, kind, *rest)
+
+        self._expect(request, take)
+
+    def leased(self, numbers: Iterable[int]) -> list[Row] | None:
+        """What a lease of these jobs answers, None when it was not foreseen or this commit has changed jobs since."""
+        if not self._holds(self._sql.ready_heads, 0):
+            return None
+        found = [self._jobs.get(number) for number in numbers]
+        return None if None in found else [row for row in found if row is not None]
 
     def expect_segments(self, request: Request) -> None:
         """Segments from some places on are wanted, with their records unless those are known."""
@@ -102,6 +142,11 @@ class Foreseen:
     def know(self, statement: str, row: Row) -> None:
         """The answer to a read came with something else."""
         self._answer((statement, ()), [row])
+
+    @property
+    def needs_reads(self) -> bool:
+        """Whether something is to be read even if nobody else has committed."""
+        return len(self._expected) > self.of_others
 
     def requests(self) -> list[Request]:
         """What to ask the server for."""

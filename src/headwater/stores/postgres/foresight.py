@@ -20,6 +20,8 @@ READS_MAX = 1_024
 KNOWN_LSNS_MAX = 256
 # What others have changed comes with the version, if that was raised.
 _WITH_THE_VERSION = ("look", "next_delayed")
+# What others have appended.
+_OF_OTHERS = "segments_since"
 
 _sql = PostgresConnection.sql
 
@@ -41,8 +43,11 @@ class Foresight:
             elif statement == "ready_cursors":
                 group, _, limit = _three(bindings)
                 wanted[group] = max(wanted.get(group, 0), limit)
+            elif statement == "ready_heads":
+                foreseen.expect_heads(bindings, (_sql.ready_heads_ahead, bindings))
             else:
                 foreseen.expect(getattr(_sql, statement), *bindings)
+                foreseen.of_others += statement == _OF_OTHERS
         self._expect_ids(foreseen)
         self._expect_cursors(foreseen, list(held), wanted, operations, now)
         return foreseen
@@ -56,6 +61,7 @@ class Foresight:
         segments = self._writer.segments
         if segments.last_lsn and segments.knows_ids:
             foreseen.expect_bodies((_sql.bodies_since, (segments.last_lsn, BODIES_MAX)))
+            foreseen.of_others += 1
 
     def _expect_cursors(
         self,

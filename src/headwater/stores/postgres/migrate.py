@@ -1,16 +1,15 @@
 """Bringing the tables up to date: numbered scripts, each applied once, in one transaction under the append lock."""
 
-import re
 from collections.abc import Sequence
-from importlib.resources import files
-from typing import Any
 
 import psycopg
 
 from headwater.errors import StoreForeign, StoreMissing, StoreNewer
+from headwater.stores.migrations import Migration, load_migrations
 from headwater.stores.postgres.address import Address
 from headwater.stores.postgres.connection import PostgresConnection, milliseconds, quoted
 from headwater.stores.postgres.pipe import ServerError
+from headwater.stores.tables.connection import Executor, Rows, Value
 
 VERSION_KEY = "schema_version"
 _OWN_TABLES = {"hw_meta", "hw_queues", "hw_segments", "hw_cursors"}
@@ -18,14 +17,9 @@ _OWN_TABLES = {"hw_meta", "hw_queues", "hw_segments", "hw_cursors"}
 sql = PostgresConnection.sql
 
 
-def migrations() -> list[tuple[int, str, str]]:
-    """Number, name and text of every script, in order."""
-    found = []
-    for file in files(__package__).joinpath("migrations").iterdir():
-        match = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
-        if match:
-            found.append((int(match[1]), match[2], file.read_text()))
-    return sorted(found)
+def migrations() -> tuple[Migration, ...]:
+    """Every script, in order."""
+    return load_migrations(__package__)
 
 
 def migrate(address: Address, lock_wait_seconds: float, *, adopt: bool, create: bool) -> None:
@@ -57,12 +51,12 @@ class _Look:
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
-    def execute(self, statement: str, bindings: Sequence[Any] = ()) -> Any:
+    def execute(self, statement: str, bindings: Sequence[Value] = ()) -> Rows:
         """Run one statement."""
         return self._connection.execute(statement.encode(), bindings)
 
 
-def check_schema(connection: Any, address: Address, *, adopt: bool, create: bool) -> bool:
+def check_schema(connection: Executor, address: Address, *, adopt: bool, create: bool) -> bool:
     """Whether the schema is there; raises when it must not be used."""
     tables = _tables(connection, address.schema)
     if tables >= _OWN_TABLES:
@@ -78,9 +72,9 @@ def check_schema(connection: Any, address: Address, *, adopt: bool, create: bool
     return connection.execute(sql.find_schema, (address.schema,)).fetchone() is not None
 
 
-def refuse_newer(connection: Any, address: Address) -> int:
+def refuse_newer(connection: Executor, address: Address) -> int:
     """The version of the tables; an error when it is newer than this program."""
-    version, newest = read_version(connection, address.schema), migrations()[-1][0]
+    version, newest = read_version(connection, address.schema), migrations()[-1].number
     if version > newest:
         raise StoreNewer(
             f"{address.shown} has tables of version {version}; this Headwater knows versions up to {newest}: upgrade it"
@@ -88,7 +82,7 @@ def refuse_newer(connection: Any, address: Address) -> int:
     return version
 
 
-def read_version(connection: Any, schema: str) -> int:
+def read_version(connection: Executor, schema: str) -> int:
     """The version of the schema's tables, 0 when they are not there yet."""
     if "hw_meta" not in _tables(connection, schema):
         return 0
@@ -101,5 +95,5 @@ def _get_meta_in(schema: str) -> str:
     return sql.get_meta.replace("hw_meta", f"{quoted(schema)}.hw_meta")
 
 
-def _tables(connection: Any, schema: str) -> set[str]:
+def _tables(connection: Executor, schema: str) -> set[str]:
     return {row[0] for row in connection.execute(sql.list_tables, (schema,))}

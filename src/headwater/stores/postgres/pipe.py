@@ -18,7 +18,9 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Transformer
 
-Request = tuple[str, Sequence[Any]]
+from headwater.stores.tables.connection import Value
+
+Request = tuple[str, Sequence[Value]]
 
 _BINARY, _TEXT = 1, 0
 _READ, _WRITE = select.POLLIN, select.POLLOUT
@@ -68,11 +70,12 @@ class Pipe:
     """One connection, open from the beginning."""
 
     def __init__(self, conninfo: str, settings: Sequence[str] = ()) -> None:
-        self._connection = pq.PGconn.connect(conninfo.encode())
-        if self._connection.status != pq.ConnStatus.OK:
-            message = _text(self._connection.error_message)
-            self._connection.finish()
-            raise ConnectionLost(message)
+        # By psycopg, which waits so that other threads go on: libpq's own way would stop the whole process meanwhile.
+        try:
+            self._opened = psycopg.Connection.connect(conninfo, autocommit=True)
+        except psycopg.OperationalError as error:
+            raise ConnectionLost(str(error).strip()) from error
+        self._connection = self._opened.pgconn
         self._names: dict[str, bytes] = {}
         self._prepared: set[bytes] = set()
         self._batches: deque[_Batch] = deque()
@@ -109,6 +112,19 @@ class Pipe:
         """Let go."""
         self._is_lost = True
         self._connection.finish()
+
+    def is_there(self) -> bool:
+        """Whether the server has not hung up, as far as can be told without asking it."""
+        if self._is_lost or self._batches:
+            return not self._is_lost
+        if self._poll.poll(0):
+            try:
+                self._connection.consume_input()
+            except psycopg.OperationalError as error:
+                self._lose(str(error))
+            else:
+                self._is_lost = self._connection.status != pq.ConnStatus.OK
+        return not self._is_lost
 
     def run_script(self, text: str) -> None:
         """Run several statements that are fixed texts; before the first `run` only."""
@@ -165,7 +181,7 @@ class Pipe:
             found.append((_text(notice.relname), _text(notice.extra)))
         return found
 
-    def _send_one(self, batch: _Batch, text: str, bindings: Sequence[Any]) -> None:
+    def _send_one(self, batch: _Batch, text: str, bindings: Sequence[Value]) -> None:
         name = self._names.get(text)
         if name is None:
             name = self._names[text] = b"hw%d" % len(self._names)

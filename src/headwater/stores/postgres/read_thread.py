@@ -16,6 +16,9 @@ from headwater.stores.postgres.pipe import ConnectionLost, Pipe, ServerError
 
 Result = TypeVar("Result")
 
+# A standby ends reads of rows that its server has cleared away.
+_IN_THE_WAY_OF_RECOVERY = "40001"
+
 
 class LinkedConnection(PostgresConnection):
     """Reads through whatever connection there is now."""
@@ -57,8 +60,10 @@ class ReadThread:
         try:
             try:
                 return self._flushed(work, *arguments)
-            except ConnectionLost:
-                # Reading changes nothing: the same once more, through a new connection.
+            except ServerError as error:
+                if not isinstance(error, ConnectionLost) and error.state != _IN_THE_WAY_OF_RECOVERY:
+                    raise
+                # Reading changes nothing: the same once more, through a new connection if that was lost.
                 return self._flushed(work, *arguments)
         except ServerError as error:
             raise translate(error, "reading") from error

@@ -1,4 +1,8 @@
-"""Reading the log from another process, on any machine: one connection, and short looks at stretches of the log."""
+"""Reading the log from another process, on any machine: one connection, and short looks at stretches of the log.
+
+Where the address names a replica it is read there: an older part of the same log, without a hole, because a standby
+repeats the server's commits in their order.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -35,7 +39,7 @@ class PostgresLogReader:
     def __init__(self, address: str, config: Config) -> None:
         self._address = parse_address(address)
         self._codec = Codec(config.encryption_key)
-        self._link = Link(self._address, config.lock_wait_seconds)
+        self._link = Link(self._address.for_reading(), config.lock_wait_seconds)
         self.traits = traits_of(self._address)
 
     async def open(self) -> None:
@@ -50,7 +54,7 @@ class PostgresLogReader:
             raise
 
     def _check(self) -> None:
-        version, newest = read_version(self._connection, self._address.schema), migrations()[-1][0]
+        version, newest = read_version(self._connection, self._address.schema), migrations()[-1].number
         if not version:
             raise StoreMissing(f"there is no store at {self._address.shown}")
         refuse_newer(self._connection, self._address)
@@ -106,6 +110,10 @@ class PostgresLogReader:
     async def newest(self, after: Lsn, through: Lsn, database: str, queues: Sequence[str]) -> Lsn | None:
         """The newest segment of these queues in a stretch of the log, None when it has none."""
         return await self._thread.run(self._looks.newest, after, through, database, queues)
+
+    async def end_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """Where the log ends for whoever may read the queues whose names fit these patterns."""
+        return await self._thread.run(self._looks.end_of, database, patterns)
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]

@@ -73,6 +73,14 @@ class Reads:
         (name,) = self._connection.execute(self._sql.current_database).fetchone()
         return str(name)
 
+    async def replica_lag(self) -> float | None:
+        """By how many seconds a standby may be behind; None when it is the server itself that answers."""
+        return await self._thread.run(self._replica_lag)
+
+    def _replica_lag(self) -> float | None:
+        is_standby, seconds = self._connection.execute(self._sql.replica_lag).fetchone()
+        return float(seconds) if is_standby else None
+
     async def examine(self) -> Findings:
         """What the server says of itself and of the tables."""
         return await self._thread.run(self._examine)

@@ -15,18 +15,22 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
+import msgspec
+
 from headwater.clock import Clock, SystemClock, Timestamp
 from headwater.config import Config
 from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
-from headwater.stores.contract import Chore, Findings
+from headwater.stores.contract import Chore, Fact, Findings
+from headwater.stores.job_questions import ListJobMinutes, ListJobQueues, ListJobs, ListWorkers
 from headwater.stores.postgres.address import parse_address
 from headwater.stores.postgres.beside import place_beside
 from headwater.stores.postgres.commits import Commits
 from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.errors import translated
+from headwater.stores.postgres.examination import judge_replica
 from headwater.stores.postgres.grants import grants_for
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.migrate import migrate
@@ -39,6 +43,9 @@ from headwater.stores.tables.identity import read_identity
 from headwater.stores.transfer import refuse_moved
 from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.postgres import NoticeWakeup
+
+# Lists for people to look at, which nobody decides by: these are answered by a replica, where there is one.
+MAY_BE_OLD = (ListJobs, ListJobQueues, ListJobMinutes, ListWorkers)
 
 
 class PostgresStore:
@@ -73,6 +80,10 @@ class PostgresStore:
             raise
         self._read_thread = ReadThread(self._link())
         self._reads = Reads(self._read_thread, Codec(self._config.encryption_key), self._clock)
+        self._lists = self._reads
+        if self._address.replica:
+            self._replica_thread = ReadThread(Link(self._address.for_reading(), self._config.lock_wait_seconds))
+            self._lists = Reads(self._replica_thread, Codec(self._config.encryption_key), self._clock)
         seconds = self._config.lock_wait_seconds
         looks = Looks(self._changed_elsewhere, self._changed_elsewhere_now)
         self._notices = Notices(self._address, seconds, self.origin, looks)
@@ -108,6 +119,8 @@ class PostgresStore:
         self._thread.shutdown(wait=False)
         await self._notices.close()
         await self._read_thread.close()
+        if self._address.replica:
+            await self._replica_thread.close()
 
     async def _run(self, work: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
@@ -180,7 +193,8 @@ class PostgresStore:
     async def ask(self, question: Question[Answer]) -> Answer:
         """What is answered to a question."""
         self._check()
-        return await self._reads.ask(question)
+        reads = self._lists if isinstance(question, MAY_BE_OLD) else self._reads
+        return await reads.ask(question)
 
     async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:
         """A stretch of the log with its records."""
@@ -204,7 +218,12 @@ class PostgresStore:
     async def examine(self) -> Findings:
         """What the server says of itself and of the tables."""
         self._check()
-        return await self._reads.examine()
+        found = await self._reads.examine()
+        if not self._address.replica:
+            return found
+        lag = await self._lists.replica_lag()
+        facts = [*found.facts, Fact("replica_lag_seconds", "none" if lag is None else round(lag))]
+        return msgspec.structs.replace(found, facts=facts, problems=[*found.problems, *judge_replica(lag)])
 
     async def grants(self, role: str, *, reads_only: bool) -> list[str]:
         """What lets another role use this store, as lines for its owner to run."""

@@ -55,7 +55,8 @@ class FileBarrier:
         self._thread.start()
 
     def wait(self, callers: int) -> asyncio.Future[None] | None:
-        if self._is_quick(callers):
+        bound = QUICK_SECONDS if callers <= FEW_CALLERS else QUICK_SECONDS_FOR_MANY
+        if self._cautious == 0 and self._usual_seconds < bound:
             error = self._sync()
             if error is not None:
                 raise error
@@ -64,10 +65,6 @@ class FileBarrier:
         done: asyncio.Future[None] = loop.create_future()
         self._wanted.put((loop, done))
         return done
-
-    def _is_quick(self, callers: int) -> bool:
-        bound = QUICK_SECONDS if callers <= FEW_CALLERS else QUICK_SECONDS_FOR_MANY
-        return self._cautious == 0 and self._usual_seconds < bound
 
     def rewrite(self) -> None:
         log = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)

@@ -8,9 +8,9 @@ import ctypes
 import errno
 import os
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -22,7 +22,10 @@ from headwater.errors import (
     StoreFull,
 )
 from headwater.stores.statements import load_statements
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Row, Value
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 APPLICATION_ID = 0x48574154  # "HWAT"
 
@@ -31,20 +34,6 @@ OPEN_WAIT_MS = 10_000
 
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 _memory_names = ("", ":memory:")
-
-
-# Files that this process has open through apsw, and how often.
-_open_files: Counter[str] = Counter()
-
-
-def open_files() -> list[str]:
-    """The files that this process has open, by their real path."""
-    return [path for path, count in _open_files.items() if count > 0]
-
-
-def note_open(path: str, count: int) -> None:
-    """A store on this file was opened (1) or closed (-1)."""
-    _open_files[os.path.realpath(path)] += count
 
 
 class SqliteConnection(apsw.Connection):
@@ -59,13 +48,25 @@ class SqliteConnection(apsw.Connection):
         """Where the store is."""
         return self.store_location or self.filename
 
-    def rows_written(self) -> int:
-        """How many rows were changed through this connection so far."""
-        return self.total_changes()
+    # The driver's own, without a step in between: every commit asks twice.
+    rows_written = apsw.Connection.total_changes
+    version = apsw.Connection.data_version
 
-    def version(self) -> int:
-        """A number that changes when another connection has committed."""
-        return self.data_version("main")
+    def __init__(self, path: str, *, flags: int = _READ_WRITE, vfs: str | None = None) -> None:
+        super().__init__(path, flags=flags, vfs=vfs)
+        # `execute` makes a cursor for each statement, which takes as long as to run a small one. A statement without
+        # rows is over when it returns, so one cursor does for all of them.
+        self.run = self.cursor().execute
+
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement."""
+        found: list[Any] = self.run(statement, bindings).fetchall()
+        return found
+
+    def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
+        """The row of a statement that has at most one."""
+        found = self.rows(statement, bindings, row)
+        return found[0] if found else None
 
 
 class Borrowed:
@@ -74,8 +75,18 @@ class Borrowed:
     sql = SqliteConnection.sql
 
     def __init__(self, connection: apsw.Connection | sqlite3.Connection) -> None:
-        self.execute = connection.execute
+        self.execute = self.run = connection.execute
         self.executemany = connection.executemany
+
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement."""
+        found: list[Any] = self.execute(statement, bindings).fetchall()
+        return found
+
+    def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
+        """The row of a statement that has at most one."""
+        found = self.rows(statement, bindings, row)
+        return found[0] if found else None
 
 
 def translate(error: apsw.Error | UnicodeDecodeError, doing: str) -> StoreError:

@@ -1,30 +1,26 @@
 """Bringing the tables up to date: numbered scripts, each applied once, in one transaction."""
 
-import re
-from importlib.resources import files
+from collections.abc import Iterable
+from uuid import uuid4
 
 from headwater.errors import StoreNewer
+from headwater.stores.migrations import Migration, load_fresh, load_migrations
 from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.identity import IDENTITY_KEY
 
 VERSION_KEY = "schema_version"
 REPLACES = "-- replaces view: {}\n"
 
 
-def migrations() -> list[tuple[int, str, str]]:
-    """Number, name and text of every script, in order."""
-    found = []
-    for file in files(__package__).joinpath("migrations").iterdir():
-        match = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
-        if match:
-            found.append((int(match[1]), match[2], file.read_text()))
-    return sorted(found)
+def migrations() -> tuple[Migration, ...]:
+    """Every script, in order."""
+    return load_migrations(__package__)
 
 
 def migrate(connection: SqliteConnection, location: str) -> int:
     """Apply what is missing; a file from a newer program is refused before anything is changed. The version reached."""
-    scripts = migrations()
-    newest = scripts[-1][0]
+    newest = migrations()[-1].number
     if refuse_newer(connection, location) == newest:
         return newest
     connection.execute("BEGIN IMMEDIATE")
@@ -32,17 +28,31 @@ def migrate(connection: SqliteConnection, location: str) -> int:
         version = refuse_newer(connection, location)
         if version == 0 and not _has_tables(connection):
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        for number, _, text in scripts:
-            if number > version:
-                _drop_own_views(connection, text)
-                connection.execute(text)
-                connection.execute(connection.sql.set_meta, (VERSION_KEY, number))
+            version = make_tables(connection)
+        apply(connection, [script for script in migrations() if script.number > version])
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
     return newest
+
+
+def make_tables(connection: SqliteConnection) -> int:
+    """Lay an empty file out at once, without the way that older files have gone; the version that it has then."""
+    version, script = load_fresh(__package__)
+    connection.execute(script)
+    connection.execute(connection.sql.set_meta, (IDENTITY_KEY, str(uuid4())))
+    connection.execute(connection.sql.set_meta, (VERSION_KEY, version))
+    return version
+
+
+def apply(connection: SqliteConnection, scripts: Iterable[Migration]) -> None:
+    """Bring the tables up to date, one script after the other."""
+    for number, _, text in scripts:
+        _drop_own_views(connection, text)
+        connection.execute(text)
+        connection.execute(connection.sql.set_meta, (VERSION_KEY, number))
 
 
 def _drop_own_views(connection: SqliteConnection, script: str) -> None:
@@ -63,7 +73,7 @@ def _drop_own_views(connection: SqliteConnection, script: str) -> None:
 
 def read_version(connection: Connection) -> tuple[int, int]:
     """The version of the file's tables, 0 when they are not there yet, and the newest that this program knows."""
-    newest = migrations()[-1][0]
+    newest = migrations()[-1].number
     if "hw_meta" not in _tables(connection):
         return 0, newest
     row = connection.execute(connection.sql.get_meta, (VERSION_KEY,)).fetchone()

@@ -17,8 +17,9 @@ from headwater.log.job_operations import Enqueue, NewJob
 from headwater.log.operations import Push
 from headwater.model.names import DATABASE_DEFAULT, Offset, check_name
 from headwater.stores.codec import Codec
-from headwater.stores.sqlite.connection import Borrowed, has_moved, open_files
+from headwater.stores.sqlite.connection import Borrowed, has_moved
 from headwater.stores.sqlite.migrate import read_version
+from headwater.stores.sqlite.one_name import check_names_here, open_files
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.delayed import Delayed
 from headwater.stores.tables.jobs import Jobs
@@ -88,6 +89,7 @@ def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> Borro
         raise StoreForeign("this database has no Headwater tables; open it once with headwater.open(path, adopt=True)")
     if version > newest:
         raise StoreNewer(f"this database has tables of version {version}; this Headwater knows up to {newest}")
+    check_names_here(_path_of(connection))
     if isinstance(connection, sqlite3.Connection):
         _check_library(connection)
     elif has_moved(connection):
@@ -96,6 +98,13 @@ def _check_connection(connection: apsw.Connection | sqlite3.Connection) -> Borro
             "the file again"
         )
     return tables
+
+
+def _path_of(connection: apsw.Connection | sqlite3.Connection) -> str:
+    """Where its file is, '' for one without a file."""
+    if isinstance(connection, apsw.Connection):
+        return connection.filename
+    return next((row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"), "")
 
 
 def is_sound() -> bool:
@@ -112,7 +121,7 @@ def _check_library(connection: sqlite3.Connection) -> None:
             "your rows in a file of their own and write outbox.stage(connection, queue, payload) instead, or use an "
             "apsw connection: apsw.Connection(path)"
         )
-    path = next((row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"), "")
+    path = _path_of(connection)
     if path and os.path.realpath(path) in open_files():
         raise InvalidInput(
             "Headwater has this file open in this process: a second SQLite library on it would break its locks; "

@@ -16,6 +16,7 @@ import apsw
 from headwater.errors import StoreDamaged, StoreForeign, StoreMissing
 from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection, translated
 from headwater.stores.sqlite.migrate import refuse_newer
+from headwater.stores.sqlite.one_name import check_names_here
 
 LOOKS = 3
 PAUSE_SECONDS = 0.02
@@ -34,6 +35,7 @@ def check_place(path: str, *, adopt: bool, create: bool) -> None:
         elif not stat.S_ISREG(found.st_mode):
             raise StoreForeign(f"{path} is not a file")
         else:
+            check_names_here(path)
             _check_file(file, adopt=adopt)
 
 

@@ -30,10 +30,12 @@ class Presence:
         # As bytes: a text would be encoded anew at every look.
         self._folder = os.fsencode(os.path.dirname(os.path.abspath(path)))
         # A link may be turned elsewhere while both folders rest.
-        self._is_link = os.path.realpath(path) != os.path.abspath(path)
+        self._real = os.path.realpath(path)
+        self._is_link = self._real != os.path.abspath(path)
         self._rested: _FolderState | None = None
         self._files: list[tuple[str, _Place]] = []
-        self._loss = ""
+        # What happened to them, once they are lost.
+        self.loss = ""
 
     def remember(self) -> None:
         """The files are open now: these are the ones."""
@@ -42,7 +44,8 @@ class Presence:
 
     def check(self) -> None:
         """Raises when one of them is gone or another file lies in its place."""
-        self.remind()
+        if self.loss:
+            self.remind()
         folder: _FolderState | None
         try:
             found = os.stat(self._folder)
@@ -54,11 +57,14 @@ class Presence:
 
     def remind(self) -> None:
         """Raises when that was seen before, without a look."""
-        if self._loss:
-            raise StoreReplaced(self._loss)
+        if self.loss:
+            raise StoreReplaced(self.loss)
 
     def _look(self, folder: _FolderState | None) -> None:
         """Something has happened in the folder lately: look at each file."""
+        # What lies beside the file goes by its name: whoever opens it where it is now does not find our part of it.
+        if os.path.realpath(self._path) != self._real:
+            self.lose(f"{self._path} is a link to another place now, which it was not when it was opened")
         for path, place in self._files:
             found = _place_of(path)
             if found != place:
@@ -68,8 +74,8 @@ class Presence:
 
     def lose(self, what: str) -> NoReturn:
         """Say now, and from now on, that this store is no more."""
-        self._loss = f"{what}; nothing more is read from or written to it: close this handle and open the store again"
-        raise StoreReplaced(self._loss)
+        self.loss = f"{what}; nothing more is read from or written to it: close this handle and open the store again"
+        raise StoreReplaced(self.loss)
 
 
 def _place_of(path: str) -> _Place | None:

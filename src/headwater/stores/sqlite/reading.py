@@ -19,8 +19,9 @@ from headwater.stores.contract import Traits
 from headwater.stores.log_reader import Body, Drops, Fingerprint, SegmentOutline
 from headwater.stores.questions import PartitionStatus
 from headwater.stores.sqlite.backup import is_backup
-from headwater.stores.sqlite.connection import connect_to_read, note_open, translated
+from headwater.stores.sqlite.connection import connect_to_read, translated
 from headwater.stores.sqlite.migrate import read_version
+from headwater.stores.sqlite.one_name import check_one_name, note_open
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.presence import Presence
 from headwater.stores.tables.connection import Connection
@@ -53,6 +54,7 @@ class SqliteLogReader:
             self._looks = LogLooks(self._connection, self._codec)
             try:
                 check_contents(self._file, self._path, adopt=False)
+                check_one_name(self._path)
                 self._refuse_older()
             except BaseException:
                 self._file.close()
@@ -124,6 +126,11 @@ class SqliteLogReader:
         """The newest segment of these queues in a stretch of the log, None when it has none."""
         with self._looking():
             return self._looks.newest(after, through, database, queues)
+
+    async def end_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """Where the log ends for whoever may read the queues whose names fit these patterns."""
+        with self._looking():
+            return self._looks.end_of(database, patterns)
 
     async def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]

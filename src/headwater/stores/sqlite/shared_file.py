@@ -24,11 +24,11 @@ from headwater.stores.sqlite.connection import (
     SqliteConnection,
     allocate_log,
     connect,
-    note_open,
     set_journal,
     sync_folder,
     translated,
 )
+from headwater.stores.sqlite.one_name import check_one_name, note_open
 from headwater.stores.sqlite.place import check_contents, check_place
 from headwater.stores.sqlite.presence import Presence
 from headwater.stores.sqlite.reserve import Reserve
@@ -108,6 +108,8 @@ class SharedFile:
         # Until it is known to be ours, closing must not move a foreign log into a foreign file.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         check_contents(connection, self._path, adopt=self._adopt)
+        if self._vfs is None:
+            check_one_name(self._path)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         if not connection.pragma("page_count"):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

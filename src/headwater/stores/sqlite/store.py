@@ -99,7 +99,7 @@ class SqliteStore:
             opened.callback(connection.close)
             async with self.medium.preparing(connection):
                 migrate(connection, self.traits.location)
-                refuse_moved(connection, self.traits.location)
+                self._refuse(connection)
                 become_a_store(connection)
                 writer = Writer(connection, self._config, codec, self.origin, self.medium.presence.lose)
                 writer.jobs.judge_leases_by(steady_of(self._clock))
@@ -112,6 +112,10 @@ class SqliteStore:
         self._jobs_here = JobAnswers(connection)
         self._turn, self._presence, self._reserve = self.medium.turn, self.medium.presence, self.medium.reserve
         self._layouts += 1
+
+    def _refuse(self, connection: SqliteConnection) -> None:
+        """Raises for what nobody may use."""
+        refuse_moved(connection, self.traits.location)
 
     def _take_in(self, writer: Writer, connection: SqliteConnection) -> None:
         """What this handle knows of its store, when it goes on in a fresh file."""
@@ -184,9 +188,10 @@ class SqliteStore:
 
     def _transact(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         try:
-            self._presence.remind()
+            if self._presence.loss:
+                self._presence.remind()
             commit = self._writer.apply(operations, now)
-            self._connection.execute("COMMIT")
+            self._connection.run("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

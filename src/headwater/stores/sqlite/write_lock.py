@@ -6,21 +6,22 @@ import time
 import apsw
 
 from headwater.errors import StoreBusy
+from headwater.stores.sqlite.connection import SqliteConnection
 
 BUSY_SLEEP_SECONDS = 0.001
 BUSY_SLEEP_SECONDS_MAX = 0.05
 
 
-def try_begin(connection: apsw.Connection) -> bool:
+def try_begin(connection: SqliteConnection) -> bool:
     """Begin a transaction that may write, if nobody else is in one."""
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.run("BEGIN IMMEDIATE")
     except apsw.BusyError:
         return False
     return True
 
 
-async def begin(connection: apsw.Connection, wait_seconds: float) -> None:
+async def begin(connection: SqliteConnection, wait_seconds: float) -> None:
     """Begin a transaction that may write. A program that does not queue for its turn may hold the lock: look again."""
     pause = BUSY_SLEEP_SECONDS
     deadline = time.monotonic() + wait_seconds

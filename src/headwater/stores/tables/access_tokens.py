@@ -50,7 +50,7 @@ class AccessTokens(Subject):
         scopes, queues = (msgspec.json.encode(value).decode() for value in (operation.scopes, operation.queues))
         about = (operation.id, operation.database, operation.name, operation.digest, scopes, queues)
         self._connection.execute(self._sql.add_access_token, (*about, now, operation.expires_at))
-        self._changed()
+        self.changed()
         return AccessTokenAdded(operation.id, now)
 
     def revoke(self, operation: RevokeAccessToken, now: Timestamp) -> Deleted:
@@ -58,10 +58,11 @@ class AccessTokens(Subject):
         which = (now, operation.id, operation.database)
         revoked = self._connection.execute(self._sql.revoke_access_token, which).fetchall()
         if revoked:
-            self._changed()
+            self.changed()
         return Deleted(len(revoked))
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """What is known of somebody may be so no longer."""
         row = self._connection.execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()
         number = (int(row[0]) if row else 0) + 1
         self._connection.execute(self._sql.set_meta, (VERSION_KEY, number))

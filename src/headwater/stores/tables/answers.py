@@ -14,12 +14,14 @@ from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.dead_letters import DeadLetterAnswers
 from headwater.stores.tables.delayed import DelayedAnswers
 from headwater.stores.tables.document_answers import DocumentAnswers
+from headwater.stores.tables.document_rules import DocumentRuleAnswers
 from headwater.stores.tables.flows import FlowAnswers
 from headwater.stores.tables.groups import GroupAnswers
 from headwater.stores.tables.job_answers import JobAnswers
 from headwater.stores.tables.log_answers import LogAnswers
 from headwater.stores.tables.milestones import MilestoneAnswers
 from headwater.stores.tables.queues import QueueAnswers
+from headwater.stores.tables.rooms import RoomAnswers
 from headwater.stores.tables.staging import StagingAnswers
 from headwater.stores.tables.streams import StreamAnswers
 from headwater.stores.tables.subject import SubjectAnswers
@@ -47,6 +49,8 @@ class Answers:
             AccessTokenAnswers(connection),
             JobAnswers(connection),
             DocumentAnswers(connection),
+            RoomAnswers(connection),
+            DocumentRuleAnswers(connection),
         )
         self.handlers = {question: handler for subject in subjects for question, handler in subject.handlers().items()}
 

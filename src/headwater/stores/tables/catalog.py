@@ -9,7 +9,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.model.lane import Lane
-from headwater.model.names import GroupId, Lsn, PartitionId, QueueId
+from headwater.model.names import GroupId, Lsn, Offset, PartitionId, QueueId
 from headwater.model.queue import (
     LANES_DEFAULT,
     QueueOptions,
@@ -20,13 +20,19 @@ from headwater.model.queue import (
 )
 from headwater.model.spreading import priority_of, reader_of
 from headwater.stores.codec import Codec
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Number, Text
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.subject import Read, Seen, Subject
 
 VERSION_KEY = "catalog_version"
 # Partitions are without number: those that were looked up last are remembered, and all of them forgotten at times.
 PARTITIONS_KNOWN_MAX = 32_768
+# Number, database, name, namespace, task, options.
+QueueRow = tuple[QueueId, str, str, str, str, str]
+# Number, where it begins.
+PartitionRow = tuple[PartitionId, Offset]
+# Number, from where on it reads, options.
+GroupRow = tuple[GroupId, Lsn, str]
 
 
 class Queue(msgspec.Struct, frozen=True, gc=False):
@@ -130,7 +136,7 @@ class Catalog(Subject):
         """The queue, or None."""
         queue = self._queues.get((database, name))
         if queue is None:
-            row = self._connection.execute(self._sql.find_queue, (database, name)).fetchone()
+            row = self._connection.row(self._sql.find_queue, (database, name), QueueRow)
             if row is None:
                 return None
             queue = self._queues[database, name] = _queue(row)
@@ -154,7 +160,7 @@ class Catalog(Subject):
 
     def queues_together(self, database: str, namespace: str, task: str) -> list[Queue]:
         """The queues of a namespace and task, the most urgent first."""
-        rows = self._connection.execute(self._sql.find_queues_together, (database, namespace, task))
+        rows = self._connection.rows(self._sql.find_queues_together, (database, namespace, task), QueueRow)
         return [_queue(row) for row in rows]
 
     def check(self, options: QueueOptions) -> None:
@@ -168,10 +174,10 @@ class Catalog(Subject):
         """The partition, or None."""
         partition = self._partitions.get((queue.id, name))
         if partition is None:
-            row = self._connection.execute(self._sql.find_partition, (queue.id, name)).fetchone()
+            row = self._connection.row(self._sql.find_partition, (queue.id, name), PartitionRow)
             if row is None:
                 return None
-            partition = self._remember(PartitionId(row[0]), queue, name)
+            partition = self._remember(row[0], queue, name)
         return partition
 
     def make_partition(self, queue: Queue, name: str, now: Timestamp) -> Partition:
@@ -180,8 +186,8 @@ class Catalog(Subject):
         if partition is None:
             self._connection.execute(self._sql.add_partition, (queue.id, name, reader_of(name), priority_of(name), now))
             self.generation += 1
-            (number, _) = self._connection.execute(self._sql.find_partition, (queue.id, name)).fetchone()
-            partition = self._remember(PartitionId(number), queue, name)
+            [(number, _)] = self._connection.rows(self._sql.find_partition, (queue.id, name), PartitionRow)
+            partition = self._remember(number, queue, name)
         return partition
 
     def partition_by_id(self, number: PartitionId) -> Partition | None:
@@ -201,7 +207,7 @@ class Catalog(Subject):
         """Whether some messages of the queue were pushed with a priority, ever."""
         known = self._priorities.get(queue.id)
         if known is None or (known[0] != self.generation and not known[1]):
-            (found,) = self._connection.execute(self._sql.has_priorities, (queue.id,)).fetchone()
+            [(found,)] = self._connection.rows(self._sql.has_priorities, (queue.id,), Number)
             known = self._priorities[queue.id] = (self.generation, bool(found))
         return known[1]
 
@@ -216,16 +222,16 @@ class Catalog(Subject):
         """The group, or None."""
         group = self._groups.get((queue.id, name))
         if group is None:
-            row = self._connection.execute(self._sql.find_group, (queue.id, name)).fetchone()
+            row = self._connection.row(self._sql.find_group, (queue.id, name), GroupRow)
             if row is None:
                 return None
             options = merge_options(queue.options, decode_group_options(row[2]))
-            group = self._groups[queue.id, name] = Group(GroupId(row[0]), queue, name, Lsn(row[1]), options)
+            group = self._groups[queue.id, name] = Group(row[0], queue, name, row[1], options)
         return group
 
     def group_names(self, queue: Queue) -> list[str]:
         """The groups of a queue."""
-        return [str(name) for (name,) in self._connection.execute(self._sql.group_names, (queue.id,))]
+        return [name for (name,) in self._connection.rows(self._sql.group_names, (queue.id,), Text)]
 
     def add_group(self, queue: Queue, name: str, since_lsn: Lsn, now: Timestamp) -> Group:
         """A new group that reads what came after `since_lsn`."""
@@ -242,7 +248,7 @@ class Catalog(Subject):
 
     def subscription(self, database: str, group: str) -> Timestamp | None:
         """From when on a group reads queues that it has not read yet, if that was said."""
-        row = self._connection.execute(self._sql.get_subscription, (database, group)).fetchone()
+        row = self._connection.row(self._sql.get_subscription, (database, group), Number)
         return None if row is None else Timestamp(row[0])
 
     def _remember(self, number: PartitionId, queue: Queue, name: str) -> Partition:
@@ -267,6 +273,6 @@ class Catalog(Subject):
         return int(row[0]) if row else 0
 
 
-def _queue(row: tuple[int, str, str, str, str, str]) -> Queue:
+def _queue(row: QueueRow) -> Queue:
     number, database, name, namespace, task, options = row
     return Queue(QueueId(number), database, name, namespace, task, decode_options(options))

@@ -1,12 +1,21 @@
 """What the rules need of an engine: a connection that runs its statements, under the write lock of a commit."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headwater.stores.statements import Statements
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
 # What a statement takes.
 Value = int | float | str | bytes | None
+# What a row of its answer is: a tuple of the types that the statement selects, named by who asks.
+Row = TypeVar("Row")
+# Rows of one column.
+Number = tuple[int]
+NumberOrNone = tuple[int | None]
+Text = tuple[str]
 
 
 class Rows(Protocol):
@@ -23,7 +32,15 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Connection(Protocol):
+class Executor(Protocol):
+    """Whatever runs a statement."""
+
+    def execute(self, statement: str, bindings: Sequence[Value] = ..., /) -> Rows:
+        """Run one statement."""
+        ...
+
+
+class Connection(Executor, Protocol):
     """All that reading and writing the tables needs: `sql` has the statements, in the words of the engine."""
 
     @property
@@ -31,8 +48,16 @@ class Connection(Protocol):
         """The engine's statements, by name."""
         ...
 
-    def execute(self, statement: str, bindings: Sequence[Value] = ..., /) -> Rows:
-        """Run one statement."""
+    def run(self, statement: str, bindings: Sequence[Value] = ..., /) -> object:
+        """Run one statement that answers nothing: most commits are few of those, and it costs less than `execute`."""
+        ...
+
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement, each a `row`: nothing is converted, the statement selects just that."""
+        ...
+
+    def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
+        """The row of a statement that has at most one."""
         ...
 
     def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> Rows:

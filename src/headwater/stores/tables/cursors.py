@@ -16,7 +16,7 @@ from headwater.model.cursor import Cursor
 from headwater.model.names import STREAM_GROUP_PREFIX, Offset, PartitionId
 from headwater.model.record import Record
 from headwater.stores.tables.catalog import Catalog, Group, Partition
-from headwater.stores.tables.connection import Connection, Value
+from headwater.stores.tables.connection import Connection, NumberOrNone, Value
 from headwater.stores.tables.dead_letters import Burial, DeadLetters
 from headwater.stores.tables.segments import Segments
 from headwater.stores.tables.subject import Handlers, Seen, Subject
@@ -26,7 +26,7 @@ KNOWN_MAX = 1_024
 
 # Partition, position, settled, failed, token, end of the lease, leased up to, attempts, retried up to, cautious, ready
 # at, holder.
-CursorRow = tuple[int, int, str | None, str | None, int, int | None, int, int, int, int, int | None, str]
+CursorRow = tuple[PartitionId, int, str | None, str | None, int, int | None, int, int, int, int, int | None, str]
 
 
 class Cursors(Subject):
@@ -65,7 +65,7 @@ class Cursors(Subject):
         known = self._unwritten.get(group.id, {}).get(partition_id) or self._known.get((group.id, partition_id))
         if known is not None:
             return known
-        row = self._connection.execute(self._sql.get_cursor, (group.id, partition_id)).fetchone()
+        row = self._connection.row(self._sql.get_cursor, (group.id, partition_id), CursorRow)
         return None if row is None else cursor_of(row)
 
     def ready(self, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
@@ -73,7 +73,7 @@ class Cursors(Subject):
         if self._catalog.has_priorities(group.queue):
             return self._ready_by_priority(group, now, limit)
         unwritten = self._unwritten.get(group.id, {})
-        rows = self._connection.execute(self._sql.ready_cursors, (group.id, now, limit + len(unwritten))).fetchall()
+        rows = self._connection.rows(self._sql.ready_cursors, (group.id, now, limit + len(unwritten)), CursorRow)
         if not unwritten:
             return [(row[0], cursor_of(row)) for row in rows]
         found = [(row[0], cursor_of(row)) for row in rows if row[0] not in unwritten]
@@ -83,19 +83,19 @@ class Cursors(Subject):
 
     def _ready_by_priority(self, group: Group, now: int, limit: int) -> list[tuple[PartitionId, Cursor]]:
         self.flush()
-        urgent = self._connection.execute(self._sql.urgent_cursors, (group.id, group.queue.id, now, limit)).fetchall()
+        urgent = self._connection.rows(self._sql.urgent_cursors, (group.id, group.queue.id, now, limit), CursorRow)
         found = {row[0]: cursor_of(row) for row in urgent}
         if len(found) < limit:
             # All that are urgent were found: what else is among so many is not.
-            rows = self._connection.execute(self._sql.ready_cursors, (group.id, now, limit)).fetchall()
+            rows = self._connection.rows(self._sql.ready_cursors, (group.id, now, limit), CursorRow)
             found |= {row[0]: cursor_of(row) for row in rows if row[0] not in found}
         return list(found.items())[:limit]
 
     def next_ready_at(self, group: Group) -> int | None:
         """When the next partition of a group may be leased."""
         self.flush()
-        (ready_at,) = self._connection.execute(self._sql.next_ready, (group.id,)).fetchone()
-        return None if ready_at is None else int(ready_at)
+        [(ready_at,)] = self._connection.rows(self._sql.next_ready, (group.id,), NumberOrNone)
+        return ready_at
 
     def held(self, database: str, partition_id: PartitionId, group_name: str) -> tuple[Partition, Group, Cursor]:
         """What a lease is about. A partition of another database is answered like one that is not there."""
@@ -139,7 +139,7 @@ class Cursors(Subject):
                     self._known[group_id, partition_id] = cursor
                 rows.append(_row(group_id, partition_id, cursor))
         if len(rows) == 1:
-            self._connection.execute(self._sql.set_cursor, rows[0])
+            self._connection.run(self._sql.set_cursor, rows[0])
         else:
             self._connection.executemany(self._sql.set_cursor, rows)
         self._unwritten.clear()

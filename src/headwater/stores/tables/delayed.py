@@ -17,7 +17,7 @@ from headwater.model.record import Record, encode_records, split_records
 from headwater.stores.codec import Codec
 from headwater.stores.questions import FindNextDue
 from headwater.stores.tables.catalog import Catalog, Partition
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Number
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.segments import Segments
 from headwater.stores.tables.subject import Answering, Handlers, Read, Seen, Subject, SubjectAnswers
@@ -30,6 +30,8 @@ POSTPONE_SECONDS = 60
 NO_OFFSET = Offset(-1)
 _PLACE = b"delayed"
 
+# When the next one is due, and whether any has an id.
+NextDueRow = tuple[Timestamp | None, int]
 # Number, partition, time to live, count, codec, checksum, body.
 DelayedRow = tuple[int, int, float | None, int, int, int, bytes]
 
@@ -63,7 +65,7 @@ class Delayed(Subject):
     def foresee_duplicates(self, partition: Partition, records: Sequence[Record]) -> list[Read]:
         """What `duplicates` will read."""
         ids = [record.transaction_id for record in records if record.transaction_id] if self._any_ids else []
-        return [Read("find_delayed_id", (partition.id, identity)) for identity in ids]
+        return [Read("find_delayed_id", (partition.id, name)) for one in ids for name in self._names(partition, one)]
 
     def catch_up(self, seen: Seen) -> None:
         """Others may have added some."""
@@ -76,7 +78,7 @@ class Delayed(Subject):
     def next_due(self) -> int | None:
         """When the next message is due."""
         if not self._is_known:
-            due, ids = self._connection.execute(self._sql.next_delayed).fetchone()
+            [(due, ids)] = self._connection.rows(self._sql.next_delayed, (), NextDueRow)
             self._next_due, self._any_ids, self._is_known = due, bool(ids), True
         return self._next_due
 
@@ -92,10 +94,11 @@ class Delayed(Subject):
         self._key.check(partition.queue.options)
         codec, body = self._codec.pack(encode_records(records), partition.queue.options, _PLACE)
         row = (partition.id, due_at, now, ttl_seconds, len(records), codec, crc32(body), body)
-        (number,) = self._connection.execute(self._sql.add_delayed, row).fetchone()
+        [(number,)] = self._connection.rows(self._sql.add_delayed, row, Number)
         for record in records:
             if record.transaction_id:
-                self._connection.execute(self._sql.add_delayed_id, (partition.id, record.transaction_id, number))
+                name = self._codec.name(record.transaction_id, partition.queue.options)
+                self._connection.execute(self._sql.add_delayed_id, (partition.id, name, number))
         self.forget()
 
     def duplicates(self, partition: Partition, records: Sequence[Record]) -> dict[int, Timestamp]:
@@ -106,11 +109,23 @@ class Delayed(Subject):
         found = {}
         for index, record in enumerate(records):
             if record.transaction_id:
-                place = (partition.id, record.transaction_id)
-                row = self._connection.execute(self._sql.find_delayed_id, place).fetchone()
-                if row is not None:
-                    found[index] = Timestamp(row[0])
+                due_at = self._due_at(partition, record.transaction_id)
+                if due_at is not None:
+                    found[index] = due_at
         return found
+
+    def _due_at(self, partition: Partition, identity: str) -> Timestamp | None:
+        """When the message with this transaction id is due that is still to come."""
+        for name in self._names(partition, identity):
+            row = self._connection.row(self._sql.find_delayed_id, (partition.id, name), Number)
+            if row is not None:
+                return Timestamp(row[0])
+        return None
+
+    def _names(self, partition: Partition, identity: str) -> tuple[str, ...]:
+        """What a transaction id may be kept under. Messages that came before a queue was encrypted have it as it is."""
+        options = partition.queue.options
+        return (self._codec.name(identity, options), identity) if options.encrypted else (identity,)
 
     def begin(self, now: Timestamp) -> None:
         """Append what is due, at most some at a time."""
@@ -118,7 +133,7 @@ class Delayed(Subject):
         due = self._next_due if self._is_known else self.next_due()
         if due is None or due > now:
             return
-        for row in self._connection.execute(self._sql.due_delayed, (now, PROMOTED_AT_ONCE)).fetchall():
+        for row in self._connection.rows(self._sql.due_delayed, (now, PROMOTED_AT_ONCE), DelayedRow):
             self._promoted += self._promote(row, now)
         self.forget()
 
@@ -147,7 +162,7 @@ class Delayed(Subject):
 
     def clear(self, partition_id: PartitionId) -> int:
         """Drop what is still to come for a partition; how many messages that were."""
-        (count,) = self._connection.execute(self._sql.count_delayed, (partition_id,)).fetchone()
+        [(count,)] = self._connection.rows(self._sql.count_delayed, (partition_id,), Number)
         if count:
             self._connection.execute(self._sql.clear_delayed_ids, (partition_id,))
             self._connection.execute(self._sql.clear_delayed, (partition_id,))
@@ -173,5 +188,5 @@ class DelayedAnswers(SubjectAnswers):
 
     def next_due(self, asked: FindNextDue) -> Timestamp | None:
         """When the next message for later is due."""
-        due, _ = self._connection.execute(self._sql.next_delayed).fetchone()
+        [(due, _)] = self._connection.rows(self._sql.next_delayed, (), NextDueRow)
         return None if due is None else Timestamp(due)

@@ -13,7 +13,14 @@ import msgspec
 
 from headwater import filters
 from headwater.clock import Timestamp
-from headwater.errors import DocumentExists, DocumentMissing, PreconditionFailed
+from headwater.errors import (
+    DocumentExists,
+    DocumentMissing,
+    HeadwaterError,
+    NotAllowed,
+    PreconditionFailed,
+    TooLarge,
+)
 from headwater.log.document_operations import (
     CreateDocument,
     DeleteDocument,
@@ -34,6 +41,7 @@ from headwater.model.document import (
     DocumentChange,
     Fields,
     Op,
+    body_of,
     changes_queue,
     decode_flat,
     flat_of,
@@ -41,14 +49,16 @@ from headwater.model.document import (
     own_fields,
     replica_fields,
 )
+from headwater.model.document_rules import Action, Permit
 from headwater.model.names import PARTITION_DEFAULT, Lsn
 from headwater.model.record import Record
 from headwater.stores.tables.catalog import Catalog, Partition
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.document_indexes import DocumentIndexes, KeyRow
 from headwater.stores.tables.segments import Segments
-from headwater.stores.tables.subject import Handlers, Read, Seen, Subject
+from headwater.stores.tables.subject import Handler, Handlers, Read, Seen, Subject, Together
 
+REFUSED = "the access rules of this collection do not allow it"
 CHANGES_RETENTION_SECONDS = 7 * 86_400.0
 
 # Database, collection, id.
@@ -79,7 +89,8 @@ class _Gathered(NamedTuple):
 class Documents(Subject):
     """All documents of the store."""
 
-    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments) -> None:
+    def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
         self._connection = connection
         self._sql = connection.sql
         self._catalog = catalog
@@ -98,6 +109,11 @@ class Documents(Subject):
             IndexDocuments: self.index,
             DropDocumentIndex: self.drop_index,
         }
+
+    def together(self) -> Mapping[type[Operation], Together]:
+        """What applies many at once: what a write leaves is found here by the next, so nothing is written between."""
+        handlers = self.handlers()
+        return {kind: partial(_apply_each, handlers[kind]) for kind in _writes}
 
     def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
         """The documents themselves, and where their changes go."""
@@ -128,22 +144,26 @@ class Documents(Subject):
     def create(self, operation: CreateDocument, now: Timestamp) -> Document:
         """Make a document."""
         before = self._find(operation.database, operation.collection, operation.id)
+        self._check_readable(operation.permit, before)
         if before is not None and not before.deleted:
             raise DocumentExists(f"there is a document {before.path!r:.500} already")
-        return self._write(operation, before, decode_flat(operation.data), now)
+        return self._write(operation, before, operation.data, now)
 
     def set(self, operation: SetDocument, now: Timestamp) -> Document:
         """Make a document, or replace it."""
         before = self._find(operation.database, operation.collection, operation.id)
+        self._check_readable(operation.permit, before)
         check_conditions(operation.if_match, before)
-        return self._write(operation, before, decode_flat(operation.data), now)
+        return self._write(operation, before, operation.data, now)
 
     def update(self, operation: UpdateDocument, now: Timestamp) -> Document:
         """Change fields of a document."""
         before = self._need(operation)
         check_conditions(operation.if_match, before)
-        fields = own_fields(before.flat()) | decode_flat(operation.data)
-        return self._write(operation, before, fields, now)
+        fields = _encode(own_fields(before.flat()) | decode_flat(operation.data))
+        if len(fields) > self._bytes_max:
+            raise TooLarge(f"a document may have {self._bytes_max:,} bytes; with this change it has {len(fields):,}")
+        return self._write(operation, before, msgspec.Raw(fields), now)
 
     def delete(self, operation: DeleteDocument, now: Timestamp) -> Document:
         """Delete a document."""
@@ -152,15 +172,28 @@ class Documents(Subject):
         return self._write(operation, before, None, now)
 
     def merge(self, operation: MergeDocuments, now: Timestamp) -> DocumentsMerged:
-        """Take in what a replica has written."""
+        """Take in what a replica has written: all of it that fits, or nothing when something is refused."""
+        bring_back = self.keep()
+        try:
+            return self._merge(operation, now)
+        except BaseException:
+            bring_back()
+            raise
+
+    def _merge(self, operation: MergeDocuments, now: Timestamp) -> DocumentsMerged:
         written = 0
         conflicts = []
         for row in operation.rows:
             state, assumed = row.new_document_state, row.assumed_master_state
             place = CreateDocument(
-                database=operation.database, collection=operation.collection, id=state["id"], data=_nothing
+                database=operation.database,
+                collection=operation.collection,
+                id=state["id"],
+                data=_nothing,
+                permit=operation.permit,
             )
             before = self._find(place.database, place.collection, place.id)
+            self._check_readable(operation.permit, before)
             if before is not None and is_same_state(state, before):
                 # It came before, and the answer did not arrive.
                 continue
@@ -192,27 +225,47 @@ class Documents(Subject):
 
     def _need(self, operation: UpdateDocument | DeleteDocument) -> Document:
         found = self._find(operation.database, operation.collection, operation.id)
-        if found is None or found.deleted:
+        # What may not be read is not there: nobody learns of it by what a write of theirs comes to.
+        if found is None or found.deleted or not filters.may_read(operation.permit, found.flat()):
             raise DocumentMissing(f"there is no document {operation.collection}/{operation.id:.260}")
         return found
+
+    @staticmethod
+    def _check_readable(permit: Permit | None, before: Document | None) -> None:
+        """Raises where a document is that may not be read: its fields must not decide what is answered."""
+        if permit is None or before is None or before.deleted or filters.may_read(permit, before.flat()):
+            return
+        raise NotAllowed(REFUSED)
 
     def _write(
         self,
         operation: CreateDocument | SetDocument | UpdateDocument | DeleteDocument,
         before: Document | None,
-        fields: Mapping[str, Any] | None,
+        fields: Mapping[str, Any] | msgspec.Raw | None,
         now: Timestamp,
     ) -> Document:
-        """The document with these fields, or its tombstone where there are none, and the change that this is."""
+        """The document with these fields, or its tombstone where there are none, and the change that this is.
+
+        Fields that came as text are not read, unless an index or a rule looks at them."""
         collection, name = operation.collection, operation.id
         was = before if before is not None and not before.deleted else None
         flat_before = None if was is None else was.flat()
         created = now // MILLISECOND if flat_before is None else flat_before["createdAt"]
         version = 1 if before is None else before.version + 1
         deleted = fields is None
-        flat = flat_of(collection, name, fields or {}, version, created, now, deleted=deleted)
-        document = Document(collection, name, version, deleted, msgspec.Raw(_encode(flat)))
-        keys = self._indexes.changes(operation.database, collection, name, flat_before, None if deleted else flat)
+        if isinstance(fields, msgspec.Raw):
+            body = body_of(collection, name, fields, version, created, now)
+        else:
+            flat = flat_of(collection, name, fields or {}, version, created, now, deleted=deleted)
+            body = msgspec.Raw(_encode(flat))
+        document = Document(collection, name, version, deleted, body)
+        keys: list[tuple[bool, KeyRow]] = []
+        if operation.permit is not None or self._indexes.fields_of(operation.database, collection):
+            after = None if deleted else document.flat()
+            action: Action = "delete" if deleted else "create" if was is None else "update"
+            if not filters.may_write(operation.permit, action, flat_before, after):
+                raise NotAllowed(REFUSED)
+            keys = self._indexes.changes(operation.database, collection, name, flat_before, after)
         op: Op = "delete" if deleted else "insert" if was is None else "update"
         change = DocumentChange(op, name, version, document.body, NULL if was is None else was.body)
         self._gathered.documents[operation.database, collection, name] = document
@@ -264,6 +317,16 @@ class Documents(Subject):
             self._connection.execute(self._sql.add_queue, (database, name, "", "", 0, options, now))
             queue = self._catalog.need_queue(database, name)
         return self._catalog.make_partition(queue, PARTITION_DEFAULT, now)
+
+
+def _apply_each(apply: Handler, operations: Sequence[Operation], now: Timestamp) -> list[object]:
+    results: list[object] = []
+    for operation in operations:
+        try:
+            results.append(apply(operation, now))
+        except HeadwaterError as error:
+            results.append(error)
+    return results
 
 
 _nothing = msgspec.Raw(b"{}")

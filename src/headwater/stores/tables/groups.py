@@ -25,7 +25,7 @@ from headwater.stores.questions import (
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors, offsets_of
-from headwater.stores.tables.patterns import as_text
+from headwater.stores.tables.patterns import as_patterns
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 
@@ -115,12 +115,12 @@ class GroupAnswers(SubjectAnswers):
     def groups(self, asked: ListGroups) -> list[GroupStatus]:
         """The consumer groups of a database, or of one queue."""
         now = self._clock.now()
-        about = (asked.database, asked.queue, *asked.part.after, as_text(asked.part.patterns), asked.part.limit)
+        about = (asked.database, asked.queue, *asked.part.after, as_patterns(asked.part.patterns), asked.part.limit)
         rows = self._connection.execute(self._sql.group_list, about).fetchall()
         return [self._status(now, GroupRow(*row)) for row in rows]
 
     def _status(self, now: Timestamp, row: GroupRow) -> GroupStatus:
-        partitions, lag, leased, working, lagging = self._connection.execute(
+        partitions, lag, leased, working, lagging, gone = self._connection.execute(
             self._sql.group_lag, (row.id, now)
         ).fetchone()
         place = (row.queue_id, row.discovered, row.since_lsn, row.name, row.id)
@@ -135,7 +135,7 @@ class GroupAnswers(SubjectAnswers):
             lag=lag + unmet,
             oldest_waiting_at=None if oldest is None else Timestamp(oldest),
             leased=leased,
-            lost=row.lost,
+            lost=row.lost + gone,
             retried=row.retried,
             buried=row.buried,
             working=working,

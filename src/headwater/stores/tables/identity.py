@@ -18,6 +18,8 @@ from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.subject import Handlers, Seen, Subject
 
 IDENTITY_KEY = "identity"
+# Where a store is that was moved as a whole.
+MOVED_KEY = "moved_to"
 MARK_LENGTH = 32
 
 
@@ -48,6 +50,9 @@ class Identity(Subject):
         if not self._known:
             self._known.add(found)
         elif found not in self._known:
+            moved = self._connection.execute(self._sql.get_meta, (MOVED_KEY,)).fetchone()
+            if moved is not None:
+                self._lose(f"the store was moved to {moved[0]}: use that one")
             self._lose(f"the store was restored, and its identity is {found} now")
 
     def renew(self, operation: RenewIdentity, now: Timestamp) -> Identified:

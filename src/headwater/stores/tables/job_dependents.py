@@ -38,6 +38,22 @@ class JobDependents:
         rows = self._connection.execute(self._sql.open_dependents, (numbers,)).fetchall()
         return self._waiting([job for _, job, _ in rows]) if rows else []
 
+    def below(self, number: int) -> dict[int, list[int]]:
+        """All that wait for a job, however long the way down: each with those of them that it waits for itself."""
+        needs: dict[int, list[int]] = {}
+        looked_at, level = {number}, [number]
+        while level:
+            rows = self._connection.execute(self._sql.open_dependents, (as_json(level),)).fetchall()
+            for need, job, _ in rows:
+                needs.setdefault(job, []).append(need)
+            level = sorted({job for _, job, _ in rows} - looked_at)
+            looked_at.update(level)
+        return needs
+
+    def move(self, number: int, to: int) -> None:
+        """Whoever waits for a job waits for another one instead, which has not ended either."""
+        self._connection.execute(self._sql.move_dependents, (to, number))
+
     def _waiting(self, numbers: list[int]) -> list[JobRow]:
         rows = self._connection.execute(self._sql.jobs_by_number, (as_json(numbers),)).fetchall()
         return [row for row in (JobRow(*found) for found in rows) if row.state == JobState.WAITING]

@@ -1,6 +1,6 @@
 """New jobs under the write lock: decided before the first row is written, so that all of them go in or none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from headwater.model.dependencies import check_no_cycle
 from headwater.model.job import FINISHED, QUEUE_DEFAULT, JobState, first_state, runs_command
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_books import JobBooks, JobChange
+from headwater.stores.tables.job_dependents import JobDependents
 from headwater.stores.tables.job_lanes import JobLanes
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
 from headwater.stores.tables.job_rows import JobIds, JobRow, as_json, encode_work
@@ -82,6 +83,7 @@ class JobIntake:
         self._lanes = lanes
         self._books = books
         self._cancel = cancel
+        self._dependents = JobDependents(connection)
         self._ids = JobIds()
         self._last_number: int | None = None
 
@@ -96,6 +98,8 @@ class JobIntake:
         placed: list[Placed | None] = []
         arrivals = []
         keys: dict[str, _Arrival] = {}
+        # Jobs that are there already, by the ids that they were to be added under.
+        stands_for: dict[str, str] = {}
         number = self._newest()
         for job in jobs:
             duplicate, replaced = self._duplicate(operation.database, job, keys, now) if job.unique_key else (None, "")
@@ -105,7 +109,10 @@ class JobIntake:
                 arrivals.append(_Arrival(job, job.id or self._ids.next(now), number, (), replaced))
                 if job.unique_key:
                     keys[job.unique_key] = arrivals[-1]
-        self._resolve(operation.database, arrivals)
+            elif job.id:
+                stands_for[job.id] = duplicate.id
+        stands_for |= {arrival.replaced: arrival.id for arrival in arrivals if arrival.replaced}
+        self._resolve(operation.database, arrivals, stands_for)
         states = self._insert(operation.database, arrivals, now) if arrivals else []
         fresh = iter(zip(arrivals, states, strict=True))
         self._last_number = number
@@ -136,8 +143,11 @@ class JobIntake:
         self, database: str, job: NewJob, keys: dict[str, _Arrival], now: Timestamp
     ) -> tuple[Placed | None, str]:
         """The job that has the unique key already, and keeps it; or the id of one that this job replaces."""
-        if job.unique_key in keys:
-            return Placed(keys[job.unique_key].id, JobState.PENDING, True), ""
+        earlier = keys.get(job.unique_key)
+        if earlier is not None:
+            # One that is added with it is not begun: the newer one takes its place, as in a call of its own.
+            is_replaced = job.unique_mode == "replace"
+            return (None, earlier.id) if is_replaced else (Placed(earlier.id, JobState.PENDING, True), "")
         row = self._connection.execute(self._sql.find_unique, (database, job.unique_key)).fetchone()
         if row is None:
             return None, ""
@@ -149,21 +159,39 @@ class JobIntake:
             return Placed(name, JobState(state), True), ""
         return None, ""
 
-    def _resolve(self, database: str, arrivals: list[_Arrival]) -> None:
-        """Find the jobs that new ones depend on: among themselves, or in the table."""
+    def _resolve(self, database: str, arrivals: list[_Arrival], stands_for: Mapping[str, str]) -> None:
+        """Find the jobs that new ones depend on: among themselves, or in the table. Where one was not added because
+        another has its unique key, or is replaced by another, that one is waited for."""
         dependent = [arrival for arrival in arrivals if arrival.job.depends_on]
         if not dependent:
             return
-        check_no_cycle({arrival.id: arrival.job.depends_on for arrival in dependent})
+        wanted = {one.id: [_stand_in(name, stands_for) for name in one.job.depends_on] for one in dependent}
+        check_no_cycle({**self._inherited(database, arrivals, stands_for), **wanted})
         fresh = {arrival.id: arrival.number for arrival in arrivals}
-        names = {name for arrival in dependent for name in arrival.job.depends_on} - set(fresh)
+        names = {name for found in wanted.values() for name in found} - set(fresh)
         rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json(sorted(names)))).fetchall()
         known = {row.id: row for row in (JobRow(*found) for found in rows)}
         for name in sorted(names - set(known)):
             raise JobMissing(f"there is no job {name!r} to depend on")
         for arrival in dependent:
-            for name in dict.fromkeys(arrival.job.depends_on):
+            for name in dict.fromkeys(wanted[arrival.id]):
                 self._need(arrival, fresh.get(name), known.get(name))
+
+    def _inherited(
+        self, database: str, arrivals: list[_Arrival], stands_for: Mapping[str, str]
+    ) -> dict[str, list[str]]:
+        """Who will wait for new jobs because they wait for those that these replace: by id, what each waits for."""
+        added = {arrival.id for arrival in arrivals}
+        found: dict[str, list[str]] = {}
+        for name in sorted({one.replaced for one in arrivals if one.replaced} - added):
+            rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json([name]))).fetchall()
+            for row in map(JobRow._make, rows):
+                below = self._dependents.below(row.number)
+                numbers = as_json(sorted({row.number, *below}))
+                ids = {one[0]: one[1] for one in self._connection.execute(self._sql.jobs_by_number, (numbers,))}
+                for job, needs in below.items():
+                    found.setdefault(ids[job], []).extend(_stand_in(ids[need], stands_for) for need in needs)
+        return found
 
     @staticmethod
     def _need(arrival: _Arrival, fresh: int | None, known: JobRow | None) -> None:
@@ -176,7 +204,8 @@ class JobIntake:
     # ── writing ──
 
     def _insert(self, database: str, arrivals: list[_Arrival], now: Timestamp) -> list[JobState]:
-        self._replace(database, arrivals, now)
+        added = {arrival.id for arrival in arrivals}
+        self._replace(database, [one for one in arrivals if one.replaced not in added], now)
         waits = self._waits(arrivals)
         alike: dict[tuple[object, ...], _Alike] = {}
         states: list[JobState] = []
@@ -200,6 +229,7 @@ class JobIntake:
         self._lanes.entered([group.like.lane for group in alike.values() if group.state == "pending"], now)
         if waits or any(map(_has_ties, arrivals)):
             self._note_keys_and_needs(database, arrivals, now)
+        self._replace(database, [one for one in arrivals if one.replaced in added], now)
         return states
 
     def _like(self, arrival: _Arrival, queue: JobQueue, waits: int, now: Timestamp) -> "_Like":
@@ -253,7 +283,19 @@ class JobIntake:
         names = [arrival.replaced for arrival in arrivals if arrival.replaced]
         if names:
             rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json(names))).fetchall()
-            self._cancel([JobRow(*row) for row in rows], "replaced by a newer job with the same unique key", now)
+            replaced = [JobRow(*row) for row in rows]
+            places = {arrival.replaced: arrival.number for arrival in arrivals}
+            for row in replaced:
+                # The newer one takes its place: to those who wait for it, it was not cancelled.
+                self._dependents.move(row.number, places[row.id])
+            self._cancel(replaced, "replaced by a newer job with the same unique key", now)
+
+
+def _stand_in(name: str, stands_for: Mapping[str, str]) -> str:
+    """The job that is there in the place of another. One that replaces a job may be replaced itself by the next."""
+    while name in stands_for:
+        name = stands_for[name]
+    return name
 
 
 def need_work(job: NewJob) -> None:

@@ -13,6 +13,7 @@ from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_queues import JobQueues
 from headwater.stores.tables.job_rows import JobRow, as_json, decode_work
+from headwater.stores.tables.subject import Subject
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class WorkerLease(msgspec.Struct, frozen=True):
     stopping: bool
 
 
-class JobWorkers:
+class JobWorkers(Subject):
     """All workers of the store."""
 
     def __init__(self, connection: Connection, queues: JobQueues, books: JobBooks, path: str) -> None:

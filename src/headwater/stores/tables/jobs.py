@@ -112,11 +112,11 @@ class Jobs(Subject):
         self._schedules = JobSchedules(connection, self.intake, self.books)
         self._settings = JobSettings(self.queues, self._types, self._lanes, self.books)
         self._foresight = JobForesight(self.queues, self._types, self._lanes, self.books)
-        self._workers = JobWorkers(connection, self.queues, self.books, path)
+        self.workers = JobWorkers(connection, self.queues, self.books, path)
 
     def judge_leases_by(self, clock: SteadyClock) -> None:
         """Whether a worker's lease has run out, this clock tells."""
-        self._workers.clock = clock
+        self.workers.clock = clock
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
@@ -126,7 +126,7 @@ class Jobs(Subject):
             Settle: self.settle,
             Heartbeat: self.heartbeat,
             Depart: self.depart,
-            StopWorkers: self._workers.stop,
+            StopWorkers: self.workers.stop,
             Rescue: self.rescue,
             Prune: self.prune,
             SweepLanes: self._lanes.sweep,
@@ -149,10 +149,6 @@ class Jobs(Subject):
         self._types.forget()
         self._lanes.forget()
         self.intake.forget()
-
-    def committed(self) -> None:
-        """What was done stays."""
-        self._workers.committed()
 
     def follow(self, touched: Sequence[Touch], *, complete: bool) -> None:
         """Others have committed these segments. Settings and limits change together with a word to the workers."""
@@ -186,14 +182,14 @@ class Jobs(Subject):
     def claim(self, operation: Claim, now: Timestamp) -> Claimed:
         """Lease the next jobs to a worker."""
         outlook = self._do_what_is_due(now)
-        lease = self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now)
+        lease = self.workers.renew(operation.worker, operation.database, operation.lease_seconds, now)
         if lease.stopping:
             return Claimed(stopping=True, alive=lease.alive)
         queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
         looks = [QueueLook(queue, *self._promoted(queue.id, now, operation.functions)) for queue in queues]
         numbers, strange = self._lanes.choose(looks, operation.limit, now, operation.functions)
         unknown = sorted(strange)
-        jobs = self._workers.lease(numbers, operation.worker, now) if numbers else []
+        jobs = self.workers.lease(numbers, operation.worker, now) if numbers else []
         if len(jobs) == operation.limit:
             return Claimed(jobs, alive=lease.alive, unknown=unknown)
         if unknown or any(look.lane is not None and look.lane <= now for look in looks):
@@ -280,12 +276,12 @@ class Jobs(Subject):
     def heartbeat(self, operation: Heartbeat, now: Timestamp) -> Beat:
         """Keep a worker's lease and take its notes."""
         self._rescue(now)
-        lease = self._workers.renew(operation.worker, operation.database, operation.lease_seconds, now, always=True)
+        lease = self.workers.renew(operation.worker, operation.database, operation.lease_seconds, now, always=True)
         if operation.about is not None:
-            self._workers.describe(operation.worker, operation.about)
+            self.workers.describe(operation.worker, operation.about)
         if operation.notes:
             wanted = as_json([note.number for note in operation.notes])
-            self._workers.note(operation.notes, self._rows(self._sql.jobs_held_of, wanted, operation.worker), now)
+            self.workers.note(operation.notes, self._rows(self._sql.jobs_held_of, wanted, operation.worker), now)
         rows = self._connection.execute(self._sql.jobs_cancelling, (operation.worker,)).fetchall()
         return Beat(lease.alive, lease.stopping, [row[0] for row in rows])
 
@@ -301,7 +297,7 @@ class Jobs(Subject):
     def _rescue(self, now: Timestamp) -> list[str]:
         """Take back what lost workers held."""
         found: list[str] = []
-        for worker, database in self._workers.lost(now):
+        for worker, database in self.workers.lost(now):
             found += self._take_back(worker, database, "the worker was not heard of for longer than its lease", now)
         return found
 
@@ -310,7 +306,7 @@ class Jobs(Subject):
         rows = self._rows(self._sql.jobs_held, worker)
         cancelled = {row[0] for row in self._connection.execute(self._sql.jobs_cancelling, (worker,)).fetchall()}
         self._connection.execute(self._sql.drop_worker, (worker, database))
-        started = self._workers.started(worker, held=bool(rows))
+        started = self.workers.started(worker, held=bool(rows))
         moves = []
         for row in rows:
             outcome, error = JobOutcome.FAILED, reason

@@ -1,5 +1,6 @@
 """Questions about the log itself, answered from the rows of one connection: its end, its identity, its segments."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.clock import Timestamp
@@ -10,7 +11,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.questions import FindIdentity, FindLastLsn, FindLastLsnOf, FindLoss, Loss, ReadPartition, Segment
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.identity import read_identity
-from headwater.stores.tables.patterns import as_text
+from headwater.stores.tables.patterns import as_patterns, as_text
 from headwater.stores.tables.queues import read_lane
 from headwater.stores.tables.segments import open_body, read_last_lsn
 from headwater.stores.tables.subject import Answering, SubjectAnswers
@@ -27,6 +28,13 @@ class SegmentRow(NamedTuple):
     codec: int
     checksum: int
     body: bytes
+
+
+def read_last_lsn_of(connection: Connection, database: str, patterns: Sequence[str]) -> Lsn:
+    """The newest LSN in the queues of a database whose names fit patterns, also of what was dropped since."""
+    about = (database, as_patterns(patterns))
+    (found,) = connection.execute(connection.sql.last_lsn_of_queues, about).fetchone()
+    return Lsn(found or 0)
 
 
 class LogAnswers(SubjectAnswers):
@@ -57,9 +65,7 @@ class LogAnswers(SubjectAnswers):
 
     def last_lsn_of(self, asked: FindLastLsnOf) -> Lsn:
         """The newest LSN in some queues."""
-        about = (asked.database, as_text(asked.patterns))
-        (found,) = self._connection.execute(self._sql.last_lsn_of_queues, about).fetchone()
-        return Lsn(found or 0)
+        return read_last_lsn_of(self._connection, asked.database, asked.patterns)
 
     def loss(self, asked: FindLoss) -> Loss:
         """How far records were dropped; looked for only when there was a drop since."""
@@ -67,7 +73,7 @@ class LogAnswers(SubjectAnswers):
         number = int(row[0]) if row else 0
         if number == asked.known:
             return Loss(number, None)
-        about = (asked.database, as_text(asked.patterns), as_text(asked.partitions))
+        about = (asked.database, as_patterns(asked.patterns), as_text(asked.partitions))
         (lsn,) = self._connection.execute(self._sql.last_loss, about).fetchone()
         return Loss(number, Lsn(lsn or 0))
 

@@ -13,11 +13,12 @@ from headwater.stores.codec import Codec
 from headwater.stores.log_reader import Body, Drops, SegmentOutline
 from headwater.stores.questions import PartitionStatus
 from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.log_answers import read_last_lsn_of
 from headwater.stores.tables.segments import open_body, read_last_lsn
 
 PARTITIONS_NAMED_MAX = 10
 # Patterns of names, as statements take them; whoever may not see a queue is kept from it before it is asked for here.
-ANY_QUEUE = '["*"]'
+ANY_QUEUE = '[["*"], ["*"]]'
 
 
 class LogLooks:
@@ -53,6 +54,10 @@ class LogLooks:
         about = (after, through, database, _names(queues))
         row = self._connection.execute(self._sql.newest_of_queues, about).fetchone()
         return None if row is None else Lsn(row[0])
+
+    def end_of(self, database: str, patterns: Sequence[str]) -> Lsn:
+        """Where the log ends for whoever may read these queues."""
+        return read_last_lsn_of(self._connection, database, patterns)
 
     def outline(
         self, after: Lsn, through: Lsn, limit: int, database: str, queues: Sequence[str]
@@ -130,4 +135,5 @@ class LogLooks:
 
 
 def _names(queues: Sequence[str]) -> str:
-    return msgspec.json.encode(list(queues)).decode()
+    """Names of queues in one value. No queue has a name with a zero character, and no text of PostgreSQL."""
+    return msgspec.json.encode([queue for queue in queues if "\0" not in queue]).decode()

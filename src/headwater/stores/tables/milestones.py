@@ -3,7 +3,7 @@
 from headwater.clock import Timestamp
 from headwater.errors import AlreadyReached
 from headwater.log.operations import Reach, Reached
-from headwater.stores.questions import FindMilestone
+from headwater.stores.questions import FindMilestone, ListMilestones, Milestone
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
@@ -39,9 +39,14 @@ class MilestoneAnswers(SubjectAnswers):
 
     def handlers(self) -> Answering:
         """What answers which question."""
-        return {FindMilestone: self.milestone}
+        return {FindMilestone: self.milestone, ListMilestones: self.milestones}
 
     def milestone(self, asked: FindMilestone) -> int | None:
         """The last step that named work has reached."""
         row = self._connection.execute(self._sql.find_milestone, (asked.database, asked.name)).fetchone()
         return None if row is None else int(row[0])
+
+    def milestones(self, asked: ListMilestones) -> list[Milestone]:
+        """How far all work of a kind is."""
+        prefix = (asked.database, asked.prefix, asked.prefix + "\U0010ffff")
+        return [Milestone(*row) for row in self._connection.execute(self._sql.milestone_list, prefix)]

@@ -35,6 +35,10 @@ READY_MAX = 1_024
 # A pop that is not bound to a number of partitions looks at so many at once: most often the first ones fill its batch.
 LOOK_AT = 8
 
+# A partition that a group has not met, and where it begins; one that it has met, and when it is worth looking at.
+UnmetRow = tuple[PartitionId, Offset]
+MetRow = tuple[PartitionId, int | None]
+
 
 class Found(msgspec.Struct, gc=False):
     """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be.
@@ -178,7 +182,8 @@ class Pops(Subject):
                 continue
             if _satisfied(operation, batches, operation.partitions or operation.batch):
                 break
-            ready_at.extend(self._next_ready(operation, group))
+            if not batches:
+                ready_at.extend(self._next_ready(operation, group))
         if locked is not None and not batches:
             raise locked
         due = None if batches else self._delayed.next_due()
@@ -408,15 +413,12 @@ class Pops(Subject):
         if self._discovered.get(group.id) == self._catalog.generation:
             return 0
         if group.since_lsn == 0:
-            met = self._connection.execute(self._sql.discover, (group.id, now, limit)).fetchall()
+            met = self._connection.rows(self._sql.discover, (group.id, now, limit), MetRow)
         else:
-            met = [
-                self._meet(group, PartitionId(number), Offset(start), now)
-                for number, start in self._unmet(group, limit)
-            ]
+            met = [self._meet(group, number, start, now) for number, start in self._unmet(group, limit)]
         for partition_id, ready_at in met:
             if ready_at is None:
-                self._segments.idle(PartitionId(partition_id))
+                self._segments.idle(partition_id)
         if met:
             self._connection.execute(self._sql.set_discovered, (max(partition_id for partition_id, _ in met), group.id))
         if len(met) < limit:
@@ -429,17 +431,16 @@ class Pops(Subject):
         if not self._catalog.has_priorities(group.queue) or self._discovered_urgent.get(group.id) == generation:
             return
         self._discovered_urgent[group.id] = generation
-        for number, start in self._connection.execute(
-            self._sql.undiscovered_urgent, (group.queue.id, group.id)
-        ).fetchall():
-            partition_id, ready_at = self._meet(group, PartitionId(number), Offset(start), now)
+        urgent = self._connection.rows(self._sql.undiscovered_urgent, (group.queue.id, group.id), UnmetRow)
+        for number, start in urgent:
+            partition_id, ready_at = self._meet(group, number, start, now)
             if ready_at is None:
-                self._segments.idle(PartitionId(partition_id))
+                self._segments.idle(partition_id)
 
-    def _unmet(self, group: Group, limit: int) -> list[tuple[int, int]]:
-        return self._connection.execute(self._sql.undiscovered_partitions, (group.id, limit)).fetchall()
+    def _unmet(self, group: Group, limit: int) -> list[UnmetRow]:
+        return self._connection.rows(self._sql.undiscovered_partitions, (group.id, limit), UnmetRow)
 
-    def _meet(self, group: Group, partition_id: PartitionId, start: Offset, now: int) -> tuple[int, int | None]:
+    def _meet(self, group: Group, partition_id: PartitionId, start: Offset, now: int) -> MetRow:
         """A cursor for a group that began later than the partition."""
         position = self._segments.first_after(partition_id, start, group.since_lsn)
         ready_at = now if position < self._segments.end(partition_id) else None

@@ -15,11 +15,12 @@ from headwater.clock import SECOND, Timestamp
 from headwater.errors import HeadwaterError, QueueFull
 from headwater.log.flow_operations import Load
 from headwater.log.operations import Operation, Push, Pushed
+from headwater.log.room_operations import RoomPush
 from headwater.model.names import Offset
 from headwater.model.record import Record
 from headwater.model.spreading import deal, lane_name, lane_of_id
 from headwater.stores.tables.catalog import Catalog, Partition, Queue
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Number
 from headwater.stores.tables.delayed import NO_OFFSET, Delayed
 from headwater.stores.tables.segments import Segments
 from headwater.stores.tables.subject import Handlers, Phase, Read, Seen, Subject, Together
@@ -72,7 +73,7 @@ Results = list["Pushed | list[Pushed] | HeadwaterError | None"]
 class Pushes(Subject):
     """Pushes to all queues, under the write lock."""
 
-    phases = MappingProxyType({Push: Phase.PUSHES})
+    phases = MappingProxyType({Push: Phase.PUSHES, RoomPush: Phase.PUSHES})
 
     def __init__(self, connection: Connection, catalog: Catalog, segments: Segments, delayed: Delayed) -> None:
         self._delayed = delayed
@@ -87,11 +88,11 @@ class Pushes(Subject):
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
-        return {Push: self.push_one}
+        return {Push: self.push_one, RoomPush: self.push_one}
 
     def together(self) -> Mapping[type[Operation], Together]:
         """What applies many at once."""
-        return {Push: self.push}
+        return {Push: self.push, RoomPush: self.push}
 
     def foresee(self, operations: Sequence[Operation], now: Timestamp) -> list[Read]:
         """Queues, partitions and ends that are not remembered, and what counts against bounds."""
@@ -217,7 +218,7 @@ class Pushes(Subject):
             return partition
         limit = queue.options.partitions_max
         if limit:
-            (count,) = self._connection.execute(self._sql.count_partitions, (queue.id,)).fetchone()
+            [(count,)] = self._connection.rows(self._sql.count_partitions, (queue.id,), Number)
             if count >= limit:
                 raise QueueFull(f"queue {queue.name!r} has {count:,} partitions, as many as its partitions_max allows")
         return self._catalog.make_partition(queue, name, now)
@@ -235,9 +236,9 @@ class Pushes(Subject):
         placed = self._placed.get(queue.id, 0)
         waiting = self._waiting.get(queue.id)
         if waiting is None or waiting + count > limit:
-            (kept,) = self._connection.execute(self._sql.queue_waiting, (queue.id,)).fetchone()
-            (delayed,) = self._connection.execute(self._sql.queue_delayed, (queue.id,)).fetchone()
-            waiting = int(kept) + int(delayed) + placed
+            [(kept,)] = self._connection.rows(self._sql.queue_waiting, (queue.id,), Number)
+            [(delayed,)] = self._connection.rows(self._sql.queue_delayed, (queue.id,), Number)
+            waiting = kept + delayed + placed
         if waiting + count > limit:
             self._waiting.pop(queue.id, None)
             left = f"; {count:,} more do not fit" if waiting < limit else ""

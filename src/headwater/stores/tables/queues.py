@@ -11,7 +11,7 @@ from headwater.stores.questions import FindLane, ListPartitions, ListQueues, Par
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors
-from headwater.stores.tables.patterns import as_text
+from headwater.stores.tables.patterns import as_patterns
 from headwater.stores.tables.segments import Segments
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
@@ -100,7 +100,7 @@ class QueueAnswers(SubjectAnswers):
 
     def queues(self, asked: ListQueues) -> list[QueueStatus]:
         """The queues of a database with their sizes."""
-        about = (asked.database, asked.part.after[0], as_text(asked.part.patterns), asked.part.limit)
+        about = (asked.database, asked.part.after[0], as_patterns(asked.part.patterns), asked.part.limit)
         rows = self._connection.execute(self._sql.queue_list, about).fetchall()
         return [self._status(QueueRow(*row)) for row in rows]
 
@@ -123,7 +123,7 @@ class QueueAnswers(SubjectAnswers):
 
     def partitions(self, asked: ListPartitions) -> list[PartitionStatus]:
         """Partitions with where their records begin and end."""
-        about = (asked.database, asked.queue, asked.after, asked.limit, as_text(asked.patterns))
+        about = (asked.database, asked.queue, asked.after, asked.limit, as_patterns(asked.patterns))
         return [PartitionStatus(*row) for row in self._connection.execute(self._sql.partition_list, about)]
 
     def lane(self, asked: FindLane) -> Lane | None:

@@ -2,7 +2,9 @@
 
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
+from headwater.log.room_operations import TrimRoom
 from headwater.model.names import PartitionId, QueueId
+from headwater.model.room import KEPT
 from headwater.stores.tables.catalog import Catalog, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.segments import Segments
@@ -22,7 +24,7 @@ class Retention(Subject):
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
-        return {Retain: self.retain, Forget: self.forget_old}
+        return {Retain: self.retain, Forget: self.forget_old, TrimRoom: self.trim}
 
     def retain(self, operation: Retain, now: Timestamp) -> Retained:
         """One bite of a round over all partitions."""
@@ -34,6 +36,21 @@ class Retention(Subject):
             dropped.extend(self._drop_before(PartitionId(partition_id), before))
         after = PartitionId(rows[-1][0]) if len(rows) == operation.limit else PartitionId(0)
         return Retained(len(dropped), sum(dropped), after)
+
+    def trim(self, operation: TrimRoom, now: Timestamp) -> Deleted:
+        """Drop what everybody has got of a room; what has to be archived first is kept until then."""
+        queue = self._catalog.find_queue(operation.database, operation.queue)
+        partition = None if queue is None else self._catalog.find_partition(queue, KEPT)
+        if queue is None or partition is None:
+            return Deleted(0)
+        through = min(operation.through, self._archived(queue)) if queue.options.archive_required else operation.through
+        before = 0
+        rows = self._connection.execute(self._sql.oldest_segments, (partition.id, SEGMENTS_PER_PARTITION))
+        for lsn, first_offset, count, _, _ in rows:
+            if lsn > through:
+                break
+            before = first_offset + count
+        return Deleted(sum(self._drop_before(partition.id, before)))
 
     def forget_old(self, operation: Forget, now: Timestamp) -> Deleted:
         """Drop old idempotency keys and traces."""

@@ -6,6 +6,7 @@ they are brought up to date from the segments it added; both happen under the wr
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice, pairwise
 from zlib import crc32
 
@@ -20,7 +21,7 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
 from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Partition
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Number, NumberOrNone
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.subject import Read, Seen, Subject
 
@@ -35,6 +36,10 @@ OLD_IN_A_ROW_MAX = 64
 SegmentRow = tuple[Lsn, PartitionId, Offset, int]
 # The same with the time of writing, that of expiry, the origin, the codec, the checksum and the body.
 StagedRow = tuple[Lsn, PartitionId, Offset, int, Timestamp, int | None, int, int, int, bytes]
+# Codec, checksum, partition, first offset, body.
+BodyRow = tuple[int, int, PartitionId, Offset, bytes]
+# LSN and time of writing.
+PlaceInTime = tuple[Lsn, Timestamp]
 
 
 class SegmentHeader(msgspec.Struct, frozen=True, gc=False):
@@ -66,8 +71,8 @@ class Segments(Subject):
         self._opened: OrderedDict[int, tuple[int, list[Record]]] = OrderedDict()
         self._opened_bytes = 0
         self.last_lsn = Lsn(0)
-        self.touched: list[Touch] = []
-        # The records of the segments in `touched`, and whether what was there before may read otherwise now.
+        # The segments of this commit and their records, and whether what was there before may read otherwise now.
+        self._touched: list[Touch] = []
         self._bodies: list[bytes] = []
         self._rewrote = False
         self.appended_elsewhere: list[SegmentRow] = []
@@ -75,12 +80,18 @@ class Segments(Subject):
         self._staged: list[StagedRow] = []
         self._waking: list[tuple[int, PartitionId]] = []
 
-    def added(self, now: Timestamp, renamed: bool) -> Added:
-        """What this commit did to the log."""
-        return Added(self._bodies, self._origin, now, self._rewrote or renamed)
+    def take_added(self, now: Timestamp, renamed: bool) -> tuple[list[Touch], Added]:
+        """What this commit did to the log. The next one begins with nothing."""
+        touched, added = self._touched, Added(self._bodies, self._origin, now, self._rewrote or renamed)
+        self._begin()
+        return touched, added
+
+    def _begin(self) -> None:
+        self._touched, self._bodies, self._rewrote = [], [], False
 
     def forget(self) -> None:
         """Drop what is remembered; the next `catch_up` reads it again."""
+        self._begin()
         self._staged.clear()
         self._waking.clear()
         self._ends.clear()
@@ -101,17 +112,12 @@ class Segments(Subject):
         """What `end` will read."""
         return [] if partition_id in self._ends else [Read("partition_end", (partition_id,))]
 
-    def begin(self, now: Timestamp) -> None:
-        """Nothing was appended yet."""
-        self.touched, self._bodies, self._rewrote = [], [], False
-
     def keep(self) -> Callable[[], None]:
         """What was appended before."""
-        count = len(self.touched)
-        return lambda: self._take_off(count)
+        return partial(self._go_back, (list(self._touched), list(self._bodies), self._rewrote))
 
-    def _take_off(self, count: int) -> None:
-        self.touched, self._bodies = self.touched[:count], self._bodies[:count]
+    def _go_back(self, kept: tuple[list[Touch], list[bytes], bool]) -> None:
+        self._touched, self._bodies, self._rewrote = kept
 
     def catch_up(self, seen: Seen) -> None:
         """Take in what other connections have appended."""
@@ -130,7 +136,7 @@ class Segments(Subject):
         if not known or known == newest:
             self.last_lsn = newest
             return []
-        found: list[SegmentRow] = self._connection.execute(self._sql.segments_since, (known,)).fetchall()
+        found = self._connection.rows(self._sql.segments_since, (known,), SegmentRow)
         if len(found) != newest - known or len(self._ends) > ENDS_KNOWN_MAX:
             # Too many are known; or some were added and dropped again since our last look, and only rows know where.
             self._ends.clear()
@@ -156,7 +162,7 @@ class Segments(Subject):
             if len(self._ends) >= ENDS_KNOWN_MAX:
                 self._ends.clear()
                 self._no_idle.clear()
-            (end,) = self._connection.execute(self._sql.partition_end, (partition_id,)).fetchone()
+            [(end,)] = self._connection.rows(self._sql.partition_end, (partition_id,), NumberOrNone)
             end = self._ends[partition_id] = end or 0
         return Offset(end)
 
@@ -193,7 +199,7 @@ class Segments(Subject):
             codec, kept = self._codec.pack(body, options, (number, end))
             lsn = self.last_lsn = Lsn(self.last_lsn + 1)
             self._staged.append((lsn, number, end, count, now, expires_at, self._origin, codec, crc32(kept), kept))
-            self.touched.append(Touch(lsn, number, end, count, partition.lane))
+            self._touched.append(Touch(lsn, number, end, count, partition.lane))
             self._bodies.append(body)
             end = Offset(end + count)
         self._ends[number] = end
@@ -206,7 +212,7 @@ class Segments(Subject):
     def write(self) -> None:
         """Write what was staged."""
         if len(self._staged) == 1:
-            self._connection.execute(self._sql.add_segment, self._staged[0])
+            self._connection.run(self._sql.add_segment, self._staged[0])
         elif self._staged:
             self._connection.executemany(self._sql.add_segment, self._staged)
         self._staged.clear()
@@ -229,7 +235,7 @@ class Segments(Subject):
 
     def _note_drop(self, partition_id: PartitionId, offset: int) -> None:
         """Readers that come by LSN must learn that records are gone which they have not seen."""
-        (lsn,) = self._connection.execute(self._sql.last_lsn_before, (partition_id, offset)).fetchone()
+        [(lsn,)] = self._connection.rows(self._sql.last_lsn_before, (partition_id, offset), NumberOrNone)
         if lsn is not None:
             self.note_loss(partition_id, Lsn(lsn))
 
@@ -319,8 +325,8 @@ class Segments(Subject):
             return
         self._recent_from = since
         lsn = read_lsn_at(self._connection, Timestamp(since), self.last_lsn)
-        for row in self._connection.execute(self._sql.segments_since, (lsn,)).fetchall():
-            self._remember_ids(PartitionId(row[1]), Lsn(row[0]))
+        for row in self._connection.rows(self._sql.segments_since, (lsn,), SegmentRow):
+            self._remember_ids(row[1], row[0])
 
     def _remember_ids(self, partition_id: PartitionId, lsn: Lsn) -> None:
         """A segment that does not open, for want of a key or because it is damaged, must not hold other queues up."""
@@ -388,7 +394,7 @@ class Segments(Subject):
         return records
 
     def _body(self, lsn: Lsn) -> tuple[bytes, int]:
-        row = self._connection.execute(self._sql.segment_body, (lsn,)).fetchone()
+        row = self._connection.row(self._sql.segment_body, (lsn,), BodyRow)
         if row is None:
             raise StoreDamaged(f"segment {lsn} is damaged: an index names it, and it is not there")
         body = open_body(self._codec, lsn, *row)
@@ -405,7 +411,7 @@ def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: in
 
 def read_last_lsn(connection: Connection) -> Lsn:
     """The newest LSN ever given out; segments may have been dropped since."""
-    (newest,) = connection.execute(connection.sql.last_lsn).fetchone()
+    [(newest,)] = connection.rows(connection.sql.last_lsn, (), NumberOrNone)
     row = connection.execute(connection.sql.get_meta, ("last_lsn",)).fetchone()
     return Lsn(max(newest or 0, int(row[0]) if row else 0))
 
@@ -413,10 +419,10 @@ def read_last_lsn(connection: Connection) -> Lsn:
 def read_lsn_at(connection: Connection, time: Timestamp, last_lsn: Lsn) -> Lsn:
     """The LSN before the first segment written at or after `time`. Where the clock was set back, the log has a joint:
     times rise from one to the next."""
-    joints = [row[0] for row in connection.execute(connection.sql.clock_jumps)]
+    joints = [lsn for (lsn,) in connection.rows(connection.sql.clock_jumps, (), Number)]
     for begin, end in pairwise([0, *joints, last_lsn]):
         before = _lsn_between(connection, time, begin, end)
-        row = connection.execute(connection.sql.next_lsn, (before + 1,)).fetchone()
+        row = connection.row(connection.sql.next_lsn, (before + 1,), PlaceInTime)
         if row is not None and row[0] <= end and row[1] >= time:
             return Lsn(before)
     return last_lsn
@@ -426,7 +432,7 @@ def _lsn_between(connection: Connection, time: Timestamp, low: int, high: int) -
     """The same for a part of the log in which times rise, by halving."""
     while low < high:
         middle = (low + high) // 2
-        row = connection.execute(connection.sql.next_lsn, (middle + 1,)).fetchone()
+        row = connection.row(connection.sql.next_lsn, (middle + 1,), PlaceInTime)
         if row is None or row[0] > high or row[1] >= time:
             high = middle
         else:

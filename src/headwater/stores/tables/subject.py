@@ -43,9 +43,12 @@ class Seen(NamedTuple):
     last_lsn: Lsn
     newest_partition: int
     newest_jump: int
-    written_at: int
+    latest_at: int
     access_version: int
     identity: str
+
+
+SeenRow = tuple[int, Lsn, int, int, int, int, str]
 
 
 class Read(NamedTuple):

@@ -14,6 +14,7 @@ from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.damage import Damage
 from headwater.stores.tables.dead_letters import DeadLetters
 from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.document_rules import DocumentRules
 from headwater.stores.tables.documents import Documents
 from headwater.stores.tables.flows import Flows
 from headwater.stores.tables.groups import Groups
@@ -83,5 +84,7 @@ class Subjects:
             self.access_tokens,
             self.jobs,
             self.jobs.books,
-            Documents(connection, catalog, segments),
+            self.jobs.workers,
+            Documents(connection, catalog, segments, config.record_bytes_max),
+            DocumentRules(connection, self.access_tokens),
         )

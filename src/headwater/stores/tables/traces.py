@@ -9,7 +9,7 @@ from headwater.model.names import PartitionId
 from headwater.stores.questions import ListTraceNames, ListTraces, ListTracesNamed, TraceEvent, TraceName
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
-from headwater.stores.tables.patterns import as_text
+from headwater.stores.tables.patterns import as_patterns
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 
@@ -60,12 +60,12 @@ class TraceAnswers(SubjectAnswers):
 
     def named(self, asked: ListTracesNamed) -> list[TraceEvent]:
         """The events noted under a name."""
-        about = (asked.database, asked.name, as_text(asked.patterns), asked.limit, asked.skip)
+        about = (asked.database, asked.name, as_patterns(asked.patterns), asked.limit, asked.skip)
         return [_event(row) for row in self._connection.execute(self._sql.traces_named, about).fetchall()]
 
     def names(self, asked: ListTraceNames) -> list[TraceName]:
         """The names of events."""
-        about = (asked.database, as_text(asked.patterns), asked.limit)
+        about = (asked.database, as_patterns(asked.patterns), asked.limit)
         return [TraceName(*row) for row in self._connection.execute(self._sql.trace_names, about)]
 
 

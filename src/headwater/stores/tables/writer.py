@@ -22,7 +22,7 @@ from headwater.stores.tables.applied import SAME_KEY, Applied, Remembered
 from headwater.stores.tables.connection import WriterConnection
 from headwater.stores.tables.repeated_pops import KeptPop, RepeatedPops
 from headwater.stores.tables.segments import SegmentRow
-from headwater.stores.tables.subject import Handler, Phase, Read, Seen, Subject, Together, overriding
+from headwater.stores.tables.subject import Handler, Phase, Read, Seen, SeenRow, Subject, Together, overriding
 from headwater.stores.tables.subjects import Subjects
 
 
@@ -102,8 +102,10 @@ class Writer:
         for close in self._close:
             close(now)
         wrote = self._changes() != changes or repeated or any(map(_affirms, results))
-        added = self.segments.added(now, names != self.catalog.version)
-        return Commit(results, self.segments.touched, wrote, added=added)
+        if wrote:
+            self.clock_jumps.wrote(now)
+        touched, added = self.segments.take_added(now, names != self.catalog.version)
+        return Commit(results, touched, wrote, added=added)
 
     def _together(self, operations: Sequence[Operation], now: Timestamp) -> tuple[list[object], bool]:
         """What operations came to, kind by kind, and whether one of them was answered in an earlier commit."""
@@ -188,7 +190,7 @@ class Writer:
         return [] if version == self._version else self._take_in(version, seen)
 
     def _look(self) -> Seen:
-        return Seen(*self._connection.execute(self._sql.look).fetchone())
+        return Seen(*self._connection.rows(self._sql.look, (), SeenRow)[0])
 
     def _take_in(self, version: int, seen: Seen) -> list[Touch]:
         known = self.segments.last_lsn
@@ -203,7 +205,7 @@ class Writer:
 
     def touched(self, after: Lsn, limit: int) -> list[Touch]:
         """The segments after `after`, in LSN order."""
-        return self._touches(self._connection.execute(self._sql.touched, (after, limit)).fetchall())
+        return self._touches(self._connection.rows(self._sql.touched, (after, limit), SegmentRow))
 
     def jobs_ready_at(
         self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None
@@ -278,6 +280,8 @@ _key = operator.attrgetter("key")
 
 def _plain_kind(operations: Sequence[Operation]) -> type[Operation] | None:
     """The kind of operations that are all of one, and without keys."""
+    if len(operations) == 1:
+        return None if operations[0].key else type(operations[0])
     kinds = set(map(type, operations))
     return kinds.pop() if len(kinds) == 1 and not any(map(_key, operations)) else None
 

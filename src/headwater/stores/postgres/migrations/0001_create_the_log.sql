@@ -52,9 +52,10 @@ CREATE TABLE hw_segments (
     origin       int8 NOT NULL,
     codec        int8 NOT NULL,
     checksum     int8 NOT NULL,
-    records      bytea STORAGE EXTERNAL NOT NULL,
+    records      bytea NOT NULL,
     UNIQUE (partition_id, first_offset)
 ) WITH (toast_tuple_target = 8160);
+ALTER TABLE hw_segments ALTER COLUMN records SET STORAGE EXTERNAL;
 
 -- discovered: partitions up to this id have a cursor for the group; newer ones get theirs at the next pop.
 CREATE TABLE hw_groups (
@@ -104,8 +105,9 @@ CREATE TABLE hw_dead_letters (
     failed_at     int8 NOT NULL,
     codec         int8 NOT NULL,
     checksum      int8,
-    records       bytea STORAGE EXTERNAL NOT NULL
+    records       bytea NOT NULL
 );
+ALTER TABLE hw_dead_letters ALTER COLUMN records SET STORAGE EXTERNAL;
 
 CREATE INDEX hw_dead_letters_by_queue ON hw_dead_letters (queue_id, id);
 
@@ -253,9 +255,10 @@ CREATE TABLE hw_staged (
     part      int8 NOT NULL,
     staged_at int8 NOT NULL,
     bytes     int8 NOT NULL,
-    body      bytea STORAGE EXTERNAL NOT NULL,
+    body      bytea NOT NULL,
     PRIMARY KEY (database, upload, part)
 );
+ALTER TABLE hw_staged ALTER COLUMN body SET STORAGE EXTERNAL;
 
 -- From when on a consumer group reads queues that it has not read yet, in microseconds since 1970.
 CREATE TABLE hw_subscriptions (
@@ -275,8 +278,9 @@ CREATE TABLE hw_delayed (
     count        int8 NOT NULL,
     codec        int8 NOT NULL,
     checksum     int8 NOT NULL,
-    records      bytea STORAGE EXTERNAL NOT NULL
+    records      bytea NOT NULL
 );
+ALTER TABLE hw_delayed ALTER COLUMN records SET STORAGE EXTERNAL;
 
 CREATE INDEX hw_delayed_by_time ON hw_delayed (due_at, id);
 CREATE INDEX hw_delayed_by_partition ON hw_delayed (partition_id);

@@ -33,7 +33,7 @@ RETURNING 1;
 SELECT t.partition_id, t.transaction_id, t.group_name, t.name, t.event, t.noted_at, t.data
 FROM hw_traces t JOIN hw_partitions p ON p.id = t.partition_id JOIN hw_queues q ON q.id = p.queue_id
 WHERE t.database = $1 AND t.name = $2
-    AND hw_fits(q.name, $3)
+    AND hw_fits(q.name, $3::text::json ->> starts_with(q.name, 'headwater/')::int)
 ORDER BY t.id DESC LIMIT $4 OFFSET $5;
 
 -- name: trace_names
@@ -41,7 +41,7 @@ ORDER BY t.id DESC LIMIT $4 OFFSET $5;
 SELECT t.name, count(*), max(t.noted_at)
 FROM hw_traces t JOIN hw_partitions p ON p.id = t.partition_id JOIN hw_queues q ON q.id = p.queue_id
 WHERE t.database = $1 AND t.name <> ''
-    AND hw_fits(q.name, $2)
+    AND hw_fits(q.name, $2::text::json ->> starts_with(q.name, 'headwater/')::int)
 GROUP BY t.name ORDER BY max(t.noted_at) DESC, t.name LIMIT $3;
 
 -- name: turn_on

@@ -10,6 +10,10 @@ SELECT pg_advisory_xact_lock(1213678932, hashtext($1));
 -- A number that every commit that wrote has raised.
 SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hw_version;
 
+-- name: refuse_overtaken
+-- Fails when somebody has committed since this version.
+SELECT 1 / ((CASE WHEN is_called THEN last_value ELSE 0 END) = $1)::int4 FROM hw_version;
+
 -- name: raise_version
 -- This commit writes.
 SELECT nextval('hw_version');
@@ -23,8 +27,14 @@ SELECT pg_logical_emit_message(true, 'headwater', '');
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 
 -- name: is_flushed
--- Whether everything that can be seen by now is on the disk.
-SELECT pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn();
+-- Whether everything that can be seen by now is on the disk. A standby is sent only what is on that of its server.
+SELECT CASE WHEN pg_is_in_recovery() THEN true ELSE pg_current_wal_insert_lsn() <= pg_current_wal_flush_lsn() END;
+
+-- name: replica_lag
+-- Whether this is a standby, and by how many seconds what it shows may be older than its server: none when it has everything
+-- that it was sent.
+SELECT pg_is_in_recovery(), CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
+    ELSE coalesce(extract(epoch FROM now() - pg_last_xact_replay_timestamp()), 0)::float8 END;
 
 -- name: touched_with_lanes
 -- The newest segments without their records, with the addresses of their partitions.

@@ -34,13 +34,16 @@ INSERT INTO hw_cursors (group_id, partition_id, position, token, ready_at) VALUE
 -- The partitions that a group may lease now, the one that has waited longest first.
 SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
     holder
-FROM hw_cursors WHERE group_id = $1 AND ready_at <= $2 ORDER BY ready_at, partition_id LIMIT $3;
+FROM hw_cursors WHERE group_id = $1 AND ready_at <= $2
+    AND ready_at >= coalesce((SELECT f.ready_at FROM hw_ready_floors f WHERE f.group_id = $1 ORDER BY f.version DESC LIMIT 1), 0)
+ORDER BY ready_at, partition_id LIMIT $3;
 
 -- name: urgent_cursors
 -- The partitions of a priority that a group may lease now, the highest first, among equals the one that has waited longest.
 SELECT c.partition_id, c.position, c.settled, c.failed, c.token, c.lease_until, c.leased_to, c.attempts, c.retry_to,
     c.cautious, c.ready_at, c.holder
-FROM hw_partitions p JOIN hw_cursors c ON c.group_id = $1 AND c.partition_id = p.id
+FROM hw_partitions p, LATERAL (
+    SELECT * FROM hw_cursors c WHERE c.group_id = $1 AND c.partition_id = p.id ORDER BY c.version DESC LIMIT 1) c
 WHERE p.queue_id = $2 AND p.priority > 0 AND c.ready_at <= $3
 ORDER BY p.priority DESC, c.ready_at, c.partition_id LIMIT $4;
 
@@ -48,7 +51,7 @@ ORDER BY p.priority DESC, c.ready_at, c.partition_id LIMIT $4;
 -- A group's position in one partition.
 SELECT partition_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
     holder
-FROM hw_cursors WHERE group_id = $1 AND partition_id = $2;
+FROM hw_cursors WHERE group_id = $1 AND partition_id = $2 ORDER BY version DESC LIMIT 1;
 
 -- name: group_cursors
 -- All positions of a group.
@@ -57,14 +60,21 @@ SELECT partition_id, position, settled, failed, token, lease_until, leased_to, a
 FROM hw_cursors WHERE group_id = $1 ORDER BY partition_id;
 
 -- name: next_ready
--- When the next partition of a group may be leased.
-SELECT min(ready_at) FROM hw_cursors WHERE group_id = $1 AND ready_at IS NOT NULL;
+-- When the next partition of a group may be leased: before the gap in its times, or behind it.
+WITH known AS MATERIALIZED (
+    (SELECT ready_at, gap_from, gap_to FROM hw_ready_floors WHERE group_id = $1 ORDER BY version DESC LIMIT 1)
+    UNION ALL SELECT 0, 0, 0 LIMIT 1)
+SELECT least(
+    (SELECT min(ready_at) FROM hw_cursors WHERE group_id = $1
+         AND ready_at >= (SELECT ready_at FROM known) AND ready_at <= (SELECT gap_from FROM known)),
+    (SELECT min(ready_at) FROM hw_cursors WHERE group_id = $1 AND ready_at >= (SELECT gap_to FROM known)));
 
 -- name: set_cursor
--- A group's new position and lease.
-UPDATE hw_cursors SET position = $1, settled = $2, failed = $3, token = $4, lease_until = $5, leased_to = $6, attempts = $7,
+-- A group's new position and lease. The next version stands before the ones that died, see 0005_version_positions.sql.
+UPDATE hw_cursors SET version = version + 1, position = $1, settled = $2, failed = $3, token = $4, lease_until = $5, leased_to = $6, attempts = $7,
     retry_to = $8, cautious = $9, ready_at = $10, holder = $11
-WHERE group_id = $12 AND partition_id = $13;
+WHERE group_id = $12 AND partition_id = $13 AND version = (
+    SELECT c.version FROM hw_cursors c WHERE c.group_id = $12 AND c.partition_id = $13 ORDER BY c.version DESC LIMIT 1);
 
 -- name: lease_list
 -- Live leases of a database, or of one queue and group: a leased partition is ready when its lease ends.
@@ -79,12 +89,14 @@ ORDER BY q.name, g.name, c.lease_until, p.id LIMIT nullif($5::int8, -1);
 -- name: expired_leases
 -- Leases that ran out: a lease that runs out makes its partition ready.
 SELECT c.partition_id, g.name FROM hw_groups g
-JOIN hw_cursors c ON c.group_id = g.id AND c.ready_at <= $1
+JOIN hw_cursors c ON c.group_id = g.id AND c.ready_at <= $1 AND c.ready_at >=
+    coalesce((SELECT f.ready_at FROM hw_ready_floors f WHERE f.group_id = g.id ORDER BY f.version DESC LIMIT 1), 0)
 WHERE c.lease_until <= $1 ORDER BY c.ready_at, c.partition_id LIMIT $2;
 
 -- name: group_is_ready
 -- Whether a group has a partition that a pop could lease now, or one it has not met yet.
-SELECT EXISTS (SELECT 1 FROM hw_cursors WHERE group_id = $1 AND ready_at <= $2)
+SELECT EXISTS (SELECT 1 FROM hw_cursors WHERE group_id = $1 AND ready_at <= $2
+               AND ready_at >= coalesce((SELECT f.ready_at FROM hw_ready_floors f WHERE f.group_id = $1 ORDER BY f.version DESC LIMIT 1), 0))
     OR EXISTS (SELECT 1 FROM hw_groups g JOIN hw_partitions p ON p.queue_id = g.queue_id AND p.id > g.discovered
                WHERE g.id = $1 AND p.reader IN ('', g.name)
                    AND NOT EXISTS (SELECT 1 FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id));
@@ -96,6 +108,8 @@ WHERE q.database = $1 AND q.name = $2 AND g.name = $3;
 
 -- name: partition_cursors
 -- The positions of all groups in one partition.
-SELECT group_id, position, settled, failed, token, lease_until, leased_to, attempts, retry_to, cautious, ready_at,
-    holder
-FROM hw_cursors WHERE partition_id = $1 ORDER BY group_id;
+SELECT c.group_id, c.position, c.settled, c.failed, c.token, c.lease_until, c.leased_to, c.attempts, c.retry_to, c.cautious,
+    c.ready_at, c.holder
+FROM hw_partitions p JOIN hw_groups g ON g.queue_id = p.queue_id, LATERAL (
+    SELECT * FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id ORDER BY c.version DESC LIMIT 1) c
+WHERE p.id = $1 ORDER BY c.group_id;

@@ -93,13 +93,13 @@ WHERE j.database = $1 AND j.id = $2 ORDER BY n.number;
 
 -- name: list_job_queues
 -- Job queues with how many jobs are in which state.
-SELECT q.name, q.paused, c.state, c.count FROM hw_job_queues q LEFT JOIN hw_job_counts c ON c.queue_id = q.id
+SELECT q.name, q.paused, c.state, c.count FROM hw_job_queues q LEFT JOIN hw_job_tallies c ON c.queue_id = q.id
 WHERE q.database = $1 ORDER BY q.name;
 
 -- name: list_minutes
 -- What was done in each minute.
 SELECT q.name, m.minute, m.enqueued, m.completed, m.failed, m.dead, m.run_micros
-FROM hw_job_queues q JOIN hw_job_minutes m ON m.queue_id = q.id
+FROM hw_job_queues q JOIN hw_job_minute_tallies m ON m.queue_id = q.id
 WHERE q.database = $1 AND m.minute >= $2 ORDER BY m.minute, q.name;
 
 -- name: list_workers

@@ -76,9 +76,20 @@ FROM hw_jobs WHERE queue_id = $1 AND state = $2 AND state IN ('completed', 'dead
   AND finished_at <= $3 AND ($4 = '' OR type = $4) ORDER BY finished_at, number LIMIT $5;
 
 -- name: ready_heads
--- The jobs of a lane that come next.
-SELECT -priority, number, type FROM hw_jobs WHERE queue_id = $1 AND lane = $2 AND state = 'pending'
-ORDER BY priority DESC, number LIMIT $3;
+-- The jobs of a lane that come next: of the priority of the lane's floor those from the floor on, then those of less.
+WITH floor AS MATERIALIZED (
+    (SELECT priority, number FROM hw_job_floors WHERE queue_id = $1 AND lane = $2 ORDER BY version DESC LIMIT 1)
+    UNION ALL SELECT 9223372036854775807, 0 LIMIT 1)
+(SELECT -priority AS before, number, type FROM hw_jobs WHERE queue_id = $1 AND lane = $2 AND state = 'pending'
+     AND priority = (SELECT priority FROM floor) AND number >= (SELECT number FROM floor) ORDER BY number LIMIT $3)
+UNION ALL
+(SELECT -priority, number, type FROM hw_jobs WHERE queue_id = $1 AND lane = $2 AND state = 'pending'
+     AND priority < (SELECT priority FROM floor) ORDER BY priority DESC, number LIMIT $3)
+ORDER BY before, number LIMIT $3;
+
+-- name: raise_job_floor
+-- No job of a lane is pending before this one.
+CALL hw_raise_job_floor($1, $2, $3, $4);
 
 -- name: lease_jobs
 -- These jobs belong to a worker now. The attempt counts from here on, and the token rises.
@@ -159,6 +170,10 @@ SELECT needs, job, settled FROM hw_job_dependencies WHERE needs = ANY (hw_number
 -- This wait is over.
 UPDATE hw_job_dependencies SET met = 1 WHERE needs = $1 AND job = $2;
 
+-- name: move_dependents
+-- Whoever waits for a job waits for another one instead.
+UPDATE hw_job_dependencies SET needs = $1 WHERE needs = $2 AND met = 0;
+
 -- name: lower_waits
 -- A job waits for fewer others.
 UPDATE hw_jobs SET waits = waits - $1, changed_at = $2 WHERE number = $3;
@@ -188,19 +203,15 @@ DELETE FROM hw_job_unique WHERE job = ANY (hw_numbers($1)) AND until <= $2;
 
 -- name: count_jobs
 -- Jobs came to a state or left it.
-INSERT INTO hw_job_counts (queue_id, state, count) VALUES ($1, $2, $3)
-ON CONFLICT (queue_id, state) DO UPDATE SET count = hw_job_counts.count + excluded.count;
+CALL hw_count_jobs($1, $2, $3);
 
 -- name: count_minute
 -- What was done in this minute.
-INSERT INTO hw_job_minutes (queue_id, minute, enqueued, completed, failed, dead, run_micros) VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT (queue_id, minute) DO UPDATE SET enqueued = hw_job_minutes.enqueued + excluded.enqueued,
-    completed = hw_job_minutes.completed + excluded.completed, failed = hw_job_minutes.failed + excluded.failed,
-    dead = hw_job_minutes.dead + excluded.dead, run_micros = hw_job_minutes.run_micros + excluded.run_micros;
+CALL hw_count_minute($1, $2, $3, $4, $5, $6, $7);
 
 -- name: drop_minutes
 -- Forget what was counted long ago.
-DELETE FROM hw_job_minutes WHERE minute < $1;
+DELETE FROM hw_job_minute_tallies WHERE minute < $1;
 
 -- name: find_worker
 -- A worker's lease.
@@ -244,15 +255,23 @@ SELECT (SELECT min(lease_until) FROM hw_workers),
 
 -- name: queue_outlook
 -- Whether a job without limits may run in a queue, when the next one comes due, and when a lane is worth a look.
-SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = $1 AND lane = 0 AND state = 'pending'),
+WITH floor AS MATERIALIZED (
+    (SELECT priority, number FROM hw_job_floors WHERE queue_id = $1 AND lane = 0 ORDER BY version DESC LIMIT 1)
+    UNION ALL SELECT 9223372036854775807, 0 LIMIT 1)
+SELECT EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = $1 AND lane = 0 AND state = 'pending'
+                   AND priority = (SELECT priority FROM floor) AND number >= (SELECT number FROM floor))
+    OR EXISTS (SELECT 1 FROM hw_jobs WHERE queue_id = $1 AND lane = 0 AND state = 'pending'
+                   AND priority < (SELECT priority FROM floor)),
        (SELECT min(run_at) FROM hw_jobs WHERE queue_id = $1 AND state IN ('scheduled', 'failed')),
        (SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = $1 AND ready_at IS NOT NULL
           AND (functions = 0 OR $2::text IS NULL OR type = ANY (hw_words($2))));
 
 -- name: take_delays_back
--- The clock was set back to $1 by $2: jobs wait no longer than they were to. A time that was given stays what it is.
+-- The clock was set back to $1 by $2: jobs wait no longer than they were to. A time that was given stays what it is. A zero
+-- character, which JSON may have, would fail here: whatever stands for it, behind a backslash or not, is JSON still.
 UPDATE hw_jobs SET run_at = greatest($1, run_at - $2)
-WHERE state IN ('scheduled', 'failed', 'waiting') AND run_at > $1 AND run_at IS DISTINCT FROM (work::json ->> 'run_at')::int8;
+WHERE state IN ('scheduled', 'failed', 'waiting') AND run_at > $1
+  AND run_at IS DISTINCT FROM (replace(work, '\u0000', '\ufffd')::json ->> 'run_at')::int8;
 
 -- name: take_workers_back
 -- The same for the leases of workers.

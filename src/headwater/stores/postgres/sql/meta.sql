@@ -6,6 +6,10 @@ SELECT value FROM hw_meta WHERE key = $1;
 -- Remember one fact about the store.
 INSERT INTO hw_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
+-- name: drop_meta
+-- Forget one fact about the store.
+DELETE FROM hw_meta WHERE key = $1;
+
 -- name: raise_meta
 -- Raise a number that never falls.
 INSERT INTO hw_meta (key, value) VALUES ($1, $2)
@@ -13,14 +17,16 @@ ON CONFLICT (key) DO UPDATE SET value = greatest(hw_meta.value::int8, excluded.v
 
 -- name: look
 -- What others may have changed, in one row: names and options, the end of the log, the newest partition, the newest
--- jump of the clock, the latest time in the log since then, access tokens, which store it is.
+-- jump of the clock, the latest time that was seen since then, access tokens, which store it is.
 SELECT coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'catalog_version'), 0),
        greatest(coalesce((SELECT max(lsn) FROM hw_segments), 0),
                 coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'last_lsn'), 0)),
        coalesce((SELECT max(id) FROM hw_partitions), 0),
        coalesce((SELECT max(id) FROM hw_clock_jumps), 0),
-       coalesce((SELECT written_at FROM hw_segments
-                 WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+       greatest(coalesce((SELECT written_at FROM hw_segments
+                     WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+           coalesce((SELECT value::int8 FROM hw_meta
+                     WHERE key = 'clock_at/' || coalesce((SELECT max(id) FROM hw_clock_jumps), 0)), 0)),
        coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'access_version'), 0),
        coalesce((SELECT value FROM hw_meta WHERE key = 'identity'), '');
 

@@ -69,6 +69,11 @@ DELETE FROM hw_drops WHERE partition_id IN (SELECT id FROM hw_partitions WHERE q
 -- The last step of named work, and what was noted with it.
 SELECT number, note FROM hw_milestones WHERE database = $1 AND name = $2;
 
+-- name: milestone_list
+-- All named work between two names, and how far it is.
+SELECT name, number, note, reached_at FROM hw_milestones
+WHERE database = $1 AND name >= $2 AND name < $3 ORDER BY name;
+
 -- name: set_milestone
 -- A step of named work was taken.
 INSERT INTO hw_milestones (database, name, number, note, reached_at) VALUES ($1, $2, $3, $4, $5)
@@ -78,11 +83,12 @@ DO UPDATE SET number = excluded.number, note = excluded.note, reached_at = exclu
 -- name: last_loss
 -- The newest LSN up to which a partition has lost records, of queues whose names fit a pattern; of some partitions, or all.
 SELECT max(d.lsn) FROM hw_drops d JOIN hw_partitions p ON p.id = d.partition_id JOIN hw_queues q ON q.id = p.queue_id
-WHERE q.database = $1 AND hw_fits(q.name, $2)
+WHERE q.database = $1 AND hw_fits(q.name, $2::text::json ->> starts_with(q.name, 'headwater/')::int)
   AND ($3::text = '[]' OR p.name IN (SELECT jsonb_array_elements_text($3::text::jsonb)));
 
 -- name: last_lsn_of_queues
--- The newest segment in queues whose names fit a pattern: a look at the end of each partition.
-SELECT max((SELECT s.lsn FROM hw_segments s WHERE s.partition_id = p.id ORDER BY s.first_offset DESC LIMIT 1))
+-- The newest segment in queues whose names fit a pattern, kept or dropped: a look at the end of each partition.
+SELECT max(coalesce((SELECT s.lsn FROM hw_segments s WHERE s.partition_id = p.id ORDER BY s.first_offset DESC LIMIT 1),
+                    (SELECT d.lsn FROM hw_drops d WHERE d.partition_id = p.id)))
 FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
-WHERE q.database = $1 AND hw_fits(q.name, $2);
+WHERE q.database = $1 AND hw_fits(q.name, $2::text::json ->> starts_with(q.name, 'headwater/')::int);

@@ -9,7 +9,9 @@ WHERE partition_id = $1 ORDER BY first_offset LIMIT $2;
 
 -- name: slowest_position
 -- How many groups read a partition, and the least position among them.
-SELECT count(*), min(position) FROM hw_cursors WHERE partition_id = $1;
+SELECT count(*), min(c.position) FROM hw_partitions p JOIN hw_groups g ON g.queue_id = p.queue_id, LATERAL (
+    SELECT * FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id ORDER BY c.version DESC LIMIT 1) c
+WHERE p.id = $1;
 
 -- name: count_groups
 -- How many groups of a queue read a partition: one that is for a single group has one.

@@ -10,7 +10,11 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: wake_idle_cursors
 -- Groups that were caught up have something to read from now on.
-UPDATE hw_cursors SET ready_at = $1 WHERE partition_id = $2 AND ready_at IS NULL;
+UPDATE hw_cursors SET version = hw_cursors.version + 1, ready_at = $1
+FROM hw_partitions p JOIN hw_groups g ON g.queue_id = p.queue_id, LATERAL (
+    SELECT * FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id ORDER BY c.version DESC LIMIT 1) newest
+WHERE p.id = $2 AND newest.ready_at IS NULL AND hw_cursors.group_id = newest.group_id
+    AND hw_cursors.partition_id = newest.partition_id AND hw_cursors.version = newest.version;
 
 -- name: partition_end
 -- The end of a partition: one past its newest record.
@@ -89,7 +93,10 @@ FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id WHERE p.id = $1;
 SELECT coalesce(sum(
     coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = p.id ORDER BY first_offset DESC LIMIT 1),
              p.start_offset)
-    - greatest(p.start_offset, coalesce((SELECT min(c.position) FROM hw_cursors c WHERE c.partition_id = p.id), 0))), 0)::int8
+    - greatest(p.start_offset, coalesce((
+        SELECT min(c.position) FROM hw_groups g, LATERAL (
+            SELECT * FROM hw_cursors c WHERE c.group_id = g.id AND c.partition_id = p.id ORDER BY c.version DESC LIMIT 1) c
+        WHERE g.queue_id = p.queue_id), 0))), 0)::int8
 FROM hw_partitions p WHERE p.queue_id = $1;
 
 -- name: count_records

@@ -33,9 +33,11 @@ DELETE FROM hw_stream_state WHERE query_id = $1 AND partition_id = $2 AND key = 
 SELECT key, value, updated_at FROM hw_stream_state WHERE query_id = $1 AND partition_id = $2 AND key = $3;
 
 -- name: stream_values
--- What a query remembers of a partition: keys with a beginning, and only windows that ended by a time (in ms).
-SELECT key, value, updated_at FROM hw_stream_state
-WHERE query_id = $1 AND partition_id = $2 AND substr(key, 1, length($3)) = $3
-  AND ($4::int8 IS NULL OR CASE json_typeof(value::json -> 'windowEnd')
-                           WHEN 'number' THEN (value::json ->> 'windowEnd')::numeric <= $4::int8 ELSE false END)
+-- What a query remembers of a partition: keys with a beginning, and only windows that ended by a time (in ms). A zero
+-- character, which JSON may have, would fail here.
+SELECT key, value, updated_at FROM (
+    SELECT key, value, updated_at, CASE WHEN $4::int8 IS NOT NULL THEN replace(value, '\u0000', '\ufffd')::json END AS shown
+    FROM hw_stream_state WHERE query_id = $1 AND partition_id = $2 AND substr(key, 1, length($3)) = $3) kept
+WHERE $4::int8 IS NULL OR CASE json_typeof(shown -> 'windowEnd')
+                          WHEN 'number' THEN (shown ->> 'windowEnd')::numeric <= $4::int8 ELSE false END
 ORDER BY key;

@@ -1,6 +1,26 @@
 -- name: all_rows
--- All rows of a table: the names of the table and of its columns are put in.
-SELECT key FROM hw_meta;
+-- All rows of a table in the order of their keys: the names of the table, of its columns and of its key are put in.
+SELECT key FROM hw_meta ORDER BY value;
+
+-- name: some_rows
+-- Rows of a table by their numbers: names are put in.
+SELECT key FROM hw_meta WHERE value = ANY($1);
+
+-- name: remove_row
+-- A row of a table by its key: names are put in.
+DELETE FROM hw_meta WHERE (value) = ($1);
+
+-- name: highest_number
+-- The highest number of a row, a text where these are texts: the name of the table is put in.
+SELECT max(value) FROM hw_meta;
+
+-- name: list_keys
+-- What tells rows of each table apart, and whether that is a text: these have an order of their own in each database.
+SELECT c.relname::text, a.attname::text, a.attcollation <> 0 FROM pg_class c
+JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey)
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname LIKE 'hw\_%' AND a.attname <> 'version'
+ORDER BY c.relname, array_position(i.indkey::int2[], a.attnum);
 
 -- name: count_rows
 -- How many rows a table has: its name is put in.
@@ -11,10 +31,13 @@ SELECT count(*) FROM hw_meta;
 SELECT key, value FROM hw_meta;
 
 -- name: list_columns
--- The tables of the store with their columns.
+-- The tables of the store with their columns, but for what serves this engine alone: which version of a row is the living
+-- one, and where to begin to look. Two that are kept for servers of before stand for those that took their place.
 SELECT c.relname::text, a.attname::text FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE n.nspname = current_schema() AND c.relkind = 'r' AND c.relname LIKE 'hw\_%' AND a.attnum > 0 AND NOT a.attisdropped
+  AND c.relname NOT IN ('hw_ready_floors', 'hw_job_floors', 'hw_job_tallies', 'hw_job_minute_tallies')
+  AND (c.relname, a.attname) <> ('hw_cursors', 'version')
 ORDER BY c.relname, a.attnum;
 
 -- name: hold_append_lock

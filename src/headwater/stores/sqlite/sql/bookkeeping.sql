@@ -33,7 +33,8 @@ RETURNING 1;
 SELECT t.partition_id, t.transaction_id, t.group_name, t.name, t.event, t.noted_at, t.data
 FROM hw_traces t JOIN hw_partitions p ON p.id = t.partition_id JOIN hw_queues q ON q.id = p.queue_id
 WHERE t.database = ?1 AND t.name = ?2
-    AND EXISTS (SELECT 1 FROM json_each(?3) pattern WHERE q.name GLOB pattern.value)
+    AND EXISTS (SELECT 1 FROM json_each(?3, iif(q.name GLOB 'headwater/*', '$[1]', '$[0]')) pattern
+                WHERE q.name GLOB pattern.value)
 ORDER BY t.id DESC LIMIT ?4 OFFSET ?5;
 
 -- name: trace_names
@@ -41,7 +42,8 @@ ORDER BY t.id DESC LIMIT ?4 OFFSET ?5;
 SELECT t.name, count(*), max(t.noted_at)
 FROM hw_traces t JOIN hw_partitions p ON p.id = t.partition_id JOIN hw_queues q ON q.id = p.queue_id
 WHERE t.database = ?1 AND t.name <> ''
-    AND EXISTS (SELECT 1 FROM json_each(?2) pattern WHERE q.name GLOB pattern.value)
+    AND EXISTS (SELECT 1 FROM json_each(?2, iif(q.name GLOB 'headwater/*', '$[1]', '$[0]')) pattern
+                WHERE q.name GLOB pattern.value)
 GROUP BY t.name ORDER BY max(t.noted_at) DESC, t.name LIMIT ?3;
 
 -- name: turn_on

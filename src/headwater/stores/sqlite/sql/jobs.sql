@@ -156,6 +156,10 @@ SELECT needs, job, settled FROM hw_job_dependencies WHERE needs IN (SELECT value
 -- This wait is over.
 UPDATE hw_job_dependencies SET met = 1 WHERE needs = ? AND job = ?;
 
+-- name: move_dependents
+-- Whoever waits for a job waits for another one instead.
+UPDATE hw_job_dependencies SET needs = ? WHERE needs = ? AND met = 0;
+
 -- name: lower_waits
 -- A job waits for fewer others.
 UPDATE hw_jobs SET waits = waits - ?, changed_at = ? WHERE number = ?;

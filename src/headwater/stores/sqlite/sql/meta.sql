@@ -21,14 +21,16 @@ SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
 
 -- name: look
 -- What others may have changed, in one row: names and options, the end of the log, the newest partition, the newest
--- jump of the clock, the latest time in the log since then, access tokens, which store it is.
+-- jump of the clock, the latest time that was seen since then, access tokens, which store it is.
 SELECT coalesce((SELECT value FROM hw_meta WHERE key = 'catalog_version'), 0),
        max(coalesce((SELECT max(lsn) FROM hw_segments), 0),
            coalesce((SELECT value FROM hw_meta WHERE key = 'last_lsn'), 0)),
        coalesce((SELECT max(id) FROM hw_partitions), 0),
        coalesce((SELECT max(id) FROM hw_clock_jumps), 0),
-       coalesce((SELECT written_at FROM hw_segments
-                 WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+       max(coalesce((SELECT written_at FROM hw_segments
+                     WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+           coalesce((SELECT value FROM hw_meta
+                     WHERE key = 'clock_at/' || coalesce((SELECT max(id) FROM hw_clock_jumps), 0)), 0)),
        coalesce((SELECT value FROM hw_meta WHERE key = 'access_version'), 0),
        coalesce((SELECT value FROM hw_meta WHERE key = 'identity'), '');
 

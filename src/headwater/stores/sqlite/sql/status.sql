@@ -6,7 +6,8 @@ SELECT q.database, q.name, q.namespace, q.task, q.options, q.created_at,
     (SELECT count(*) FROM hw_dead_letters d WHERE d.queue_id = q.id),
     q.id
 FROM hw_queues q WHERE q.database = ?1 AND q.name > ?2
-    AND EXISTS (SELECT 1 FROM json_each(?3) pattern WHERE q.name GLOB pattern.value)
+    AND EXISTS (SELECT 1 FROM json_each(?3, iif(q.name GLOB 'headwater/*', '$[1]', '$[0]')) pattern
+                WHERE q.name GLOB pattern.value)
 ORDER BY q.name LIMIT ?4;
 
 -- name: group_list
@@ -14,21 +15,24 @@ ORDER BY q.name LIMIT ?4;
 SELECT g.id, q.database, q.name, g.name, g.lost, g.discovered, g.since_lsn, q.id, g.retried, g.buried
 FROM hw_groups g JOIN hw_queues q ON q.id = g.queue_id
 WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND (q.name, g.name) > (?3, ?4)
-    AND EXISTS (SELECT 1 FROM json_each(?5) pattern WHERE q.name GLOB pattern.value)
+    AND EXISTS (SELECT 1 FROM json_each(?5, iif(q.name GLOB 'headwater/*', '$[1]', '$[0]')) pattern
+                WHERE q.name GLOB pattern.value)
 ORDER BY q.name, g.name LIMIT ?6;
 
 -- name: group_lag
 -- Of a group, over the partitions it has met: how many there are, records waiting, leases, records under them, and in how
--- many partitions any wait. What was dropped does not wait, nor what was acked out of order or buried.
+-- many partitions any wait. What was dropped does not wait, nor what was acked out of order or buried. Last, what was
+-- dropped before it was delivered, and not counted yet: the next pop does.
 SELECT count(*), coalesce(sum(waiting), 0), coalesce(sum(is_leased), 0), coalesce(sum(leased), 0),
-    coalesce(sum(waiting > 0), 0)
+    coalesce(sum(waiting > 0), 0), coalesce(sum(gone), 0)
 FROM (
     SELECT coalesce((SELECT first_offset + count FROM hw_segments WHERE partition_id = c.partition_id
                      ORDER BY first_offset DESC LIMIT 1), p.start_offset) - max(c.position, p.start_offset)
             - (SELECT count(*) FROM json_each(coalesce(c.settled, '[]')) WHERE value >= p.start_offset) AS waiting,
         c.lease_until > ?2 AS is_leased,
         iif(c.lease_until > ?2, c.leased_to - c.position - (SELECT count(*) FROM json_each(coalesce(c.settled, '[]'))
-                                                            WHERE value < c.leased_to), 0) AS leased
+                                                            WHERE value < c.leased_to), 0) AS leased,
+        max(p.start_offset - iif(c.lease_until > ?2, c.leased_to, c.position), 0) AS gone
     FROM hw_cursors c JOIN hw_partitions p ON p.id = c.partition_id WHERE c.group_id = ?1
 );
 
@@ -55,7 +59,8 @@ SELECT q.name, p.name, p.id, p.start_offset,
     p.created_at
 FROM hw_partitions p JOIN hw_queues q ON q.id = p.queue_id
 WHERE q.database = ?1 AND (?2 = '' OR q.name = ?2) AND p.id > ?3
-    AND EXISTS (SELECT 1 FROM json_each(?5) pattern WHERE q.name GLOB pattern.value)
+    AND EXISTS (SELECT 1 FROM json_each(?5, iif(q.name GLOB 'headwater/*', '$[1]', '$[0]')) pattern
+                WHERE q.name GLOB pattern.value)
 ORDER BY p.id LIMIT ?4;
 
 -- name: group_cursor_list

@@ -1,0 +1,265 @@
+"""Following a source into a queue, each change once.
+
+    source.read ─► Reach(capture/NAME, n, position) + pushes, in one commit ─► source.confirm(position)
+
+The position is in the log with the changes that lead up to it, so whoever dies anywhere goes on without a hole and
+without doubling. Nothing is confirmed to the source that the log does not have. A look at the lag is noted now and then
+as a step of its own, where `headwater capture list`, the metrics and the doctor find it.
+"""
+
+import asyncio
+import logging
+import re
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from headwater.capture.contract import Change, Lag, Source, Taken
+from headwater.clock import Timestamp
+from headwater.errors import AlreadyReached, HeadwaterError, InvalidOption, ResyncRequired, SourceBusy, TooLarge
+from headwater.log.operations import Operation, Push, Reach, Transaction
+from headwater.model.capture import STEPS, CaptureState, decode_state, encode_state
+from headwater.model.names import check_name
+from headwater.model.record import Record, check_ready_json
+from headwater.services.database import Database
+from headwater.services.outgoing import Target
+from headwater.stores.questions import ListMilestones
+
+log = logging.getLogger(__name__)
+
+READ_SECONDS = 1.0
+STATUS_SECONDS = 10.0
+PAUSE_SECONDS = 0.2
+PAUSE_SECONDS_MAX = 30.0
+ALARM_BYTES = 1_073_741_824
+LANES_MAX = 1_024
+_not_in_names = re.compile(r"[^A-Za-z0-9._:/-]")
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """What one run did."""
+
+    name: str
+    changes: int
+    position: str
+
+
+class Follower:
+    """Follows one source into one queue of a database. `resync` lets it begin anew where the source has lost our
+    place; consumers are told by a change of kind `resync-required`, and get every row once more."""
+
+    def __init__(
+        self,
+        hw: Database,
+        source: Source,
+        queue: str,
+        *,
+        lanes: int = 1,
+        resync: bool = False,
+        alarm_bytes: int | None = None,
+        status_seconds: float = STATUS_SECONDS,
+    ) -> None:
+        if type(lanes) is not int or not 1 <= lanes <= LANES_MAX:
+            raise InvalidOption(f"lanes must be 1 to {LANES_MAX:,}; got {lanes!r:.80}")
+        self._queues = hw.queues_service
+        self._database = hw.name
+        self._source = source
+        self._queue = check_name("queue", queue)
+        self._lanes = lanes
+        self._resync = resync
+        self._alarm_bytes = alarm_bytes
+        self._status_seconds = status_seconds
+        self._step = STEPS + check_name("capture", source.name)
+        self._number = 0
+        self._state = CaptureState()
+        self._noted_at = 0.0
+        self._taken = 0
+
+    async def run(self, *, once: bool = False) -> Captured:
+        """Follow until cancelled; with `once` until everything is in the log that had been written when it began.
+
+        What may pass is waited for, longer each time, unless it is to end by itself.
+        """
+        tries = 0
+        while True:
+            before = self._taken
+            try:
+                await self._follow(once)
+                return Captured(self._source.name, self._taken, self._state.position)
+            except HeadwaterError as error:
+                if once or not error.retryable:
+                    raise
+                tries = 1 if self._taken > before else tries + 1
+                log.warning("capture %s goes on later: %s: %s", self._source.name, error.code, error)
+            finally:
+                await self._source.close()
+            await asyncio.sleep(min(PAUSE_SECONDS * 2.0 ** min(tries, 30), PAUSE_SECONDS_MAX))
+
+    # ── one connection to the source ──
+
+    async def _follow(self, once: bool) -> None:
+        await self._open()
+        while True:
+            taken = await self._source.read(READ_SECONDS)
+            if taken is not None:
+                await self._keep(taken)
+            is_over = once and self._source.caught_up
+            if is_over or time.monotonic() - self._noted_at >= self._status_seconds:
+                await self._note_lag()
+            if is_over:
+                return
+
+    async def _open(self) -> None:
+        self._number, self._state = await self._find_state()
+        try:
+            if self._state.copying:
+                # Our own place: nobody else has noted that it begins.
+                await self._begin_anew("the first copy was interrupted")
+            elif self._number:
+                await self._source.open(self._state.position)
+            elif await self._source.keeps_place():
+                raise ResyncRequired("the source keeps a place of this name that this log does not know")
+            else:
+                await self._begin()
+        except ResyncRequired as error:
+            if not self._resync:
+                raise ResyncRequired(
+                    f"{error}. Changes may be missing from {self._queue}: to begin anew with a copy of all rows, "
+                    "follow it with --resync (resync=True); consumers are told"
+                ) from error
+            await self._begin_anew(str(error))
+
+    async def _begin_anew(self, reason: str) -> None:
+        log.warning("capture %s begins anew: %s", self._source.name, reason)
+        await self._source.forget()
+        await self._begin([Change("resync-required", table, reason=reason) for table in self._source.tables])
+
+    async def _begin(self, changes: Sequence[Change] = ()) -> None:
+        """Note that a copy begins before the source is told: who dies in between begins once more."""
+        await self._commit(Taken(changes, [None] * len(changes), "", copying=True))
+        position = await self._source.open("")
+        if position:
+            await self._commit(Taken([], [], position))
+
+    async def _find_state(self) -> tuple[int, CaptureState]:
+        found = await self._queues.store.ask(ListMilestones(self._database, self._step))
+        for milestone in found:
+            if milestone.name == self._step:
+                return milestone.number, decode_state(milestone.note)
+        return 0, CaptureState()
+
+    async def _keep(self, taken: Taken) -> None:
+        """Changes go to the log at once; a position without any, or the end of a copy, when it is worth a commit."""
+        if not taken.changes and not self._state.copying:
+            self._state = msgspec.structs.replace(self._state, position=taken.position)
+            return
+        await self._commit(taken)
+        if not taken.copying:
+            await self._source.confirm(taken.position)
+
+    async def _commit(self, taken: Taken) -> None:
+        state = msgspec.structs.replace(
+            self._state,
+            position=taken.position,
+            copying=taken.copying,
+            queue=self._queue,
+            changes=self._state.changes + len(taken.changes),
+        )
+        await self._take_step(state, self._pushes(taken))
+        self._taken += len(taken.changes)
+
+    async def _note_lag(self) -> None:
+        lag = await self._source.lag()
+        alarm = self._judge(lag)
+        if alarm and not self._state.alarm:
+            log.warning("capture %s: %s", self._source.name, alarm)
+        noted = msgspec.structs.replace(
+            self._state, lag_bytes=lag.bytes, kept_bytes=lag.kept_bytes, kept_bytes_max=lag.kept_bytes_max, alarm=alarm
+        )
+        await self._take_step(noted, ())
+        self._noted_at = time.monotonic()
+        if not noted.copying and noted.position:
+            await self._source.confirm(noted.position)
+
+    async def _take_step(self, state: CaptureState, pushes: Sequence[Push]) -> None:
+        reach = Reach(database=self._database, name=self._step, number=self._number + 1, note=encode_state(state))
+        operations: tuple[Operation, ...] = (reach, *pushes)
+        try:
+            await self._queues.run(Transaction(database=self._database, operations=operations))
+        except AlreadyReached as error:
+            raise SourceBusy(f"another process follows {self._source.name} into this log: {error}") from error
+        self._number += 1
+        self._state = state
+
+    def _judge(self, lag: Lag) -> str:
+        """Why somebody should look, '' when nobody needs to: long before what is kept for us fills a disk."""
+        kept = lag.kept_bytes or 0
+        limit = self._alarm_bytes or (lag.kept_bytes_max // 2 if lag.kept_bytes_max else ALARM_BYTES)
+        if kept <= limit:
+            return ""
+        given_up = f", and gives up at {lag.kept_bytes_max:,}" if lag.kept_bytes_max else ""
+        return f"the source keeps {kept:,} bytes for this capture (the alarm is at {limit:,}{given_up})"
+
+    # ── changes as pushes ──
+
+    def _pushes(self, taken: Taken) -> list[Push]:
+        """One push for each partition, in the order of the changes; several where one would be too large."""
+        partitions: dict[str, list[Record]] = {}
+        for change, at in zip(taken.changes, taken.times, strict=True):
+            for part in _parts(change, self._lanes):
+                for partition in partitions_of(part, self._lanes):
+                    partitions.setdefault(partition, []).append(self._record(part, at))
+        return [push for partition, records in partitions.items() for push in self._cut(partition, records)]
+
+    def _cut(self, partition: str, records: list[Record]) -> Iterator[Push]:
+        config, begin, size = self._queues.config, 0, 0
+        for end, record in enumerate(records):
+            size += len(record.data)
+            if end - begin >= config.batch_max or (size > config.batch_bytes_max and end > begin):
+                yield self._push(partition, records[begin:end])
+                begin, size = end, len(record.data)
+        yield self._push(partition, records[begin:])
+
+    def _push(self, partition: str, records: Sequence[Record]) -> Push:
+        push = Target(self._queue, partition).push(self._database, records)
+        self._queues.check_push(push)
+        return push
+
+    def _record(self, change: Change, at: Timestamp | None) -> Record:
+        data = msgspec.Raw(msgspec.json.encode(change))
+        try:
+            check_ready_json(data, self._queues.config.record_bytes_max)
+        except TooLarge as error:
+            raise TooLarge(
+                f"a change of {change.table} with the key {change.key} is too large: {error}. Nothing was skipped; "
+                "raise record_bytes_max (HEADWATER_RECORD_BYTES_MAX) and go on"
+            ) from error
+        return Record(data, type=change.op, timestamp=at or 0)
+
+
+def partitions_of(change: Change, lanes: int) -> list[str]:
+    """A table is one partition, in the order of commits; with lanes a row is always in the same one of its table's,
+    and what concerns the whole table is told in each."""
+    table = _not_in_names.sub("_", change.table)
+    if lanes == 1:
+        return [table]
+    numbers = range(lanes) if change.key is None else [_hash(change.key) % lanes]
+    return [f"{table}/{number}" for number in numbers]
+
+
+def _parts(change: Change, lanes: int) -> tuple[Change, ...]:
+    """A row that was given another key may change its lane: there it is new, and in the old one it is gone."""
+    before = change.before
+    if lanes == 1 or change.op != "update" or before is None or change.key is None:
+        return (change,)
+    old = {name: before[name] for name in change.key if name in before}
+    if len(old) < len(change.key) or _hash(old) == _hash(change.key):
+        return (change,)
+    gone = msgspec.structs.replace(change, op="delete", key=old, after=None, unchanged=())
+    return gone, msgspec.structs.replace(change, op="insert", before=None)
+
+
+def _hash(key: object) -> int:
+    return zlib.crc32(msgspec.json.encode(key, order="deterministic"))

@@ -1,0 +1,204 @@
+"""What is asked of a followed PostgreSQL database besides its stream: tables, publication, slot, first copy, lag.
+
+Everything here waits for the server, so it is called on threads.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from headwater.capture.contract import Lag, Row
+from headwater.capture.postgres_values import SESSION, value_of
+from headwater.capture.replication import CONNECTION
+from headwater.errors import SourceBusy, SourceUnfit, SourceUnreachable
+from headwater.stores.statements import load_statements
+
+ROWS_PER_FETCH = 1_000
+
+sql = load_statements("headwater.capture")
+_FULL, _NOTHING = "f", "n"
+_KINDS = {"r", "p"}
+
+
+class Table(NamedTuple):
+    """A table that is followed, and what its rows are known by."""
+
+    schema: str
+    name: str
+    key: tuple[str, ...]
+    # Whether changes tell the whole row as it was, and not its key alone.
+    is_full: bool
+
+    @property
+    def shown(self) -> str:
+        """As it is called in changes."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> Identifier:
+        """As it is called in SQL."""
+        return Identifier(self.schema, self.name)
+
+
+class Slot(NamedTuple):
+    """A slot as the server has it."""
+
+    confirmed: str
+    status: str
+    is_active: bool
+
+
+class Control:
+    """A connection to the database; connects when it is first needed, and again when it was lost."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._open: psycopg.Connection | None = None
+
+    def close(self) -> None:
+        """Hang up."""
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.close()
+
+    def check_server(self) -> None:
+        """Raises when the server keeps too little in its log to tell of changes."""
+        (level,) = self._one("SHOW wal_level")
+        if level != "logical":
+            raise SourceUnfit(
+                f"the server's wal_level is {level}; changes can be followed after ALTER SYSTEM SET wal_level = "
+                "'logical' and a restart"
+            )
+
+    def identity(self) -> str:
+        """Which server it is; a standby that takes its place has the same."""
+        (system,) = self._one(sql.server_identity)
+        return str(system)
+
+    def flushed(self) -> str:
+        """Where its log ends."""
+        (lsn,) = self._one(sql.flushed_lsn)
+        return str(lsn)
+
+    def look_at(self, names: Sequence[str]) -> list[Table]:
+        """The tables of these names. Raises when there is one that cannot be followed: to publish a table whose rows
+        are known by nothing would make the server refuse every update of it, to everybody."""
+        tables = [self._look_at(name) for name in names]
+        for table in tables:
+            if not table.key and not table.is_full:
+                raise SourceUnfit(
+                    f"{table.shown} has no primary key, so that the server would refuse updates of it once it is "
+                    "followed; add one, or ALTER TABLE … REPLICA IDENTITY FULL"
+                )
+        return tables
+
+    def _look_at(self, name: str) -> Table:
+        row = self._one(sql.find_table, name)
+        if not row:
+            raise SourceUnfit(f"there is no table {name!r}; write it as SQL would: schema.table")
+        schema, table, kind, identity, key = row
+        if kind not in _KINDS:
+            raise SourceUnfit(f"{name} is no table: only tables can be followed")
+        known = () if identity == _NOTHING else tuple(key)
+        return Table(schema, table, known, identity == _FULL)
+
+    def publish(self, publication: str, tables: Sequence[Table]) -> None:
+        """See to it that the publication has these tables and no others."""
+        exists = self._one(sql.find_publication, publication)
+        wanted = {table.shown for table in tables}
+        listed = SQL(", ").join(table.quoted for table in tables)
+        name = Identifier(publication)
+        with self._translated():
+            if not exists:
+                self._run(SQL(sql.create_publication).format(name, listed))
+            elif {row[0] for row in self._connected().execute(sql.published_tables, (publication,))} != wanted:
+                self._run(SQL(sql.set_published_tables).format(name, listed))
+
+    def unpublish(self, publication: str) -> None:
+        """Drop the publication, if it is there."""
+        with self._translated():
+            self._run(SQL(sql.drop_publication).format(Identifier(publication)))
+
+    def find_slot(self, name: str) -> Slot | None:
+        """The slot, if it is there."""
+        row = self._one(sql.find_slot, name)
+        return Slot(*row) if row else None
+
+    def drop_slot(self, name: str) -> None:
+        """Drop the slot, if it is there."""
+        with self._translated():
+            self._connected().execute(sql.drop_slot, (name,))
+
+    def lag(self, slot: str) -> Lag:
+        """What a slot has not sent, and what it keeps."""
+        row = self._one(sql.slot_lag, slot)
+        return Lag(*(None if figure is None else int(figure) for figure in row)) if row else Lag()
+
+    def _one(self, query: str, *bindings: Any) -> tuple[Any, ...]:
+        """The first row of an answer, () when there is none."""
+        with self._translated():
+            return self._connected().execute(query, bindings).fetchone() or ()
+
+    def _run(self, statement: Composed) -> None:
+        self._connected().execute(statement)
+
+    def _connected(self) -> psycopg.Connection:
+        if self._open is None or self._open.closed:
+            self._open = connect(self._address)
+        return self._open
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        with translated():
+            yield
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turns the server's errors into ours."""
+    try:
+        yield
+    except psycopg.errors.ObjectInUse as error:
+        raise SourceBusy(f"another process follows the slot: {error}") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SourceUnfit(f"the user of the source may not do this: {error}") from error
+    except psycopg.OperationalError as error:
+        raise SourceUnreachable(f"the server of the source cannot be reached: {error}") from error
+    except psycopg.Error as error:
+        raise SourceUnfit(f"the server of the source refused: {error}") from error
+
+
+def connect(address: str) -> psycopg.Connection:
+    """A connection whose texts are those of the stream."""
+    with translated():
+        return psycopg.Connection.connect(make_conninfo(address, **CONNECTION, options=SESSION), autocommit=True)
+
+
+def rows_at(address: str, tables: Sequence[Table], snapshot: str) -> Iterator[tuple[Table, list[Row]]]:
+    """Every row of the tables as a snapshot has it, some at a time; the snapshot must be alive when this begins."""
+    with translated(), connect(address) as connection, connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(snapshot)))
+        for table in tables:
+            connection.execute(SQL(sql.declare_rows).format(table.quoted))
+            while rows := _fetch(connection):
+                yield table, rows
+            connection.execute("CLOSE rows")
+
+
+def _fetch(connection: psycopg.Connection) -> list[Row]:
+    result = connection.execute(f"FETCH {ROWS_PER_FETCH} FROM rows").pgresult
+    assert result is not None
+    names = [(result.fname(place) or b"").decode() for place in range(result.nfields)]
+    types = [result.ftype(place) for place in range(result.nfields)]
+    return [
+        {
+            name: None if (value := result.get_value(row, place)) is None else value_of(bytes(value), types[place])
+            for place, name in enumerate(names)
+        }
+        for row in range(result.ntuples)
+    ]

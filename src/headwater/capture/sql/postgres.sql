@@ -1,0 +1,55 @@
+-- name: server_identity
+-- Which server it is; a standby that takes its place has the same.
+SELECT system_identifier::text FROM pg_control_system();
+
+-- name: flushed_lsn
+-- Where the server's log ends.
+SELECT pg_current_wal_flush_lsn()::text;
+
+-- name: find_table
+-- A table, how its rows are told in changes, and the columns that they are known by.
+SELECT n.nspname, c.relname, c.relkind, c.relreplident, ARRAY(
+    SELECT a.attname::text FROM pg_index i
+    JOIN unnest(i.indkey) WITH ORDINALITY AS k(number, place) ON true
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
+    WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
+    ORDER BY k.place)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s);
+
+-- name: find_publication
+-- Whether there is a publication.
+SELECT puballtables FROM pg_publication WHERE pubname = %s;
+
+-- name: published_tables
+-- The tables of a publication.
+SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s;
+
+-- name: create_publication
+-- A publication of some tables.
+CREATE PUBLICATION {} FOR TABLE {};
+
+-- name: set_published_tables
+-- A publication has these tables and no others.
+ALTER PUBLICATION {} SET TABLE {};
+
+-- name: drop_publication
+-- A publication goes.
+DROP PUBLICATION IF EXISTS {};
+
+-- name: find_slot
+-- How far a slot was confirmed, whether the server still keeps what follows, and whether somebody is connected.
+SELECT confirmed_flush_lsn::text, wal_status, active FROM pg_replication_slots WHERE slot_name = %s;
+
+-- name: drop_slot
+-- A slot goes, if it is there.
+SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s;
+
+-- name: slot_lag
+-- Bytes that were not confirmed, bytes that are kept, and how many may be kept.
+SELECT pg_current_wal_lsn() - confirmed_flush_lsn, pg_current_wal_lsn() - restart_lsn,
+    safe_wal_size + (pg_current_wal_lsn() - restart_lsn)
+FROM pg_replication_slots WHERE slot_name = %s;
+
+-- name: declare_rows
+-- Every row of a table, to be fetched some at a time.
+DECLARE rows CURSOR FOR SELECT * FROM {};

@@ -1,0 +1,124 @@
+// Rooms: what is said in them, and who is there.
+
+import { Emitter } from "./events.js";
+
+const CURSOR_MS = 33;
+
+/** A room. Events: each type of message by its name, "message" (every one), "presence", "cursors", "resync", "joined". */
+export class Room extends Emitter {
+  #connection;
+  #options;
+  #last;
+  #joined = false;
+  #cursor = null;
+  #cursorTimer = null;
+
+  constructor(connection, name, options) {
+    super();
+    this.#connection = connection;
+    this.#options = options;
+    this.name = name;
+    /** Who is there: member → profile. Oneself included. */
+    this.members = new Map();
+    /** Where the cursors of the others are: member → {x, y, …}. */
+    this.cursors = new Map();
+    /** The name of this connection in the room. */
+    this.member = null;
+  }
+
+  /** Be in the room; `since` of the room's options says from where on: an offset, "now" or "beginning". */
+  async join() {
+    this.#joined = true;
+    try {
+      await this.#enter((type, payload) => this.#connection.ask(type, payload));
+    } catch (error) {
+      // Without a connection it joins as soon as there is one.
+      if (error.code !== "connection_lost") this.#joined = false;
+      throw error;
+    }
+  }
+
+  /** Be there no longer. */
+  async leave() {
+    this.#joined = false;
+    this.end();
+    await this.#connection.ask("leave", { room: this.name });
+  }
+
+  /** Send a message to everybody in the room; resolves with its offset and how safe it is. */
+  send(type, data, { key, durability } = {}) {
+    return this.#connection.ask("send", { room: this.name, type, data, key, durability });
+  }
+
+  /** Say where one's cursor is. Called as often as the mouse moves, it sends the latest only. */
+  cursor(place) {
+    this.#cursor = place;
+    this.#cursorTimer ??= setTimeout(() => {
+      this.#cursorTimer = null;
+      this.#connection.tell("send", { room: this.name, type: "cursor", data: this.#cursor });
+    }, CURSOR_MS);
+  }
+
+  /** The last offset that was seen; null before the first. */
+  get offset() {
+    return typeof this.#last === "number" ? this.#last : null;
+  }
+
+  rejoin(ask) {
+    if (this.#joined) this.#enter(ask).catch(error => this.emit("error", error));
+  }
+
+  end() {
+    clearTimeout(this.#cursorTimer);
+    this.#cursorTimer = null;
+    this.members.clear();
+    this.cursors.clear();
+  }
+
+  async #enter(ask) {
+    const { profile, since = "now" } = this.#options;
+    const known = this.#last ?? since;
+    const ack = await ask("join", { room: this.name, since: known, profile });
+    // Who began with "now" has everything up to here, and begins here when the connection is lost before a message.
+    this.#last ??= since === "now" ? (ack.offset < 0 ? "beginning" : ack.offset) : undefined;
+    this.member = ack.member;
+    this.members = new Map(ack.members.map(({ member, profile }) => [member, profile]));
+    this.cursors.clear();
+    this.emit("joined", ack);
+    this.emit("presence", this.members);
+  }
+
+  receive(type, payload) {
+    if (type === "room-message") this.#take(payload);
+    else if (type === "presence") this.#meet(payload);
+    else if (type === "resync-required") {
+      this.#last = payload.offset < 0 ? "beginning" : payload.offset;
+      this.emit("resync", payload);
+    }
+  }
+
+  #take(message) {
+    if (message.offset !== null && message.offset !== undefined) {
+      if (typeof this.#last === "number" && message.offset <= this.#last) return;
+      this.#last = message.offset;
+    }
+    if (message.type === "cursor-batch") {
+      for (const { member, ...place } of message.data.cursors) {
+        if (member !== this.member) this.cursors.set(member, place);
+      }
+      this.emit("cursors", this.cursors);
+    }
+    this.emit("message", message);
+    this.emit(message.type, message);
+  }
+
+  #meet({ member, profile, state }) {
+    if (state === "left") {
+      this.members.delete(member);
+      if (this.cursors.delete(member)) this.emit("cursors", this.cursors);
+    } else {
+      this.members.set(member, profile);
+    }
+    this.emit("presence", this.members);
+  }
+}

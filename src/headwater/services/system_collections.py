@@ -1,0 +1,312 @@
+"""System collections: what Headwater itself knows, as documents that can be asked for and followed, and not written.
+
+    _queues  _groups  _dead_letters  _jobs  _workers  _rooms  _members  _servers
+
+Each is a list that the store is asked for, as flat documents. Nothing of it is kept a second time: whoever follows one
+is told of the differences between two looks, and there is one look for all who do.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headwater import filters
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidName
+from headwater.filters import Predicate
+from headwater.model.document import MILLISECOND, Document, Fields
+from headwater.model.document_order import cursor_of, place_of, read_cursor, write_cursor
+from headwater.model.names import DATABASE_DEFAULT, Lsn, Offset
+from headwater.model.principal import Principal, Scope
+from headwater.model.room import PREFIX as ROOM_PREFIX
+from headwater.model.room import PRESENCE, Attendance
+from headwater.model.server_status import SERVERS_QUEUE, SHOWN_SECONDS, ServerStatus
+from headwater.services.own_records import OwnRecords
+from headwater.stores.contract import Answerer
+from headwater.stores.document_questions import DocumentQuery
+from headwater.stores.job_questions import JobFilter, ListJobQueues, ListJobs, ListWorkers
+from headwater.stores.questions import (
+    ListDeadLetters,
+    ListGroups,
+    ListPartitions,
+    ListQueues,
+    Part,
+    QueueStatus,
+    ReadPartition,
+)
+
+MARK = "_"
+PAGE_ROWS = 200
+# Of one queue or room, so that none takes the place of another: jobs that ended longest ago are left out first.
+JOBS_PER_QUEUE_MAX = 1_000
+LETTERS_PER_QUEUE_MAX = 1_000
+MEMBERS_PER_ROOM_MAX = 1_000
+SEGMENTS_MAX = 1_000
+
+Rows = dict[str, Fields]
+_decode_server = msgspec.json.Decoder(ServerStatus).decode
+_server_records = OwnRecords(lambda data: _decode_server(data))
+Sees = Callable[[Mapping[str, Any]], bool]
+
+
+def is_system(collection: str) -> bool:
+    """Whether a collection is one of ours: names that begin with an underscore are."""
+    return collection.startswith(MARK)
+
+
+def check_system(collection: str) -> str:
+    """The name itself when there is a system collection of it."""
+    if collection in SCOPES:
+        return collection
+    raise InvalidName(f"there is no system collection {collection!r:.80}; there are {', '.join(SCOPES)}")
+
+
+# What somebody needs beside `documents:read`: the same as where the list itself is asked for.
+_looking = (Scope.METRICS, Scope.SUBSCRIBE)
+SCOPES: dict[str, tuple[Scope, ...]] = {
+    "_queues": _looking,
+    "_groups": _looking,
+    "_dead_letters": (Scope.SUBSCRIBE,),
+    "_jobs": (Scope.ADMIN,),
+    "_workers": (Scope.ADMIN,),
+    "_rooms": (Scope.SUBSCRIBE,),
+    "_members": (Scope.SUBSCRIBE,),
+    "_servers": (Scope.ADMIN,),
+}
+# Of these it is not said which queue they belong to, or by names that others chose: all queues must be theirs.
+WHOLE = frozenset({"_jobs", "_workers", "_servers"})
+
+
+def may_see(principal: Principal, collection: str) -> bool:
+    """Whether somebody may look at a system collection."""
+    if not any(principal.may(scope) for scope in SCOPES.get(collection, ())):
+        return False
+    return collection not in WHOLE or principal.may_use_all()
+
+
+def seen_by(principal: Callable[[], Principal | None]) -> Sees:
+    """Which rows somebody sees, as they are known at that moment: those of queues that are theirs."""
+
+    def sees(row: Mapping[str, Any]) -> bool:
+        known = principal()
+        return known is not None and (row["collection"] in WHOLE or known.may_use(row["queue"]))
+
+    return sees
+
+
+# ── rows ──
+
+
+async def list_rows(store: Answerer, database: str, collection: str, now: Timestamp) -> Rows:
+    """All rows of a system collection, by id."""
+    found: Rows = {}
+    async for row in _readers[check_system(collection)](store, database, now):
+        times = {name: value for name, value in row.items() if name in ("createdAt", "updatedAt")}
+        row |= {"collection": collection, "version": 1, "createdAt": 0, "updatedAt": 0, **times}
+        found[row["id"]] = row
+    return found
+
+
+async def _each_queue(store: Answerer, database: str) -> AsyncIterator[QueueStatus]:
+    after = ""
+    while True:
+        page = await store.ask(ListQueues(database, Part(after=(after, ""), limit=PAGE_ROWS)))
+        for status in page:
+            yield status
+        if len(page) < PAGE_ROWS:
+            return
+        after = page[-1].queue
+
+
+async def _queues(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    async for one in _each_queue(store, database):
+        yield {
+            "id": _id(one.queue),
+            "queue": one.queue,
+            "namespace": one.namespace,
+            "task": one.task,
+            "partitions": one.partitions,
+            "records": one.records,
+            "waiting": one.waiting,
+            "delayed": one.delayed,
+            "dead_letters": one.dead_letters,
+            "createdAt": one.created_at // MILLISECOND,
+        }
+
+
+async def _groups(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    after = ("", "")
+    while True:
+        page = await store.ask(ListGroups(database, "", Part(after=after, limit=PAGE_ROWS)))
+        for one in page:
+            fields = msgspec.to_builtins(one)
+            del fields["database"]
+            yield {"id": _id(f"{one.queue}:{one.group}"), **fields}
+        if len(page) < PAGE_ROWS:
+            return
+        after = (page[-1].queue, page[-1].group)
+
+
+async def _dead_letters(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    async for queue in _each_queue(store, database):
+        if not queue.dead_letters:
+            continue
+        for one in await store.ask(ListDeadLetters(database, queue.queue, LETTERS_PER_QUEUE_MAX)):
+            yield {
+                "id": str(one.id),
+                "queue": one.queue,
+                "partition": one.partition,
+                "group": one.group,
+                "offset": one.offset,
+                "error": one.error,
+                "attempts": one.attempts,
+                "createdAt": one.written_at // MILLISECOND,
+                "updatedAt": one.failed_at // MILLISECOND,
+            }
+
+
+async def _jobs(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    for queue in await store.ask(ListJobQueues(database)):
+        for one in await store.ask(ListJobs(database, JobFilter(queue=queue.queue, limit=JOBS_PER_QUEUE_MAX))):
+            yield {
+                "id": _id(one.id),
+                "queue": one.queue,
+                "type": one.type,
+                "state": one.state.value,
+                "priority": one.priority,
+                "attempts": one.attempts,
+                "attempts_max": one.attempts_max,
+                "worker": one.worker,
+                "batch": one.batch,
+                "error": one.error,
+                "cancelling": one.cancelling,
+                "createdAt": one.created_at // MILLISECOND,
+                "updatedAt": one.changed_at // MILLISECOND,
+            }
+
+
+async def _workers(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    for one in await store.ask(ListWorkers(database)):
+        yield {
+            "id": _id(one.id),
+            "host": one.about.host,
+            "pid": one.about.pid,
+            "queues": list(one.about.queues),
+            "concurrency": one.about.concurrency,
+            "held": one.held,
+            "stopping": one.stopping,
+            "alive": one.lease_until > now,
+            "createdAt": one.started_at // MILLISECOND,
+        }
+
+
+async def _each_room(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[tuple[QueueStatus, Attendance]]:
+    async for queue in _each_queue(store, database):
+        if not queue.queue.startswith(ROOM_PREFIX):
+            continue
+        attendance = Attendance()
+        for partition in await store.ask(ListPartitions(database, queue.queue)):
+            if partition.partition != PRESENCE:
+                continue
+            first = partition.start
+            for segment in await store.ask(ReadPartition(partition.partition_id, first, SEGMENTS_MAX)):
+                for record in segment.records:
+                    attendance.take(record, segment.written_at)
+        attendance.expire(now)
+        yield queue, attendance
+
+
+async def _rooms(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    async for queue, attendance in _each_room(store, database, now):
+        yield {
+            "id": _id(queue.queue.removeprefix(ROOM_PREFIX)),
+            "room": queue.queue.removeprefix(ROOM_PREFIX),
+            "queue": queue.queue,
+            "members": attendance.count(),
+            "createdAt": queue.created_at // MILLISECOND,
+        }
+
+
+async def _members(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    async for queue, attendance in _each_room(store, database, now):
+        room = queue.queue.removeprefix(ROOM_PREFIX)
+        for one in attendance.members()[:MEMBERS_PER_ROOM_MAX]:
+            profile = msgspec.json.decode(msgspec.json.encode(one.profile))
+            yield {"id": one.member, "room": room, "queue": queue.queue, "profile": profile}
+
+
+async def _lately_there(store: Answerer, now: Timestamp) -> list[ServerStatus]:
+    """The servers that were there lately, by what each said last; those that left in good order are not."""
+    latest: dict[str, ServerStatus] = {}
+    for partition in await store.ask(ListPartitions(DATABASE_DEFAULT, SERVERS_QUEUE, limit=1)):
+        first = Offset(max(partition.start, partition.end - SEGMENTS_MAX))
+        for segment in await store.ask(ReadPartition(partition.partition_id, first, SEGMENTS_MAX)):
+            latest |= {status.id: status for _, _, status in _server_records.read(segment)}
+    return [one for one in latest.values() if not one.stopping and one.at + SHOWN_SECONDS * SECOND > now]
+
+
+async def _servers(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
+    """Of the whole store: seen from its first database alone."""
+    for one in await _lately_there(store, now) if database == DATABASE_DEFAULT else ():
+        yield {
+            "id": one.id,
+            "host": one.host,
+            "pid": one.pid,
+            "connections": one.connections,
+            "subscriptions": one.subscriptions,
+            "collections": one.collections,
+            "pressure": one.pressure,
+            "alive": one.is_alive(now),
+            "createdAt": one.started_at // MILLISECOND,
+        }
+
+
+def _id(name: str) -> str:
+    """A name as the id of a document, which has no slash."""
+    return name.replace("/", ":")
+
+
+_readers: dict[str, Callable[[Answerer, str, Timestamp], AsyncIterator[Fields]]] = {
+    "_queues": _queues,
+    "_groups": _groups,
+    "_dead_letters": _dead_letters,
+    "_jobs": _jobs,
+    "_workers": _workers,
+    "_rooms": _rooms,
+    "_members": _members,
+    "_servers": _servers,
+}
+
+
+# ── asking ──
+
+
+def document_of(row: Fields) -> Document:
+    """A row as a document."""
+    body = msgspec.Raw(msgspec.json.encode(row))
+    return Document(row["collection"], row["id"], row["version"], False, body)
+
+
+def chosen(
+    rows: Sequence[Fields], query: DocumentQuery, predicate: Predicate, sees: Sees
+) -> tuple[list[Document], str]:
+    """Those of the rows that a query means, in its order, with the cursor to go on."""
+    order = tuple(query.order_by)
+    after = read_cursor(query.start_after, len(order))
+    behind = None if after is None else place_of(after, order)
+    placed = [(place_of(cursor_of(row, order), order), row) for row in rows if sees(row) and predicate(row)]
+    placed = sorted((pair for pair in placed if behind is None or behind < pair[0]), key=lambda pair: pair[0])
+    found = [document_of(row) for _, row in placed[: query.limit]]
+    if len(placed) <= query.limit:
+        return found, ""
+    return found, write_cursor(cursor_of(found[-1].flat(), order))
+
+
+async def find_system(
+    store: Answerer, database: str, query: DocumentQuery, now: Timestamp, sees: Sees, expression: filters.Expression
+) -> tuple[list[Document], str, Lsn]:
+    """What a query finds in a system collection."""
+    rows = await list_rows(store, database, query.collection, now)
+    found, cursor = chosen(list(rows.values()), query, filters.predicate(expression), sees)
+    return found, cursor, Lsn(0)

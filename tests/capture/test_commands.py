@@ -1,0 +1,82 @@
+"""`headwater capture` and what the metrics say of it."""
+
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import headwater
+from headwater.app import make_router
+from headwater.doors.wire import Request
+from headwater.log.operations import Reach
+from headwater.model.capture import CaptureState, encode_state
+from headwater.model.principal import Principal, Scope
+from tests.cli.program import Program
+from tests.postgres_server import USER, Server
+
+NAME = "capture_commands"
+
+
+def test_changes_are_captured_listed_and_given_up(server: Server, tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    address = f"postgresql://{USER}@/postgres?host={server.folder}"
+    about = (address, "--table", "public.orders", "--name", NAME)
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+        connection.execute("INSERT INTO orders VALUES (1), (2)")
+        done = program.run("capture", "run", *about, "--queue", "changes", "--once", "--alarm-bytes", "1")
+        assert done.lines() == ["pushed 2 changes to changes"]
+        messages = program.run("tail", "changes", "--from", "beginning", "--no-follow", "--json").documents()
+        assert [message["payload"]["key"]["id"] for message in messages] == [1, 2]
+        [listed] = program.run("capture", "list", "--json").documents()
+        assert (listed["name"], listed["queue"], listed["changes"]) == (NAME, "changes", 2)
+        assert "the alarm is at 1" in listed["alarm"]
+        assert NAME in program.run("capture", "list").out
+        program.run("capture", "drop", *about)
+        slot = "SELECT slot_name FROM pg_replication_slots WHERE slot_name = 'headwater_capture_commands'"
+        assert connection.execute(slot.encode()).fetchall() == []
+        publication = "SELECT pubname FROM pg_publication WHERE pubname = 'headwater_capture_commands'"
+        assert connection.execute(publication.encode()).fetchall() == []
+    lost = program.run("capture", "run", *about, "--queue", "changes", "--once", "--json")
+    assert lost.code == 1
+    assert lost.error()["code"] == "resync-required"
+    with server.connect() as connection:
+        connection.execute("DROP TABLE orders")
+
+
+@pytest.mark.parametrize("source", ["mysql://localhost/shop", "orders", ""])
+def test_a_source_of_another_kind_is_refused(source: str, tmp_path: Path) -> None:
+    ended = Program(tmp_path).run("capture", "run", source, "--table", "a.b", "--queue", "q", "--once")
+    assert ended.code == 2
+    assert "postgresql://" in ended.err
+
+
+def test_nothing_is_listed_where_nothing_was_captured(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.run("push", "other", "1")
+    assert "nothing is captured" in program.run("capture", "list").err
+
+
+async def test_the_metrics_tell_what_a_source_keeps_to_those_who_may_use_the_queue(tmp_path: Path) -> None:
+    async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+        for name, queue in (("shop", "orders.changes"), ("bank", "accounts.changes")):
+            state = CaptureState(queue=queue, changes=7, lag_bytes=5, kept_bytes=9, alarm="too much")
+            step = Reach(database=hw.name, name=f"capture/{name}", number=1, note=encode_state(state))
+            await hw.queues_service.run(step)
+        found = {}
+        for patterns in (("*",), ("orders.*",)):
+            principal = Principal(database=hw.name, scopes=frozenset({Scope.METRICS}), queues=patterns)
+            request = Request(
+                method="GET", path="/metrics", query="", headers={}, body=b"", id="r1", principal=principal
+            )
+            text = (await make_router(hw)(request)).body.decode()
+            found[patterns] = {
+                (sample.name, sample.labels["capture"]): sample.value
+                for family in text_string_to_metric_families(text)
+                for sample in family.samples
+                if sample.name.startswith("headwater_capture")
+            }
+    assert found["*",]["headwater_capture_kept_bytes", "bank"] == 9
+    assert found["*",]["headwater_capture_alarm", "shop"] == 1
+    assert ("headwater_capture_kept_bytes_max", "shop") not in found["*",]
+    assert {capture for _, capture in found["orders.*",]} == {"shop"}

@@ -1,0 +1,139 @@
+"""Live queries for those who only listen (server-sent events): by the same rights as over a WebSocket, for as long as
+they have them (S3-33, T3-e)."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from headwater.model.document_rules import DocumentRule
+from tests.doors.live_door import LiveDoor
+from tests.doors.realtime.guests import PATIENCE_SECONDS
+from tests.doors.realtime.test_door import behind_guards, make_token
+from tests.waiting import expect_soon_async
+
+OWN = DocumentRule(pattern="notes", read="owner == auth.sub")
+ADDRESSES = ("/realtime/sse?collection=notes", "/realtime/v1/databases/main/sse?collection=notes")
+Found = TypeVar("Found")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[LiveDoor]:
+    door = LiveDoor(tmp_path / "headwater.db", behind_guards)
+    door.start()
+    yield door
+    door.stop()
+
+
+def run(door: LiveDoor, doing: Awaitable[Found]) -> Found:
+    async def done() -> Found:
+        return await doing
+
+    return asyncio.run_coroutine_threadsafe(done(), door.loop).result(PATIENCE_SECONDS)
+
+
+class Listener:
+    """What comes over a stream of server-sent events."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._lines = response.iter_lines()
+
+    def until(self, type: str) -> dict[str, Any]:
+        """The payload of the next message of a type."""
+        for line in self._lines:
+            if line.startswith("data:"):
+                message = json.loads(line.removeprefix("data:"))
+                if message.get("type") == type:
+                    payload: dict[str, Any] = message["payload"]
+                    return payload
+        raise AssertionError(f"the stream ended without {type}")
+
+    def rest(self) -> str:
+        """All that still comes, until the server ends it."""
+        return "\n".join(self._lines)
+
+
+@contextmanager
+def listening(door: LiveDoor, address: str, token: str) -> Iterator[Listener]:
+    headers = {"authorization": f"Bearer {token}"}
+    with httpx.stream("GET", f"{door.url}{address}", headers=headers, timeout=PATIENCE_SECONDS) as response:
+        assert response.status_code == 200, response.read()
+        yield Listener(response)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_listener_hears_of_what_the_rules_let_them_read_until_others_hold(guarded: LiveDoor, address: str) -> None:
+    run(guarded, guarded.hw.set_document_rules([OWN]))
+    _, token = make_token(guarded, scopes=["documents:read"])
+    notes = guarded.hw.collection("notes")
+    with listening(guarded, address, token) as heard:
+        heard.until("subscribe_ack")
+        run(guarded, notes.create({"owner": "bob"}, id="his"))
+        run(guarded, notes.create({"owner": "ann"}, id="mine"))
+        assert heard.until("event")["delta"]["id"] == "mine"
+        run(guarded, guarded.hw.set_document_rules([DocumentRule(pattern="notes", read='owner == "eve"')]))
+        assert "rules" in heard.until("resync-required")["reason"]
+    with listening(guarded, address, token) as heard:
+        heard.until("subscribe_ack")
+        run(guarded, guarded.hw.set_document_rules([DocumentRule(pattern="notes", create="true")]))
+        assert heard.until("error")["code"] == "not_allowed"
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_live_query_ends_with_the_token_that_it_came_with(guarded: LiveDoor, address: str) -> None:
+    id, token = make_token(guarded, scopes=["documents:read"])
+    with listening(guarded, address, token) as heard:
+        heard.until("subscribe_ack")
+        run(guarded, guarded.hw.access_tokens().revoke(id))
+        assert "1008" in heard.rest()
+    _, short = make_token(guarded, scopes=["documents:read"], lifetime_seconds=1.5)
+    with listening(guarded, address, short) as heard:
+        heard.until("subscribe_ack")
+        run(guarded, guarded.hw.collection("notes").create({}, id="before"))
+        assert heard.until("event")["delta"]["id"] == "before"
+        assert "1008" in heard.rest()
+    with httpx.Client(base_url=guarded.url) as client:
+        refused = client.get(address, headers={"authorization": f"Bearer {short}"})
+        assert refused.status_code == 401
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_listening_to_documents_needs_the_right_to_read_them(guarded: LiveDoor, address: str) -> None:
+    _, token = make_token(guarded, scopes=["subscribe", "consume"])
+    with httpx.Client(base_url=guarded.url, headers={"authorization": f"Bearer {token}"}) as client:
+        assert client.get(address).status_code == 403
+        assert client.get("/realtime/sse?collection=notes&room=a").status_code == 400
+
+
+def test_who_waits_on_a_log_is_not_given_what_new_rules_keep_from_them(guarded: LiveDoor) -> None:
+    """`/v1/segments` has documents whole; a wait that began before there were rules must not outlast them."""
+    _, token = make_token(guarded, scopes=["documents:read", "subscribe"])
+    notes = guarded.hw.collection("notes")
+    run(guarded, notes.create({"owner": "bob"}, id="first"))
+    headers = {"authorization": f"Bearer {token}"}
+    address = "/v1/segments?queue=headwater/documents/notes"
+    with httpx.Client(base_url=guarded.url, headers=headers, timeout=PATIENCE_SECONDS) as client:
+        read = client.get(f"{address}&after=0").json()
+        assert "first" in str(read["segments"])
+
+        async def is_waiting() -> bool:
+            return bool(guarded.hw.queues_service.followers.under_way)
+
+        async def wait_and_change() -> tuple[int, str]:
+            waiting = asyncio.ensure_future(
+                asyncio.to_thread(client.get, f"{address}&after={read['through']}&wait_seconds=20")
+            )
+            await expect_soon_async(is_waiting)
+            await guarded.hw.set_document_rules([OWN])
+            await notes.create({"owner": "bob", "secret": "x"}, id="second")
+            answer = await waiting
+            return answer.status_code, answer.text
+
+        status, text = run(guarded, wait_and_change())
+        assert (status, "secret" in text) == (404, False)
+        assert client.get(f"{address}&after=0").status_code == 403

@@ -1,0 +1,24 @@
+"""What people are shown of a store's address: where it is, and nothing that is a secret."""
+
+import pytest
+
+from headwater.stores.open import shown
+
+
+@pytest.mark.parametrize(
+    ("address", "seen"),
+    [
+        ("headwater.db", "headwater.db"),
+        ("/data/a@b:c.db", "/data/a@b:c.db"),
+        ("sqlite:////data/log.db", "sqlite:////data/log.db"),
+        ("file:///data/log.sqlite?lease_seconds=0", "file:///data/log.sqlite?lease_seconds=0"),
+        ("postgresql://ada:canary@db:5432/shop?schema=s", "postgresql://ada@db:5432/shop?schema=s"),
+        ("postgresql://ada:can:ary%40@db/shop", "postgresql://ada@db/shop"),
+        ("postgresql://db/shop?password=canary&schema=s", "postgresql://db/shop?schema=s"),
+        ("postgresql://db/shop?ssl%70assword=canary", "postgresql://db/shop"),
+        ("s3://bucket/log.sqlite?secret_key=canary&region=eu", "s3://bucket/log.sqlite?region=eu"),
+        ("https://ada:canary@log.example.org", "https://ada@log.example.org"),
+    ],
+)
+def test_an_address_is_shown_without_its_secrets(address: str, seen: str) -> None:
+    assert shown(address) == seen
