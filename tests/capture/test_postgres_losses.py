@@ -15,6 +15,7 @@ import pytest
 import headwater
 from headwater import capture
 from headwater.capture.follower import Follower
+from headwater.capture.replication import ReplicationLink
 from headwater.errors import InvalidOption, ResyncRequired, SourceBusy, SourceUnfit, SourceUnreachable, TooLarge
 from headwater.stores.contract import WritesBackups
 from tests.capture.shop import QUEUE, Shop, changes, follow, has_changes, lag_of, short, state
@@ -242,27 +243,65 @@ def test_options_that_cannot_be_are_refused(tables: Any, name: str) -> None:
 
 async def test_a_server_that_crashes_is_waited_for(tmp_path: Path) -> None:
     server = Server(wal_level="logical")
+    shop = Shop(server)
     try:
-        shop = Shop(server)
         async with headwater.open(str(tmp_path / "headwater.db")) as hw:
             await follow(hw, shop)
             following = asyncio.create_task(capture.follow(hw, shop.source(), QUEUE))
+
+            async def has_come(count: int) -> bool:
+                if following.done():
+                    await following
+                return await has_changes(hw, count)
+
             try:
                 shop.insert(1)
-                await expect_soon_async(lambda: has_changes(hw, 1))
+                await expect_soon_async(partial(has_come, 1))
                 await asyncio.to_thread(server.crash)
                 await asyncio.to_thread(server.start)
                 shop.connection.close()
                 shop.connection = server.connect()
                 shop.insert(2)
-                await expect_soon_async(lambda: has_changes(hw, 2))
+                await expect_soon_async(partial(has_come, 2))
             finally:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
             assert short(await changes(hw)) == [("insert", 1), ("insert", 2)]
-        shop.connection.close()
     finally:
+        shop.connection.close()
         server.stop()
+
+
+async def test_a_stream_that_was_cut_is_told_whatever_is_done_with_it_next(shop: Shop) -> None:
+    """Reading, saying how far the log is, and asking for anything: each finds out first at some time."""
+
+    async def cut_link() -> ReplicationLink:
+        link = ReplicationLink(shop.address)
+        link.create_slot(name, export=False)
+        link.start(name, 0, name)
+        shop.run("SELECT pg_terminate_backend(active_pid, 60000) FROM pg_replication_slots WHERE slot_name = %s", name)
+        shop.run("SELECT pg_drop_replication_slot(%s)", name)
+        return link
+
+    async def confirm(link: ReplicationLink) -> None:
+        link.confirm(0)
+
+    async def ask(link: ReplicationLink) -> None:
+        link.create_slot(name, export=False)
+
+    async def read(link: ReplicationLink) -> None:
+        await link.receive(1.0)
+
+    name = f"headwater_{shop.name}"
+    shop.run(f"CREATE PUBLICATION {name} FOR TABLE {shop.table}")
+    for step in (confirm, ask, read):
+        link = await cut_link()
+        try:
+            with pytest.raises(SourceUnreachable):
+                for _ in range(1_000):
+                    await step(link)
+        finally:
+            link.close()
 
 
 async def test_a_process_that_is_killed_again_and_again_neither_loses_nor_doubles(shop: Shop, tmp_path: Path) -> None:

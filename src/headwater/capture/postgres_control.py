@@ -4,7 +4,6 @@ Everything here waits for the server, so it is called on threads.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,9 +11,10 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from headwater.capture.contract import Lag, Row
+from headwater.capture.postgres_errors import translated
 from headwater.capture.postgres_values import SESSION, value_of
 from headwater.capture.replication import CONNECTION
-from headwater.errors import SourceBusy, SourceUnfit, SourceUnreachable
+from headwater.errors import SourceUnfit
 from headwater.stores.statements import load_statements
 
 ROWS_PER_FETCH = 1_000
@@ -112,7 +112,7 @@ class Control:
         wanted = {table.shown for table in tables}
         listed = SQL(", ").join(table.quoted for table in tables)
         name = Identifier(publication)
-        with self._translated():
+        with translated():
             if not exists:
                 self._run(SQL(sql.create_publication).format(name, listed))
             elif {row[0] for row in self._connected().execute(sql.published_tables, (publication,))} != wanted:
@@ -120,7 +120,7 @@ class Control:
 
     def unpublish(self, publication: str) -> None:
         """Drop the publication, if it is there."""
-        with self._translated():
+        with translated():
             self._run(SQL(sql.drop_publication).format(Identifier(publication)))
 
     def find_slot(self, name: str) -> Slot | None:
@@ -130,7 +130,7 @@ class Control:
 
     def drop_slot(self, name: str) -> None:
         """Drop the slot, if it is there."""
-        with self._translated():
+        with translated():
             self._connected().execute(sql.drop_slot, (name,))
 
     def lag(self, slot: str) -> Lag:
@@ -140,7 +140,7 @@ class Control:
 
     def _one(self, query: str, *bindings: Any) -> tuple[Any, ...]:
         """The first row of an answer, () when there is none."""
-        with self._translated():
+        with translated():
             return self._connected().execute(query, bindings).fetchone() or ()
 
     def _run(self, statement: Composed) -> None:
@@ -150,26 +150,6 @@ class Control:
         if self._open is None or self._open.closed:
             self._open = connect(self._address)
         return self._open
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        with translated():
-            yield
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turns the server's errors into ours."""
-    try:
-        yield
-    except psycopg.errors.ObjectInUse as error:
-        raise SourceBusy(f"another process follows the slot: {error}") from error
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise SourceUnfit(f"the user of the source may not do this: {error}") from error
-    except psycopg.OperationalError as error:
-        raise SourceUnreachable(f"the server of the source cannot be reached: {error}") from error
-    except psycopg.Error as error:
-        raise SourceUnfit(f"the server of the source refused: {error}") from error
 
 
 def connect(address: str) -> psycopg.Connection:

@@ -16,6 +16,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from headwater.capture.pgoutput import EPOCH
+from headwater.capture.postgres_errors import translated
 from headwater.capture.postgres_values import SESSION
 from headwater.errors import CaptureError, SourceBusy, SourceUnreachable
 
@@ -65,7 +66,7 @@ class ReplicationLink:
         """Let the stream begin after an LSN."""
         options = f"proto_version '1', publication_names {_literal(_name(publication))}"
         text = f"START_REPLICATION SLOT {_name(slot)} LOGICAL {show_lsn(lsn)} ({options})"
-        result = self._connection.exec_(text.encode())
+        result = self._execute(text)
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise _refused(result, "the stream cannot begin")
 
@@ -73,7 +74,8 @@ class ReplicationLink:
         """The next thing that the server says; None when it is silent for so long."""
         deadline = time.monotonic() + seconds
         while True:
-            size, data = self._connection.get_copy_data(1)
+            with translated():
+                size, data = self._connection.get_copy_data(1)
             if size > 0:
                 return _arrived(bytes(data))
             if size < 0:
@@ -84,9 +86,9 @@ class ReplicationLink:
     def confirm(self, lsn: int, *, ask: bool = False) -> None:
         """Say up to where everything is in the log; with `ask` the server tells where it is."""
         now = time.time_ns() // 1_000 - EPOCH
-        self._connection.put_copy_data(_status.pack(b"r", lsn, lsn, lsn, now, ask))
-        if self._connection.flush() < 0:
-            raise SourceUnreachable(f"the server cannot be told: {_text(self._connection.error_message)}")
+        with translated():
+            self._connection.put_copy_data(_status.pack(b"r", lsn, lsn, lsn, now, ask))
+            self._connection.flush()
 
     async def _readable(self, seconds: float) -> bool:
         if seconds <= 0:
@@ -99,14 +101,16 @@ class ReplicationLink:
             return False
         finally:
             loop.remove_reader(self._connection.socket)
-        try:
+        with translated():
             self._connection.consume_input()
-        except Exception as error:
-            raise SourceUnreachable(f"the connection to the source was lost: {error}") from error
         return True
 
+    def _execute(self, text: str) -> pq.abc.PGresult:
+        with translated():
+            return self._connection.exec_(text.encode())
+
     def _rows(self, text: str) -> list[bytes]:
-        result = self._connection.exec_(text.encode())
+        result = self._execute(text)
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise _refused(result, "the slot cannot be made")
         return [result.get_value(0, place) or b"" for place in range(result.nfields)]
