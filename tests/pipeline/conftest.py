@@ -1,6 +1,7 @@
 """One Spark session for all tests of a run: they share a worker process, so that one Java starts and no more."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         environment.setenv("HEADWATER_ENCRYPTION_KEY", KEY)
         environment.setenv("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
         events = tmp_path_factory.mktemp("events")
+        on_interrupt = signal.getsignal(signal.SIGINT)
         session = start_session(
             "local[2]",
             log=tmp_path_factory.mktemp("spark") / "spark.log",
@@ -60,6 +62,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             },
         )
+    # PySpark sets one that ends the program. The tests that run in this process afterwards, of signals among them, are
+    # to meet what they would meet in any other.
+    signal.signal(signal.SIGINT, on_interrupt)
     yield session
     session.stop()
 
