@@ -284,13 +284,16 @@ async def test_a_stream_that_was_cut_is_told_whatever_is_done_with_it_next(shop:
         return link
 
     async def confirm(link: ReplicationLink) -> None:
-        link.confirm(0)
+        # The system takes what is written to a connection that was just cut.
+        for _ in range(1_000):
+            link.confirm(0)
 
     async def ask(link: ReplicationLink) -> None:
         link.create_slot(name, export=False)
 
     async def read(link: ReplicationLink) -> None:
-        await link.receive(1.0)
+        while await link.receive(1.0):
+            continue
 
     name = f"headwater_{shop.name}"
     shop.run(f"CREATE PUBLICATION {name} FOR TABLE {shop.table}")
@@ -298,8 +301,7 @@ async def test_a_stream_that_was_cut_is_told_whatever_is_done_with_it_next(shop:
         link = await cut_link()
         try:
             with pytest.raises(SourceUnreachable):
-                for _ in range(1_000):
-                    await step(link)
+                await step(link)
         finally:
             link.close()
 

@@ -85,7 +85,7 @@ async def test_how_far_it_is_is_said_every_ten_steps_and_by_count(
     monkeypatch.setattr(rooms_service, "WATERMARK_SECONDS", 0.0)
     async with headwater.open(str(tmp_path / "headwater.db"), rooms={"server_instance_id": "server-a"}) as hw:
         live, ear = await enter(hw)
-        hw.rooms_service.connect(live, Member("ann"))
+        await hw.rooms_service.connect(live, Member("ann"))
         await soon(lambda: bool(ear.heard))
         await say(hw, ear, 9)
         assert await marks(hw) == {}

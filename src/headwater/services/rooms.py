@@ -221,11 +221,14 @@ class Rooms:
             if not self._live:
                 self._stop()
 
-    def connect(self, live: LiveRoom, member: Member) -> None:
-        """Somebody has come; the others hear of it, unless there are too many to tell."""
+    async def connect(self, live: LiveRoom, member: Member) -> None:
+        """Somebody has come; the others hear of it, unless there are too many to tell. Once this is over, whoever
+        comes on another server finds it there."""
         live.here[member.member] = member
         if len(live.here) <= MEMBERS_TOLD_MAX:
-            self._announce(live, CONNECTED, Came(self.origin, member.member, member.profile))
+            said = self._announce(live, CONNECTED, Came(self.origin, member.member, member.profile), Durability.WRITTEN)
+            if said is not None:
+                await asyncio.wait({said})
 
     def disconnect(self, live: LiveRoom, name: str) -> None:
         """Somebody has gone."""
@@ -233,17 +236,23 @@ class Rooms:
         if member is not None and len(live.here) < MEMBERS_TOLD_MAX:
             self._announce(live, DISCONNECTED, Came(self.origin, name, member.profile))
 
-    def _announce(self, live: LiveRoom, type: str, said: Came | Roll) -> None:
+    def _announce(
+        self, live: LiveRoom, type: str, said: Came | Roll, durability: Durability = Durability.MEMORY
+    ) -> "asyncio.Future[CommittedResult] | None":
+        """Say who is there; what to wait for, if anything, until others can know it."""
         record = Record(msgspec.Raw(msgspec.json.encode(said)), type=type)
         if not self.goes_through_log(live.database):
             changes = live.attendance.take(record, self._queues.clock.now())
             live.tell_presence(changes)
-            return
+            return None
         push = self._push(live.database, live.queue, PRESENCE, record, ALIVE_SECONDS)
         try:
-            self._queues.push(push, Durability.MEMORY).add_done_callback(_look_at)
+            pushed = self._queues.push(push, durability)
         except Closed:
             log.debug("a room was left while Headwater was closed; others learn of it when this server is silent")
+            return None
+        pushed.add_done_callback(_look_at)
+        return pushed
 
     def say_who_is_here(self) -> None:
         """Tell the others, again and again: who hears nothing of a server takes its members for gone."""

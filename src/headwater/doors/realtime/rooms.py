@@ -199,12 +199,13 @@ async def join(session: RealtimeSession, id: MessageId, payload: Join) -> None:
     seat = seats[payload.room] = take_seat(session, live, quiet=payload.quiet)
     if not payload.quiet:
         live.here[member.member] = member
-    session.send(answer("join_ack", JoinAck(payload.room, seat.after, session.member, *roll_call(live)), id))
+    acknowledged = JoinAck(payload.room, seat.after, session.member, *roll_call(live))
+    if not payload.quiet and not stays:
+        await rooms.connect(live, member)
+    session.send(answer("join_ack", acknowledged, id))
     if since != "now":
         await catch_up(rooms, seat, since)
     seat.go_live()
-    if not payload.quiet and not stays and seats.get(payload.room) is seat:
-        rooms.connect(live, member)
 
 
 def roll_call(live: LiveRoom) -> tuple[list[Member], int]:
