@@ -206,6 +206,7 @@ def test_what_is_there_is_shown_as_the_document_says(client: httpx.Client, route
 ASKING = [route for route in ROUTES if route.path.startswith("/v1/questions/")]
 ASKED_ABOUT: dict[str, dict[str, object]] = {
     "list-dead-letters": {"queue": "0"},
+    "list-partitions": {"queue": "0"},
     "list-traces": {"partition_id": 1, "transaction_id": "t0"},
     "find-job": {"id": "later"},
     "list-job-dependencies": {"id": "later"},
