@@ -62,6 +62,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = PureLog()
         self.batches: list[Batch] = []
         self.pushed = 0
+        self.looks = 0
         self.stack = AsyncExitStack()
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.address = self.wait(self.stack.enter_async_context(self.factory(Path(folder))))
@@ -305,24 +306,31 @@ class StoreMachine(RuleBasedStateMachine):
     # ── what both must show ──
 
     @invariant()
-    def the_log_is_the_same(self) -> None:
-        segments = self.wait(self.logs[0].read())
+    def both_show_the_same(self) -> None:
+        """By one of the stores, and by the other after the next step: each look may be the one that takes a bucket
+        over, which costs more than everything else here."""
+        self.looks += 1
+        log = self.logs[self.looks % STORES]
+        self.the_log_is_the_same(log)
+        self.the_groups_are_the_same(log)
+        self.the_dead_letters_are_the_same(log)
+
+    def the_log_is_the_same(self, log: Log) -> None:
+        segments = self.wait(log.read())
         lsns = [segment.lsn for segment in segments]
         assert lsns == sorted(set(lsns))
         for name, lane in self.model.lanes.items():
             kept = [(s.first_offset, payloads(s)) for s in segments if s.lane.partition == name]
             assert kept == [(s.first, [payload for payload, _ in s.entries]) for s in lane.segments]
 
-    @invariant()
-    def the_groups_are_the_same(self) -> None:
-        found = {status.group: status for status in self.wait(self.logs[1].store.ask(ListGroups("main", QUEUE)))}
+    def the_groups_are_the_same(self, log: Log) -> None:
+        found = {status.group: status for status in self.wait(log.store.ask(ListGroups("main", QUEUE)))}
         assert found.keys() == self.model.readers.keys()
         for group, status in found.items():
             assert (status.lag, status.lost) == (self.model.lag(group), self.model.lost_so_far(group, self.clock.now()))
 
-    @invariant()
-    def the_dead_letters_are_the_same(self) -> None:
-        letters = self.wait(self.logs[0].dead_letters())
+    def the_dead_letters_are_the_same(self, log: Log) -> None:
+        letters = self.wait(log.dead_letters())
         found = [(letter.group, letter.partition, letter.offset) for letter in letters]
         assert sorted(found) == sorted(self.model.buried)
         assert all(decode_payload(letter.record.data) < self.pushed for letter in letters)

@@ -112,11 +112,15 @@ async def test_concurrent_workers_share_the_partitions(queen: Queen) -> None:
     for partition in range(4):
         await queen.queue("orders").partition(f"p{partition}").push([{"data": number} for number in range(10)])
     seen: dict[str, list[int]] = {}
+    all_seen = asyncio.Event()
 
     async def handle(message: Message) -> None:
         seen.setdefault(message["partition"], []).append(message["data"])
+        if sum(map(len, seen.values())) == 40:
+            all_seen.set()
 
-    await queen.queue("orders").concurrency(4).batch(2).each().idle_millis(300).timeout_millis(200).consume(handle)
+    consuming = queen.queue("orders").concurrency(4).batch(2).each().timeout_millis(200)
+    await consuming.consume(handle, signal=all_seen)
     assert seen == {f"p{partition}": list(range(10)) for partition in range(4)}
 
 
@@ -140,14 +144,17 @@ async def test_a_handler_that_fails_gets_the_message_again(queen: Queen) -> None
     await queen.queue("orders").config({"retry_limit": 3, "retry_delay": 0}).create()
     await queen.queue("orders").push([{"data": 1}])
     attempts: list[int] = []
+    done = asyncio.Event()
 
     async def handle(message: Message) -> None:
         attempts.append(message["retryCount"])
         if len(attempts) < 3:
             raise RuntimeError("not yet")
+        done.set()
 
-    await queen.queue("orders").idle_millis(300).timeout_millis(200).consume(handle)
+    await queen.queue("orders").timeout_millis(200).consume(handle, signal=done)
     assert attempts == [0, 1, 2]
+    assert await queen.queue("orders").wait(False).pop() == []
 
 
 async def test_a_consumer_that_acks_by_itself(queen: Queen) -> None:
