@@ -306,6 +306,56 @@ async def test_a_stream_that_was_cut_is_told_whatever_is_done_with_it_next(shop:
             link.close()
 
 
+async def test_nothing_is_said_while_nothing_happens_and_a_cancel_ends_it(
+    hw: headwater.Headwater, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer to each answer would keep both sides busy for ever, and nobody could cancel what always has news."""
+    await follow(hw, shop)
+    shop.insert(1)
+    heard: list[object] = []
+    receive = ReplicationLink.receive
+
+    async def counted(link: ReplicationLink, seconds: float) -> object:
+        heard.append(await receive(link, seconds))
+        return heard[-1]
+
+    monkeypatch.setattr(ReplicationLink, "receive", counted)
+    following = asyncio.create_task(capture.follow(hw, shop.source(), QUEUE))
+    await expect_soon_async(lambda: has_changes(hw, 1))
+    # Twice it waits for a second in vain; what it asks in between is answered once.
+    await expect_soon_async(lambda: are_silent(heard, 2))
+    assert len(heard) < 50
+    following.cancel()
+    async with asyncio.timeout(60):
+        await asyncio.gather(following, return_exceptions=True)
+    assert following.cancelled()
+
+
+async def are_silent(heard: list[object], count: int) -> bool:
+    return heard.count(None) >= count
+
+
+async def test_a_server_that_asks_is_answered(tmp_path: Path) -> None:
+    """It takes silence for a lost connection after `wal_sender_timeout`, and asks when half of it is over."""
+    server = Server(wal_level="logical", wal_sender_timeout="1s")
+    shop = Shop(server)
+    try:
+        async with headwater.open(str(tmp_path / "headwater.db")) as hw:
+            await follow(hw, shop)
+            link = ReplicationLink(shop.address)
+            try:
+                link.start(f"headwater_{shop.name}", 0, f"headwater_{shop.name}")
+                asked = await link.receive(60.0)
+                while asked is not None and not asked.asks:
+                    asked = await link.receive(60.0)
+            finally:
+                link.close()
+        assert asked is not None
+    finally:
+        shop.connection.close()
+        server.stop()
+
+
 async def test_a_process_that_is_killed_again_and_again_neither_loses_nor_doubles(shop: Shop, tmp_path: Path) -> None:
     place = tmp_path / "headwater.db"
     command = [sys.executable, "-m", "headwater", "capture", "run", shop.address, "--table", shop.table]

@@ -20,6 +20,9 @@ PRIVATE_FOLDERS = "|".join(("root", "work", r"home/\w+"))
 MACHINE_PATH = re.compile(rf"/(?:{PRIVATE_FOLDERS})/")
 REGISTRY = re.compile("index" + r"[-_]url|(?:https?|file)://\S*/" + r"simple\b", re.IGNORECASE)
 LEFT_OPEN = re.compile(r"\b(?:TODO|FIXME|XXX|NotImplementedError)\b")
+# In Python 3.11 it swallows a cancel that comes together with what is waited for: the task goes on, and whoever has
+# cancelled it waits for ever. `async with asyncio.timeout(…)` does not.
+SWALLOWS_CANCEL = re.compile(r"asyncio\.wait_for\(")
 # Names that say nothing, and so take in everything.
 EMPTY_NAME = re.compile("utils|helpers|common|manager", re.IGNORECASE)
 # What is at the top of the tree, as the README says; anything else was left there by a run.
@@ -49,6 +52,10 @@ def find_registry_addresses(root: Path) -> list[str]:
 
 def find_work_left_open(root: Path) -> list[str]:
     return find_lines(root, LEFT_OPEN, "left open", "src")
+
+
+def find_swallowed_cancels(root: Path) -> list[str]:
+    return find_lines(root, SWALLOWS_CANCEL, "a cancel may be swallowed, use asyncio.timeout", "src")
 
 
 def find_empty_names(root: Path) -> list[str]:
@@ -144,6 +151,7 @@ CHECKS = {
     "no path of one machine": find_machine_paths,
     "no address of a registry": find_registry_addresses,
     "no work left open": find_work_left_open,
+    "no cancel is swallowed": find_swallowed_cancels,
     "no empty names": find_empty_names,
     "nothing left behind": find_what_was_left_behind,
     "no long files": find_long_files,
@@ -170,6 +178,7 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
         ("no address of a registry", "a.md", "https://example.org/pypi/" + "simple/"),
         ("no work left open", "src/headwater/a.py", "# TODO later"),
         ("no work left open", "src/headwater/a.py", "raise NotImplementedError"),
+        ("no cancel is swallowed", "src/headwater/a.py", "await asyncio.wait_for(event.wait(), 1)"),
         ("no empty names", "src/headwater/sql_utils.py", ""),
         ("no empty names", "tests/common/a.py", ""),
         ("nothing left behind", "quarantine/orders.ndjson", ""),

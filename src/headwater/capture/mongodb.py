@@ -115,7 +115,8 @@ class MongoCollections:
                 return copied
             self._copy = None
         try:
-            events = [await asyncio.wait_for(self._events.get(), seconds)]
+            async with asyncio.timeout(seconds):
+                events = [await self._events.get()]
         except TimeoutError:
             return None
         while len(events) < CHANGES_PER_READ and not self._events.empty():

@@ -21,7 +21,7 @@ from headwater.capture.pgoutput import Begin, Commit, Decoder
 from headwater.capture.postgres_control import Control, Table, rows_at
 from headwater.capture.replication import ReplicationLink, parse_lsn, show_lsn
 from headwater.clock import Timestamp
-from headwater.errors import InvalidOption, ResyncRequired, SourceBusy, StoreDamaged
+from headwater.errors import InvalidOption, ResyncRequired, StoreDamaged
 
 CHANGES_PER_READ = 1_000
 # Longer names are cut off by the server.
@@ -127,12 +127,15 @@ class PostgresTables:
         changes: list[Change] = []
         times: list[Timestamp | None] = []
         before = self._position
+        arrived = None
         while len(changes) < CHANGES_PER_READ:
             arrived = await self._link.receive(0 if changes else seconds)
             if arrived is None:
                 break
             if arrived.message is None:
                 self._sent = max(self._sent, arrived.sent)
+                if arrived.asks:
+                    self._link.confirm(self._confirmed)
                 if not changes:
                     break
                 continue
@@ -143,8 +146,10 @@ class PostgresTables:
             # Nothing of ours was in it, so the server need not keep it for us. A transaction that was taken in part is
             # still to come.
             self._position = msgspec.structs.replace(self._position, lsn=self._sent)
-        if not changes and self._position == before:
+        if arrived is None and not changes:
+            # Asked for in silence only: each answer would be followed by the next question.
             self._link.confirm(self._confirmed, ask=True)
+        if not changes and self._position == before:
             return None
         return Taken(changes, times, _encode(self._position))
 
@@ -201,13 +206,11 @@ class PostgresTables:
     def _resume(self, position: Position) -> Position:
         if position.system != self._control.identity():
             raise ResyncRequired("this is another server than the one that was followed")
-        slot = self._control.find_slot(self._slot)
+        slot = self._control.wait_for_slot(self._slot)
         if slot is None:
             raise ResyncRequired(f"the slot {self._slot} is gone from the server")
         if slot.status == "lost":
             raise ResyncRequired(f"the server has given up on the slot {self._slot}: it kept too much for it")
-        if slot.is_active:
-            raise SourceBusy(f"another process follows the slot {self._slot}")
         if parse_lsn(slot.confirmed) > position.lsn:
             raise ResyncRequired(
                 f"the slot {self._slot} was followed up to {slot.confirmed}, and the log has {show_lsn(position.lsn)}: "
@@ -218,6 +221,8 @@ class PostgresTables:
     def _start(self) -> None:
         assert self._link is not None
         self._link.start(self._slot, self._position.lsn, self._publication)
+        # Whoever waits only for what was written before need not wait for silence.
+        self._link.confirm(self._confirmed, ask=True)
 
     def _copies(self, tables: Sequence[Table], snapshot: str) -> Iterator[Taken]:
         """Every row as it was when the slot was made, some at a time; then the position from which changes follow."""

@@ -3,6 +3,7 @@
 Everything here waits for the server, so it is called on threads.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,10 +15,12 @@ from headwater.capture.contract import Lag, Row
 from headwater.capture.postgres_errors import translated
 from headwater.capture.postgres_values import SESSION, value_of
 from headwater.capture.replication import CONNECTION
-from headwater.errors import SourceUnfit
+from headwater.errors import SourceBusy, SourceUnfit
 from headwater.stores.statements import load_statements
 
 ROWS_PER_FETCH = 1_000
+RELEASE_SECONDS = 3.0
+LOOK_SECONDS = 0.05
 
 sql = load_statements("headwater.capture")
 _FULL, _NOTHING = "f", "n"
@@ -128,8 +131,18 @@ class Control:
         row = self._one(sql.find_slot, name)
         return Slot(*row) if row else None
 
+    def wait_for_slot(self, name: str) -> Slot | None:
+        """The slot, if it is there, when nobody follows it: a server takes a moment to see that somebody hung up."""
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while (slot := self.find_slot(name)) is not None and slot.is_active:
+            if time.monotonic() > deadline:
+                raise SourceBusy(f"another process follows the slot {name}")
+            time.sleep(LOOK_SECONDS)
+        return slot
+
     def drop_slot(self, name: str) -> None:
         """Drop the slot, if it is there."""
+        self.wait_for_slot(name)
         with translated():
             self._connected().execute(sql.drop_slot, (name,))
 

@@ -28,10 +28,12 @@ CONNECTION = {"connect_timeout": "10", "application_name": "headwater capture", 
 
 
 class Arrived(NamedTuple):
-    """A message of the slot's plugin, or a keepalive without one; `sent` is how far the server has come."""
+    """A message of the slot's plugin, or a keepalive without one; `sent` is how far the server has come. A server that
+    `asks` wants to hear how far the log is, and takes silence for a lost connection."""
 
     message: bytes | None
     sent: int
+    asks: bool = False
 
 
 class Slot(NamedTuple):
@@ -96,7 +98,8 @@ class ReplicationLink:
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._connection.socket, arrived.set)
         try:
-            await asyncio.wait_for(arrived.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await arrived.wait()
         except TimeoutError:
             return False
         finally:
@@ -131,8 +134,8 @@ def _arrived(data: bytes) -> Arrived:
     if data[:1] == b"w":
         _, _, sent, _ = _data.unpack_from(data)
         return Arrived(data[_data.size :], sent)
-    _, sent, _, _ = _keepalive.unpack_from(data)
-    return Arrived(None, sent)
+    _, sent, _, asks = _keepalive.unpack_from(data)
+    return Arrived(None, sent, bool(asks))
 
 
 def _refused(result: pq.abc.PGresult, doing: str) -> CaptureError:

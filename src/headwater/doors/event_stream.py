@@ -101,7 +101,8 @@ class EventStream:
                     continue
                 self._news.clear()
                 try:
-                    await asyncio.wait_for(self._news.wait(), SILENCE_SECONDS)
+                    async with asyncio.timeout(SILENCE_SECONDS):
+                        await self._news.wait()
                 except TimeoutError:
                     yield _SIGN_OF_LIFE
         finally:

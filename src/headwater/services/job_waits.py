@@ -39,7 +39,8 @@ class JobWaits:
                 raise JobMissing(f"there is no job {name!r}")
             if states[name] in FINISHED:
                 return states[name]
-            return await asyncio.wait_for(future, timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                return await future
         finally:
             self._forget(database, name, future)
 

@@ -345,7 +345,8 @@ class Worker:
     async def _beat_for_ever(self) -> None:
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._beat_now.wait(), self._settings.lease / 3)
+                async with asyncio.timeout(self._settings.lease / 3):
+                    await self._beat_now.wait()
             try:
                 await self._beat()
                 self.functions.end_stopped()

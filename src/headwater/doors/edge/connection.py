@@ -342,7 +342,8 @@ class Connection(asyncio.Protocol):
         if self._sendable is None:
             return True
         try:
-            await asyncio.wait_for(self._sendable, self._limits.send_seconds)
+            async with asyncio.timeout(self._limits.send_seconds):
+                await self._sendable
         except TimeoutError:
             self._transport.abort()
             return False

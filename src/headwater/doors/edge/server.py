@@ -64,7 +64,8 @@ class Edge:
             if isinstance(connection, Connection):
                 connection.stop()
         try:
-            await asyncio.wait_for(self._empty.wait(), self.limits.stop_seconds)
+            async with asyncio.timeout(self.limits.stop_seconds):
+                await self._empty.wait()
         except TimeoutError:
             self.abort()
             await self._empty.wait()

@@ -45,7 +45,8 @@ class Turnstile:
             await asyncio.sleep(0)
         turn = self._ask_thread()
         try:
-            await asyncio.wait_for(asyncio.shield(turn), self._wait_seconds)
+            async with asyncio.timeout(self._wait_seconds):
+                await asyncio.shield(turn)
         except (TimeoutError, asyncio.CancelledError) as error:
             turn.add_done_callback(lambda _: self.leave())
             if isinstance(error, asyncio.CancelledError):
