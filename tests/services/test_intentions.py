@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -436,6 +437,45 @@ async def test_what_comes_while_closing_is_given_back(desk: Desk) -> None:
     await closing
     assert await waiter == Popped()
     assert len(desk.returned) == 1
+
+
+@pytest.mark.parametrize("ends", ["drain", "close"])
+async def test_what_was_acked_on_its_way_while_all_waits_end_is_handed_over(desk: Desk, ends: str) -> None:
+    """Nobody could give it back: who is answered that there is nothing would have lost it. The others need not wait."""
+    first, second = desk.wait(auto_ack=True), desk.wait(auto_ack=True)
+    others = [desk.wait(queue=f"q{number}", auto_ack=True) for number in range(3)]
+    await desk.turn()
+    for _ in range(2 + len(others)):
+        desk.touch()
+    ending = asyncio.ensure_future(desk.intentions.close()) if ends == "close" else None
+    if ending is None:
+        desk.intentions.drain()
+    await desk.turn()
+    assert not first.done()
+    await desk.answer(found(0, token=0))
+    await desk.answer_with_nothing()
+    assert (await first).batches[0].offsets == [0]
+    assert [await waiter for waiter in (second, *others)] == [Popped()] * 4
+    assert desk.intentions.count == 0
+    if ending is not None:
+        await ending
+
+
+async def test_whoever_is_not_known_any_more_is_sent_home_and_the_next_one_is_served(desk: Desk) -> None:
+    """Before anything is popped for them; however many there are."""
+    known = [True] * 1_500
+    waiters = [
+        asyncio.ensure_future(desk.intentions.wait(Pop(queue="orders"), 60, is_known=partial(known.__getitem__, place)))
+        for place in range(len(known))
+    ]
+    await desk.answer_with_nothing()
+    known[:-1] = [False] * (len(known) - 1)
+    desk.touch()
+    await desk.answer(found(0))
+    assert [len(call) for call in desk.calls][-1] == 1
+    assert (await waiters[-1]).batches[0].offsets == [0]
+    assert [await waiter for waiter in waiters[:-1]] == [Popped()] * 1_499
+    assert desk.returned == []
 
 
 async def test_a_pop_that_found_nothing_need_not_ask_again(desk: Desk) -> None:

@@ -44,6 +44,11 @@ def stay() -> None:
     """What `Request.park` does where the transport needs no word of it."""
 
 
+def always() -> bool:
+    """What `Request.is_known` says where nobody is asked for a credential."""
+    return True
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a route sees it. Header names are in small letters; `id` is this request's, for logs and errors.
 
@@ -52,8 +57,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     whether the rest is wanted, and the answer is `CONTINUE` or a refusal. A route calls `park` when it begins to wait
     for something that may not come for long: from then on a client that hangs up is taken for gone, and the route is
     cancelled. Who comes without a credential to a path that takes one later (`LATE_PATHS`) is nobody yet, and
-    `identify` says whose the one is that they show then; None where nobody is asked. `used` are the queues that the
-    route found to be theirs: after a wait they must be so still.
+    `identify` says whose the one is that they show then; None where nobody is asked. `is_known` tells whether the
+    credential that came with it is good still, for what cannot be taken back once it is done. `used` are the queues
+    that the route found to be theirs: after a wait they must be so still.
     """
 
     method: str
@@ -67,6 +73,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     awaits_body: bool = False
     park: Callable[[], None] = stay
     identify: Callable[[str], Awaitable[Principal]] | None = None
+    is_known: Callable[[], bool] = always
     used: list[str] | None = None
 
 

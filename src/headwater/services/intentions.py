@@ -43,20 +43,22 @@ POPS_GROWTH = 4
 POPS_AT_ONCE = 1_024
 
 
+# Whether somebody's credential is still what it was when they came.
+IsKnown = Callable[[], bool]
 # How often something happened that the tail does not tell, and where that is.
 Mark = tuple[int, Lsn]
 
 
 class _Intention:
-    """One waiting pop."""
+    """One waiting pop. Of who came through a door, `is_known` tells whether they are known there still."""
 
-    __slots__ = ("answer", "deadline", "heeds_gate", "is_asked_for", "key", "operation")
+    __slots__ = ("answer", "deadline", "is_asked_for", "is_known", "key", "operation")
 
     def __init__(
-        self, operation: Pop, key: Key, deadline: float, answer: asyncio.Future[Popped], heeds_gate: bool
+        self, operation: Pop, key: Key, deadline: float, answer: asyncio.Future[Popped], is_known: IsKnown | None
     ) -> None:
         self.operation = operation
-        self.heeds_gate = heeds_gate
+        self.is_known = is_known
         self.key = key
         self.deadline = deadline
         self.answer = answer
@@ -155,15 +157,15 @@ class Intentions:
         return self._happened, self._followers.tail.position
 
     async def wait(
-        self, operation: Pop, seconds: float, empty: tuple[Mark, Popped] | None = None, *, heeds_gate: bool = False
+        self, operation: Pop, seconds: float, empty: tuple[Mark, Popped] | None = None, is_known: IsKnown | None = None
     ) -> Popped:
-        """What the pop gets, as soon as there is something; nothing when the time is over, or, if it heeds the gate,
-        when that is shut.
+        """What the pop gets, as soon as there is something; nothing when the time is over, or, for somebody who came
+        through a door, when the gate is shut or they are not known any more.
 
         `empty` is the mark before a pop that found nothing, and what it said: if nothing has happened since, there is
         no need to ask again before waiting.
         """
-        if self._draining or (heeds_gate and self._is_shut(operation.database)):
+        if self._draining or (is_known is not None and self._is_shut(operation.database)):
             return Popped()
         if self.count >= self._waiters_max:
             self.overflows += 1
@@ -172,7 +174,7 @@ class Intentions:
             self._access_version = self._store.access_version()
         loop = asyncio.get_running_loop()
         key = key_of(operation)
-        intention = _Intention(operation, key, loop.time() + seconds, loop.create_future(), heeds_gate)
+        intention = _Intention(operation, key, loop.time() + seconds, loop.create_future(), is_known)
         number = next(self._numbers)
         line = self._enter(number, intention)
         if empty is not None and empty[0] == self.mark() and not line.busy:
@@ -259,9 +261,8 @@ class Intentions:
             if whom(key):
                 for number, intention in list(line.waiting.items()):
                     # Nobody could give back what a pop that acks on the way gets.
-                    is_free = intention.heeds_gate and not intention.is_asked_for
-                    if is_free and self._leave(number, key) and not intention.answer.done():
-                        intention.answer.set_result(Popped())
+                    if intention.is_known is not None and not intention.is_asked_for:
+                        self._answer_nothing(number, intention)
 
     def _look_at_access(self) -> None:
         """Who may read what was changed: whoever came through a door asks there again before anything is popped."""
@@ -288,10 +289,10 @@ class Intentions:
         """Pops for the oldest intentions of a line, in one commit; on to more when all of them got something."""
         line.again = False
         self._look_at_access()
-        if not line.waiting:
+        chosen = self._choose(line, size)
+        if not chosen:
             self._end_turn(key, line)
             return
-        chosen = list(itertools.islice(line.waiting.items(), size))
         self.pops += len(chosen)
         try:
             answers = self._pop([shared(intention.operation, len(line.waiting) - 1) for _, intention in chosen])
@@ -304,6 +305,18 @@ class Intentions:
         for _, intention in chosen:
             intention.is_asked_for = intention.operation.auto_ack
         self._await(key, line, chosen, answers)
+
+    def _choose(self, line: _Line, size: int) -> list[tuple[int, _Intention]]:
+        """The oldest intentions. Whose credential has ended is sent to the door, before anything is popped for them."""
+        chosen: list[tuple[int, _Intention]] = []
+        for number, intention in list(line.waiting.items()):
+            if len(chosen) == size:
+                break
+            if intention.is_known is None or intention.is_known():
+                chosen.append((number, intention))
+            else:
+                self._answer_nothing(number, intention)
+        return chosen
 
     def _await(
         self,
@@ -350,6 +363,8 @@ class Intentions:
             else:
                 ready_at = popped.ready_at if popped.ready_at is not None else ready_at
                 self._end_if_over(number, intention)
+        if self._draining:
+            self._send_all_home(line)
         if line.waiting and (served == len(chosen) or line.again):
             self._ask(key, line, min(len(chosen) * POPS_GROWTH, POPS_AT_ONCE))
             return
@@ -445,11 +460,15 @@ class Intentions:
 
     def _end_if_over(self, number: int, intention: _Intention) -> None:
         """Answer with nothing when the time is over."""
-        if intention.deadline > asyncio.get_running_loop().time() or not self._leave(number, intention.key):
-            return
-        if not intention.answer.done():
-            self.timeouts += 1
+        if intention.deadline <= asyncio.get_running_loop().time():
+            self.timeouts += self._answer_nothing(number, intention)
+
+    def _answer_nothing(self, number: int, intention: _Intention) -> bool:
+        """End a wait with nothing; whether it was there to be ended."""
+        is_open = self._leave(number, intention.key) and not intention.answer.done()
+        if is_open:
             intention.answer.set_result(Popped())
+        return is_open
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -471,10 +490,15 @@ class Intentions:
         """End all waits with nothing; from now on nobody waits."""
         self._draining = True
         self._followers.drain()
-        for key, line in list(self._lines.items()):
-            for number, intention in list(line.waiting.items()):
-                if self._leave(number, key) and not intention.answer.done():
-                    intention.answer.set_result(Popped())
+        for line in list(self._lines.values()):
+            self._send_all_home(line)
+
+    def _send_all_home(self, line: _Line) -> None:
+        """End the waits of a line. What a pop that acks on the way gets is gone for everybody else, so whoever has one
+        under way is answered when it is known what that has got."""
+        for number, intention in list(line.waiting.items()):
+            if not intention.is_asked_for:
+                self._answer_nothing(number, intention)
 
     async def close(self) -> None:
         """End all waits with nothing, and wait for what is under way."""

@@ -34,7 +34,7 @@ from headwater.model.selection import Selection
 from headwater.services.admission import admit
 from headwater.services.follow import Followers, Limits, Step, Steps
 from headwater.services.holdings import Holdings
-from headwater.services.intentions import Intentions, release, shared
+from headwater.services.intentions import Intentions, IsKnown, release, shared
 from headwater.services.life import Life
 from headwater.services.verbs import Verbs, check_push
 from headwater.stores.contract import Counts, Store, Traits
@@ -118,10 +118,11 @@ class Queues(Verbs):
         reports: Sequence[Ack] = (),
         parked: Callable[[], None] = lambda: None,
         *,
-        heeds_gate: bool = False,
+        is_known: IsKnown | None = None,
     ) -> Popped:
-        """Lease the next records. `parked` is called when there is nothing yet and the wait begins; one that heeds the
-        gate waits no longer when pops are held off."""
+        """Lease the next records. `parked` is called when there is nothing yet and the wait begins. Whoever comes
+        through a door says whether they are known there still, and waits no longer when they are not or pops are held
+        off."""
         self.check_pop(operation)
         self.check_wait(wait_seconds)
         if wait_seconds:
@@ -129,13 +130,13 @@ class Queues(Verbs):
                 operation = msgspec.structs.replace(operation, asks_again=True)
             await self.followers.ready()
             if self.intentions.waiting_for(operation):
-                return await self._stand_in_line(operation, wait_seconds, reports, parked, heeds_gate)
+                return await self._stand_in_line(operation, wait_seconds, reports, parked, is_known)
         mark = self.intentions.mark()
         popped = await self.report_and_pop(reports, shared(operation, self.intentions.waiting_for(operation)))
         if popped.batches or not wait_seconds:
             return popped
         parked()
-        return await self.intentions.wait(operation, wait_seconds, (mark, popped), heeds_gate=heeds_gate)
+        return await self.intentions.wait(operation, wait_seconds, (mark, popped), is_known)
 
     async def _stand_in_line(
         self,
@@ -143,7 +144,7 @@ class Queues(Verbs):
         wait_seconds: float,
         reports: Sequence[Ack],
         parked: Callable[[], None],
-        heeds_gate: bool,
+        is_known: IsKnown | None,
     ) -> Popped:
         """Wait behind those who wait already: they get what the reports set free, in the same commit."""
         if reports:
@@ -151,7 +152,7 @@ class Queues(Verbs):
             self.intentions.serve(operation)
             await self._settled(reports, settling)
         parked()
-        return await self.intentions.wait(operation, wait_seconds, heeds_gate=heeds_gate)
+        return await self.intentions.wait(operation, wait_seconds, is_known=is_known)
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""

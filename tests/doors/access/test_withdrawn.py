@@ -14,25 +14,30 @@ import msgspec
 import pytest
 
 from headwater.app import Headwater, make_guarded_door
+from headwater.doors.access import keys
 from headwater.doors.access.settings import load_access
 from headwater.doors.wire import Handler, Response
 from headwater.model.document import changes_queue
 from headwater.model.document_rules import DocumentRule
 from tests.contracts.clock import FakeClock
+from tests.doors.access.issuer import EXPECTED, NOW, public_jwk, rs256, write_jwks
 from tests.doors.access.visits import bearer, opened, visit
 from tests.waiting import expect_soon_async
 
 LOG = changes_queue("notes")
 SECRET = "the secret"
+LIFETIME_SECONDS = 3_600
 SCOPES = ["documents:read", "subscribe", "consume"]
 
 
 class Office:
     """A server, and somebody who waits there."""
 
-    def __init__(self, hw: Headwater, door: Handler) -> None:
+    def __init__(self, hw: Headwater, door: Handler, clock: FakeClock, keys: Path) -> None:
         self.hw = hw
         self._door = door
+        self.clock = clock
+        self.keys = keys
         self.id = self.token = ""
 
     async def ask(self, method: str, path: str, query: str = "", body: Any = None) -> Response:
@@ -55,13 +60,39 @@ class Office:
     async def withdraw_by_revoking(self) -> None:
         await self.hw.access_tokens().revoke(self.id)
 
+    async def withdraw_by_time(self) -> None:
+        self.clock.advance(2 * LIFETIME_SECONDS)
+
+    async def withdraw_by_keys(self) -> None:
+        write_jwks(self.keys, public_jwk("rsa-new"))
+
 
 @pytest.fixture
 async def office(tmp_path: Path) -> AsyncIterator[Office]:
-    async with opened(tmp_path, FakeClock()) as hw:
-        office = Office(hw, make_guarded_door(hw, load_access(auth="token")))
-        made, office.token = await hw.access_tokens().create("ada", SCOPES)
+    clock = FakeClock()
+    async with opened(tmp_path, clock) as hw:
+        office = Office(hw, make_guarded_door(hw, load_access(auth="token")), clock, tmp_path)
+        made, office.token = await hw.access_tokens().create("ada", SCOPES, lifetime_seconds=LIFETIME_SECONDS)
         office.id = made.id
+        yield office
+
+
+@pytest.fixture
+async def issuers_office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
+    """One that takes JSON web tokens, and looks for other keys at every turn."""
+    monkeypatch.setattr(keys, "LOOK_SECONDS", 0.0)
+    clock, file = FakeClock(), tmp_path / "keys.json"
+    write_jwks(file, public_jwk("rsa"))
+    access = load_access(
+        auth="jwt",
+        jwt_algorithms="RS256",
+        jwt_keys_file=str(file),
+        jwt_audience="headwater",
+        jwt_issuer=EXPECTED.issuer,
+    )
+    async with opened(tmp_path, clock) as hw:
+        office = Office(hw, make_guarded_door(hw, access), clock, file)
+        office.token = rs256(exp=NOW + LIFETIME_SECONDS)
         yield office
 
 
@@ -84,7 +115,11 @@ WAYS: dict[str, Callable[..., Awaitable[Response]]] = {
     "native pop": native_pop,
     "segments": segments,
 }
-WITHDRAWN = {"rules": Office.withdraw_by_rules, "revoked": Office.withdraw_by_revoking}
+WITHDRAWN = {
+    "rules": Office.withdraw_by_rules,
+    "revoked": Office.withdraw_by_revoking,
+    "expired": Office.withdraw_by_time,
+}
 
 
 @pytest.mark.parametrize("auto_ack", [False, True])
@@ -108,6 +143,23 @@ async def test_who_waits_for_what_is_withdrawn_is_told_nothing_of_it(
     # Nothing of it is leased or lost: somebody who may read it gets it.
     (message,) = await office.hw.queue(LOG).pop(group="g", batch=10)
     assert SECRET in str(message.payload)
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+@pytest.mark.parametrize("withdraw", [Office.withdraw_by_time, Office.withdraw_by_keys])
+@pytest.mark.parametrize("way", [queen_pop, native_pop])
+async def test_who_waits_with_a_token_that_is_good_no_more_takes_nothing(
+    issuers_office: Office, way: Any, withdraw: Any, auto_ack: bool
+) -> None:
+    office = issuers_office
+    waiting = asyncio.ensure_future(way(office, "orders", auto_ack=auto_ack))
+    await office.waits()
+    await withdraw(office)
+    await office.hw.queue("orders").push(SECRET)
+    response = await waiting
+    assert (response.status, SECRET.encode() in response.body) == (401, False)
+    (message,) = await office.hw.queue("orders").pop(group="g", batch=10, wait=5)
+    assert message.payload == SECRET
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -95,7 +95,11 @@ class Reception:
             return refusal(request, error)
         wait = _Wait(request.park)
         used: list[str] = []
-        response = await self._handler(msgspec.structs.replace(request, principal=principal, park=wait, used=used))
+        response = await self._handler(
+            msgspec.structs.replace(
+                request, principal=principal, park=wait, used=used, is_known=partial(self._is_known, request)
+            )
+        )
         if response.chunks is not None:
             return msgspec.structs.replace(response, chunks=self._while_known(request, principal, response.chunks))
         if response.done or not (wait.begun or response.undelivered):
@@ -152,11 +156,22 @@ class Reception:
             log.info("request %s from %s refused: %s", request.id, request.client or "unknown", error)
             raise Unauthenticated("the credential is not valid, or not any more") from None
 
+    def _is_known(self, request: Request) -> bool:
+        """Whether the credential of a request that was let in is good still, without verifying it anew: when in doubt,
+        it is not, and who asks again is verified."""
+        credential = bearer_credential(request.headers)
+        known = self._known.get(sha256(credential.encode()).digest())
+        verifier = self._verifier_for(credential)
+        return known is not None and verifier is not None and self._holds(known, verifier)
+
     def _verifier_for(self, credential: str) -> Verifier | None:
         return next((verifier for verifier in self._verifiers if verifier.fits(credential)), None)
 
     def _is_fresh(self, known: _Known, verifier: Verifier) -> bool:
-        if known.version != self._version(verifier) or self._monotonic() >= known.fresh_until:
+        return self._monotonic() < known.fresh_until and self._holds(known, verifier)
+
+    def _holds(self, known: _Known, verifier: Verifier) -> bool:
+        if known.version != self._version(verifier):
             return False
         return known.until is None or self._clock.now() < known.until
 

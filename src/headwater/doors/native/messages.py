@@ -141,7 +141,7 @@ async def pop(site: Site, request: Request, body: PopRequest) -> Response:
         await site.queues.settle(reports)
         await are_pops_held_off(site, request, seconds)
         return json_response(PopResponse([], site.clock.now()))
-    popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park, heeds_gate=True)
+    popped = await site.queues.pop_batches(operation, seconds, reports, parked=request.park, is_known=request.is_known)
     if popped.batches:
         site.popped(operation.database, popped)
     response = json_response(PopResponse(popped.batches, site.clock.now()))

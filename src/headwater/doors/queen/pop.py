@@ -53,7 +53,7 @@ async def _pop(site: Site, request: Request, query: PopQuery, queue: str, partit
         return NOTHING
     # It may be parked for long, with thousands of others.
     del query, queue, partition
-    popped = await site.queues.pop_batches(operation, seconds, parked=request.park, heeds_gate=True)
+    popped = await site.queues.pop_batches(operation, seconds, parked=request.park, is_known=request.is_known)
     if not popped.batches:
         return NOTHING
     site.popped(operation.database, popped)
