@@ -90,7 +90,8 @@ class Rooms:
         self._queues = queues
         queues.followers.on_clock_set.append(self._clock_set)
         self._live: dict[tuple[str, str], LiveRoom] = {}
-        self._opening: dict[tuple[str, str], asyncio.Task[None]] = {}
+        # Rooms that are being opened, or could not be: whoever comes before it is open waits with those who are there.
+        self._opening: dict[LiveRoom, asyncio.Task[None]] = {}
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._pumping: dict[str, asyncio.Event] = {}
         self._beat: asyncio.TimerHandle | None = None
@@ -202,12 +203,11 @@ class Rooms:
         live = self._live.get(key)
         if live is None:
             live = self._live[key] = LiveRoom(database, room, key[1], self.origin)
-            self._opening[key] = asyncio.ensure_future(self._open(live))
-            self._opening[key].add_done_callback(lambda _: self._opening.pop(key, None))
+            self._opening[live] = asyncio.ensure_future(self._open(live))
         live.users += 1
         try:
-            if key in self._opening:
-                await asyncio.shield(self._opening[key])
+            if live in self._opening:
+                await asyncio.shield(self._opening[live])
         except BaseException:
             self.leave(live)
             raise
@@ -218,6 +218,8 @@ class Rooms:
         live.users -= 1
         if live.users <= 0:
             self._live.pop((live.database, live.queue), None)
+            if live in self._opening:
+                self._opening.pop(live).cancel()
             if not self._live:
                 self._stop()
 
@@ -337,6 +339,7 @@ class Rooms:
         own = live.watermarks.get(self.instance)
         live.delivered = Lsn(max(live.delivered, own.lsn if own is not None else 0))
         live.attendance.expire(self._queues.clock.now())
+        self._opening.pop(live, None)
 
     async def _follow(self, database: str) -> None:
         """Follow all rooms of a database, from the end of the log on."""
