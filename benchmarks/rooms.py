@@ -311,12 +311,12 @@ async def poll(label: str, context: Context) -> Sample:
         rooms = hw.rooms_service
         for number in range(ROOMS * 20):
             await hw.room(f"canvas-{number % ROOMS}").send(DATA)
-        outlines = [await rooms.outline("main", f"canvas-{number}") for number in range(ROOMS)]
+        outlines = [await rooms.kept.outline("main", f"canvas-{number}") for number in range(ROOMS)]
         begun, finish = now_ns(), now_ns() + int(context.seconds * 1e9)
 
         async def ask(number: int) -> None:
             while (before := now_ns()) < finish:
-                await rooms.history(outlines[number], f"canvas-{number}", 9, 100)
+                await rooms.kept.history(outlines[number], f"canvas-{number}", 9, 100)
                 latencies.append(now_ns() - before)
 
         await asyncio.gather(*map(ask, range(POLLERS)))

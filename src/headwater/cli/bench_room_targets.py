@@ -154,10 +154,10 @@ async def reads(hw: "Headwater", readers: int, seconds: float) -> tuple[float, l
     name = "read"
     for number in range(MESSAGES):
         await hw.room(name).send(number)
-    outline = await hw.rooms_service.outline(hw.name, name)
+    outline = await hw.rooms_service.kept.outline(hw.name, name)
 
     async def read(_: int) -> None:
-        await hw.rooms_service.history(outline, name, outline.end - 2, 100)
+        await hw.rooms_service.kept.history(outline, name, outline.end - 2, 100)
 
     return await repeat(readers, seconds, read)
 
