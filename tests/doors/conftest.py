@@ -47,6 +47,11 @@ class Arrangement(NamedTuple):
     transport: str
     place: Callable[[Path], str]
 
+    @property
+    def written(self) -> str:
+        """What is answered to who asks for `written`: a commit that a bucket has taken is more than that."""
+        return "synced" if self.place is in_a_bucket else "written"
+
 
 PLACES = {"file": in_a_file, "postgresql": on_a_server}
 ARRANGEMENTS = {

@@ -3,15 +3,19 @@
 import asyncio
 import json
 import logging
+import select
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from headwater.doors.edge.connection import Connection
 from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.reading import Phase
+from headwater.doors.edge.server import Edge
 from headwater.doors.wire import Request, Response, problem_response
 from tests.doors.live_edge import LOOPS, PATIENCE_SECONDS, Client, LiveEdge, TimedEdge, request
 
@@ -439,6 +443,30 @@ def test_one_connection_too_many_is_told_to_come_back(make_edge: MakeEdge) -> No
             expect_problem(second, 503, "overloaded")
         first.send(request("/b"))
         assert first.answer().status == 200
+
+
+async def test_a_crowd_that_comes_at_once_while_the_server_is_busy_is_taken() -> None:
+    """S0-70: nobody waits for the system to try again."""
+    count = 1_100
+    if int(Path("/proc/sys/net/core/somaxconn").read_text()) < count:
+        pytest.skip("the system lets fewer wait")
+    edge = Edge(echo)
+    await edge.start("127.0.0.1", 0)
+    crowd = [socket.socket() for _ in range(count)]
+    try:
+        # The loop of the server is this one: nobody is taken meanwhile.
+        for client in crowd:
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", edge.port))
+        waiting = select.poll()
+        for client in crowd:
+            waiting.register(client, select.POLLOUT)
+        connected = waiting.poll(0)
+    finally:
+        for client in crowd:
+            client.close()
+        await edge.stop()
+    assert len(connected) == count
 
 
 def test_a_stopping_server_finishes_what_is_under_way(make_edge: MakeEdge) -> None:

@@ -2039,7 +2039,7 @@ BUGS = [
     Bug(
         "loss-told-with-the-next-message",
         "members learn that messages are gone when somebody says something next",
-        (Edit("headwater/services/rooms.py", "if step.resync is not None:", "if step.resync == -1:"),),
+        (Edit("headwater/services/room_followers.py", "if step.resync is not None:", "if step.resync == -1:"),),
         ("tests/services/test_room_places.py",),
     ),
     Bug(
@@ -2097,7 +2097,13 @@ BUGS = [
     Bug(
         "follower-tried-again-all-the-time",
         "pauses between tries to follow the log do not grow",
-        (Edit("headwater/services/rooms.py", "                failures += 1\n", "                failures = 0\n"),),
+        (
+            Edit(
+                "headwater/services/room_followers.py",
+                "                failures += 1\n",
+                "                failures = 0\n",
+            ),
+        ),
         ("tests/services/test_room_watermarks.py",),
     ),
     Bug(

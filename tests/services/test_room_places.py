@@ -16,8 +16,8 @@ from headwater.model.names import Offset, PartitionId
 from headwater.model.room import RoomMessage
 from headwater.services.live_room import Event, LiveRoom, Missed
 from headwater.services.room import Room
+from headwater.services.room_followers import RoomFollowers
 from headwater.services.room_outline import Outline
-from headwater.services.rooms import Rooms
 from tests.contracts.clock import FakeClock
 from tests.doors.live_door import SERVINGS
 from tests.waiting import expect_soon_async
@@ -125,14 +125,14 @@ async def test_members_on_a_server_that_fell_behind_are_told_of_what_is_gone_bef
     clock, path = FakeClock(), str(tmp_path / "headwater.db")
     goes_on = asyncio.Event()
 
-    async def rest(self: Rooms) -> None:
+    async def rest(self: RoomFollowers) -> None:
         await goes_on.wait()
 
     async with (
         headwater.open(path, clock=clock, housekeeping=False) as writer,
         headwater.open(path, clock=clock, housekeeping=False) as server,
     ):
-        monkeypatch.setattr(Rooms, "_rest", rest)
+        monkeypatch.setattr(RoomFollowers, "_rest", rest)
         heard: list[Event] = []
         for name in ("a", "b"):
             live = await server.rooms_service.enter("main", name)

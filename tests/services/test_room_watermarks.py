@@ -15,8 +15,9 @@ from headwater.model.names import Lsn
 from headwater.model.room import Member
 from headwater.services import rooms as rooms_service
 from headwater.services.live_room import Event, LiveRoom, Presence
+from headwater.services.room_followers import RETRY_SECONDS_MAX, pause_seconds
 from headwater.services.room_gathering import NewMessage
-from headwater.services.rooms import MEMORY_SWITCH, RETRY_SECONDS_MAX, Rooms, pause_seconds
+from headwater.services.rooms import MEMORY_SWITCH, Rooms
 from headwater.stores.questions import ListPartitions
 from tests.contracts.clock import FakeClock
 from tests.waiting import expect_soon_async
@@ -173,7 +174,7 @@ async def test_an_error_of_the_follower_is_logged_and_never_ends_it(
         _, ear = await enter(hw)
         await say(hw, ear, 1)
         paused: list[float] = []
-        hand_out = Rooms._hand_out_step
+        hand_out = Rooms.hand_out
 
         def fail(self: Rooms, segments: Any) -> None:
             if len(paused) < 3:
@@ -184,7 +185,7 @@ async def test_an_error_of_the_follower_is_logged_and_never_ends_it(
             paused.append(seconds)
             await asyncio.tasks.sleep(0)
 
-        monkeypatch.setattr(Rooms, "_hand_out_step", fail)
+        monkeypatch.setattr(Rooms, "hand_out", fail)
         monkeypatch.setattr("headwater.services.rooms.asyncio.sleep", sleep)
         with caplog.at_level(logging.ERROR):
             await hw.room("a").send("while it failed")

@@ -7,6 +7,7 @@ from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 
@@ -63,6 +64,21 @@ async def test_whoever_comes_back_goes_on_behind_its_offset(hw: headwater.Headwa
         assert [one.payload for one in await take(messages, 2)] == [3, 4]
         await room.send("new")
         assert [one.payload for one in await take(messages, 1)] == ["new"]
+
+
+async def test_a_large_message_is_compressed_in_the_log_and_heard_as_it_was_said(
+    hw: headwater.Headwater, tmp_path: Path
+) -> None:
+    """S0-68."""
+    room, large = hw.room("a"), {"text": "to be or not to be " * 5_000}
+    await room.send("small")
+    await hw.queue("rooms/a").configure(compress_bytes_min=1_000)
+    async with aclosing(room.follow("beginning")) as messages:
+        await room.send(large)
+        assert [one.payload for one in await take(messages, 2)] == ["small", large]
+    with closing(apsw.Connection(str(tmp_path / "headwater.db"))) as connection:
+        [[size]] = connection.execute("SELECT max(length(records)) FROM hw_segments").fetchall()
+    assert int(str(size)) < 1_000
 
 
 async def test_a_message_of_a_room_takes_effect_with_everything_else_or_not_at_all(hw: headwater.Headwater) -> None:

@@ -98,10 +98,10 @@ def polls(
     async def load(hw: "Headwater") -> list[float]:
         for number in range(canvases):
             await _write(hw, number)
-        outlines = [await hw.rooms_service.outline(hw.name, f"canvas-{number}") for number in range(canvases)]
+        outlines = [await hw.rooms_service.kept.outline(hw.name, f"canvas-{number}") for number in range(canvases)]
 
         async def poll(number: int) -> None:
-            await hw.rooms_service.history(outlines[number], f"canvas-{number}", -1, 100)
+            await hw.rooms_service.kept.history(outlines[number], f"canvas-{number}", -1, 100)
 
         return await _paced(canvases, poll_interval / 1_000, count, poll)
 

@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from headwater.cli import (
     bench,
+    bench_room_targets,
     bench_rooms,
     capture,
     copying,
@@ -135,6 +136,7 @@ def _bench() -> typer.Typer:
     loads = _group(help=_unwrapped(bench_rooms.__doc__ or ""))
     _add(loads, "writes", bench_rooms.writes)
     _add(loads, "polls", bench_rooms.polls)
+    _add(loads, "targets", bench_room_targets.targets)
     app.add_typer(loads, name="rooms")
     return app
 

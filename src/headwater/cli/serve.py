@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from headwater.cli.access import access_of, check_bind
+from headwater.cli.descriptors import make_room
 from headwater.cli.exits import ExitCode
 from headwater.cli.output import iso_time, print_json
 from headwater.cli.session import make_headwater, run_fast, start, store_location
@@ -116,7 +117,7 @@ def serve(
         access_log=access_log,
         body_bytes_max=body_bytes_max,
         bodies_bytes_max=bodies_bytes_max,
-        connections_max=connections_max,
+        connections_max=make_room(connections_max),
         commands=_read_commands(job_commands) if job_commands else {},
         advertise=check_advertised(advertise),
     )

@@ -1,7 +1,8 @@
 """Rooms: messages from whoever is in one to everybody who is, on this server and on others, by way of the log.
 
     send ─► gathered by type (`room_gathering.py`) ─► a push to `rooms/{room}` ─► the log
-    the log ─► one follower of `rooms/*` for the whole process ─► `LiveRoom` ─► whoever listens
+    the log ─► one follower of `rooms/*` (`room_followers.py`) ─► `LiveRoom` ─► whoever listens
+    the log ─► what was said before (`room_history.py`) ─► whoever comes
 
 There is no poller for each room: what others commit wakes the one tail, and is read once. Messages that are kept are
 delivered from the log, and so each once, in its order. What only passes is handed to members on this server at once,
@@ -19,14 +20,13 @@ import msgspec
 
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
-from headwater.errors import Closed, InvalidInput, StoreReplaced
+from headwater.errors import Closed, InvalidInput
 from headwater.log.committer import CommittedResult
 from headwater.log.room_operations import RoomPush, TrimRoom
 from headwater.model.names import Lsn, Offset
 from headwater.model.record import Record
 from headwater.model.room import (
     ALIVE_SECONDS,
-    ALL_ROOMS,
     CONNECTED,
     CURSOR,
     DISCONNECTED,
@@ -44,25 +44,20 @@ from headwater.model.room import (
     RoomMessage,
     check_cursor,
     lowest_watermark,
-    message_of,
     queue_of,
     room_record,
 )
 from headwater.model.room_settings import CleanupPolicy, RoomSettings
-from headwater.model.selection import Selection
-from headwater.services.follow import Limits
 from headwater.services.live_room import LiveRoom
 from headwater.services.queues import Queues
+from headwater.services.room_followers import RoomFollowers
 from headwater.services.room_gathering import Gathering, NewMessage, Sent
+from headwater.services.room_history import RoomHistory
 from headwater.services.room_lag import Lag
-from headwater.services.room_outline import Outline, outline_of
 from headwater.stores.questions import (
     Answer,
-    ListPartitions,
     ListSwitches,
-    PartitionStatus,
     Question,
-    ReadPartition,
     Segment,
 )
 
@@ -70,13 +65,8 @@ log = logging.getLogger(__name__)
 
 # Turned on for a database, its rooms pass messages on in memory, on every server.
 MEMORY_SWITCH = "rooms in memory"
-# A server that is asked to trade time for load rests between two looks; one that is not looks as soon as it is woken.
-REST_FROM_MS = 50
-# Between two tries to follow the log again, twice as long each time.
-RETRY_SECONDS, RETRY_SECONDS_MAX = 0.1, 10.0
 # How far a room was delivered is said again after so many steps that brought it messages, but not all the time.
 WATERMARK_STEPS, WATERMARK_SECONDS = 10, 1.0
-PAGE_SEGMENTS = 100
 
 
 class Rooms:
@@ -90,12 +80,13 @@ class Rooms:
         self._queues = queues
         queues.followers.on_clock_set.append(self._clock_set)
         self._live: dict[tuple[str, str], LiveRoom] = {}
-        self._opening: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._pumps: dict[str, asyncio.Task[None]] = {}
-        self._pumping: dict[str, asyncio.Event] = {}
+        # Rooms that are being opened, or could not be: whoever comes before it is open waits with those who are there.
+        self._opening: dict[LiveRoom, asyncio.Task[None]] = {}
+        self._followers = RoomFollowers(queues.followers, self)
+        # What is kept of rooms, for whoever asks.
+        self.kept = RoomHistory(queues)
         self._beat: asyncio.TimerHandle | None = None
         self._gathering = Gathering(lambda: self.settings.cursor_batch_interval / 1_000, self._pass_on)
-        self._lags: dict[str, Lag] = {}
         # Databases whose rooms were switched to memory, for every server on the store.
         self._in_memory: frozenset[str] = frozenset()
         self._looking: asyncio.Task[None] | None = None
@@ -110,11 +101,11 @@ class Rooms:
     @property
     def followers(self) -> int:
         """How many follow the log: one for each database with a live room."""
-        return len(self._pumps)
+        return self._followers.count()
 
     def lag_of(self, database: str) -> Lag | None:
         """How well the rooms of a database are delivered; None while nobody is in one."""
-        return self._lags.get(database)
+        return self._followers.lags.get(database)
 
     async def ask(self, question: Question[Answer]) -> Answer:
         """What is answered to a question about what is kept."""
@@ -202,12 +193,11 @@ class Rooms:
         live = self._live.get(key)
         if live is None:
             live = self._live[key] = LiveRoom(database, room, key[1], self.origin)
-            self._opening[key] = asyncio.ensure_future(self._open(live))
-            self._opening[key].add_done_callback(lambda _: self._opening.pop(key, None))
+            self._opening[live] = asyncio.ensure_future(self._open(live))
         live.users += 1
         try:
-            if key in self._opening:
-                await asyncio.shield(self._opening[key])
+            if live in self._opening:
+                await asyncio.shield(self._opening[live])
         except BaseException:
             self.leave(live)
             raise
@@ -218,6 +208,8 @@ class Rooms:
         live.users -= 1
         if live.users <= 0:
             self._live.pop((live.database, live.queue), None)
+            if live in self._opening:
+                self._opening.pop(live).cancel()
             if not self._live:
                 self._stop()
 
@@ -256,9 +248,7 @@ class Rooms:
 
     def say_who_is_here(self) -> None:
         """Tell the others, again and again: who hears nothing of a server takes its members for gone."""
-        if self._beat is not None:
-            self._beat.cancel()
-        self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self.say_who_is_here)
+        self._beat_later()
         self._look_later()
         now = self._queues.clock.now()
         for live in self.live:
@@ -269,6 +259,11 @@ class Rooms:
             live.expire(now)
             if self.settings.cleanup_policy is CleanupPolicy.WATERMARK:
                 self._trim(live, now)
+
+    def _beat_later(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self.say_who_is_here)
 
     def _clock_set(self, by: int) -> None:
         for live in self.live:
@@ -281,55 +276,17 @@ class Rooms:
         if through:
             self._queues.submit_and_forget(TrimRoom(database=live.database, queue=live.queue, through=through))
 
-    # ── what is kept ──
-
-    async def outline(self, database: str, room: str) -> Outline:
-        """Which messages of a room are kept."""
-        return outline_of(await self._queues.ask(ListPartitions(database, queue_of(room))))
-
-    async def history(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
-        """Messages behind an offset, some at a time, up to the end of the outline."""
-        if outline.partition_id is None or after + 1 >= outline.end:
-            return []
-        first = Offset(max(after + 1, outline.start))
-        segments = await self._queues.ask(ReadPartition(outline.partition_id, first, min(limit, PAGE_SEGMENTS)))
-        found = [
-            message_of(room, record, segment.written_at, Offset(segment.first_offset + place))
-            for segment in segments
-            for place, record in enumerate(segment.records)
-            if first <= segment.first_offset + place < outline.end
-        ]
-        return found[:limit]
-
-    async def presence(self, database: str, room: str) -> list[Segment]:
-        """What servers have said of who is there, from the oldest that is kept on."""
-        status = (await self._partitions(database, queue_of(room))).get(PRESENCE)
-        return [] if status is None else await self._read_all(status)
-
-    async def _partitions(self, database: str, queue: str) -> dict[str, PartitionStatus]:
-        found = await self._queues.ask(ListPartitions(database, queue))
-        return {status.partition: status for status in found}
-
-    async def _read_all(self, status: PartitionStatus) -> list[Segment]:
-        found: list[Segment] = []
-        first = status.start
-        while first < status.end:
-            segments = await self._queues.ask(ReadPartition(status.partition_id, first, PAGE_SEGMENTS))
-            if not segments:
-                break
-            found += segments
-            first = Offset(segments[-1].first_offset + len(segments[-1].records))
-        return found
-
-    # ── following ──
+    # ── opening, and what the log brings ──
 
     async def _open(self, live: LiveRoom) -> None:
         """Follow first, then look what is there: what comes in between is put by, and nothing is missed."""
-        await self._follow(live.database)
+        if self._beat is None:
+            self._beat_later()
+        await self._followers.follow(live.database)
         await self.look_at_switches()
-        partitions = await self._partitions(live.database, live.queue)
+        partitions = await self.kept.partitions(live.database, live.queue)
         kept, presence = partitions.get(KEPT), partitions.get(PRESENCE)
-        said = [] if presence is None else await self._read_all(presence)
+        said = [] if presence is None else await self.kept.read_all(presence)
         end = Offset(said[-1].first_offset + len(said[-1].records)) if said else Offset(0)
         places = {name: status.partition_id for name, status in partitions.items()}
         live.make_ready(Offset(0) if kept is None else kept.end, said, end, places)
@@ -337,58 +294,10 @@ class Rooms:
         own = live.watermarks.get(self.instance)
         live.delivered = Lsn(max(live.delivered, own.lsn if own is not None else 0))
         live.attendance.expire(self._queues.clock.now())
+        self._opening.pop(live, None)
 
-    async def _follow(self, database: str) -> None:
-        """Follow all rooms of a database, from the end of the log on."""
-        if database not in self._pumps:
-            self._pumping[database] = asyncio.Event()
-            self._pumps[database] = asyncio.ensure_future(self._pump(database))
-        if self._beat is None:
-            self._beat = asyncio.get_running_loop().call_later(PRESENCE_SECONDS, self.say_who_is_here)
-        pump, begun = self._pumps[database], asyncio.ensure_future(self._pumping[database].wait())
-        await asyncio.wait({pump, begun}, return_when=asyncio.FIRST_COMPLETED)
-        begun.cancel()
-        if pump.done():
-            pump.result()
-
-    async def _pump(self, database: str) -> None:
-        """Hand out what is new in the rooms of a database, for as long as somebody is in one."""
-        selection = Selection(database, (ALL_ROOMS,))
-        limits = Limits(self.settings.max_messages_per_poll)
-        lag = self._lags[database] = Lag(asyncio.get_running_loop().time)
-        unwatch = self._queues.followers.watch(selection, lag.told)
-        try:
-            await self._pump_on(database, selection, limits, lag)
-        finally:
-            unwatch()
-
-    async def _pump_on(self, database: str, selection: Selection, limits: Limits, lag: Lag) -> None:
-        position: Lsn | None = None
-        failures = 0
-        while True:
-            try:
-                async with await self._queues.followers.follow(selection, position, limits) as following:
-                    position = following.position
-                    self._pumping[database].set()
-                    async for step in following:
-                        self._hand_out_step(step.segments)
-                        if step.resync is not None:
-                            await self._tell_what_is_lost(database)
-                        failures = 0
-                        position = following.position
-                        lag.delivered(position)
-                        await self._rest()
-                    return
-            except (Closed, StoreReplaced):
-                return
-            except Exception:
-                # Whatever it is: everybody in a room of this database would hear nothing any more.
-                pause = pause_seconds(failures)
-                failures += 1
-                log.exception("rooms could not be followed; it is tried again in %g s", pause)
-                await asyncio.sleep(pause)
-
-    def _hand_out_step(self, segments: Sequence[Segment]) -> None:
+    def hand_out(self, segments: Sequence[Segment]) -> None:
+        """What the log has brought, to the rooms that it is for."""
         touched: dict[str, LiveRoom] = {}
         for segment in segments:
             live = self._live.get((segment.lane.database, segment.lane.queue))
@@ -400,10 +309,10 @@ class Rooms:
             live.steps_unsaid += 1
             self._say_watermark(live)
 
-    async def _tell_what_is_lost(self, database: str) -> None:
+    async def tell_what_is_lost(self, database: str) -> None:
         """Messages were dropped before they were handed out: say so now, not when somebody says something next."""
         for live in [one for one in self.live if one.database == database]:
-            live.look_at(await self.outline(database, live.name))
+            live.look_at(await self.kept.outline(database, live.name))
 
     def _hand_on(self, live: LiveRoom, segment: Segment) -> None:
         self.delivered += len(segment.records)
@@ -420,33 +329,21 @@ class Rooms:
             live.steps_unsaid, live.said_at = 0, now
             self._announce(live, SNAPSHOT, Roll(self.origin, self.instance, live.delivered, only_watermark=True))
 
-    async def _rest(self) -> None:
-        if self.settings.queue_poll_interval > REST_FROM_MS:
-            await asyncio.sleep(self.settings.queue_poll_interval / 1_000)
-
-    def _stop(self) -> None:
+    def _stop(self) -> "list[asyncio.Task[None]]":
+        """Follow no more, and say nothing more; what is still to end."""
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
-        for pump in self._pumps.values():
-            pump.cancel()
-        self._pumps.clear()
-        self._pumping.clear()
+        return self._followers.stop()
 
     async def close(self) -> None:
         """Pass on what was gathered, and follow no more."""
         self._gathering.flush()
-        pending: list[asyncio.Task[None]] = list(self._pumps.values())
+        pending = self._stop()
         if self._looking is not None:
             self._looking.cancel()
             pending.append(self._looking)
-        self._stop()
         await asyncio.gather(*pending, return_exceptions=True)
-
-
-def pause_seconds(failures: int) -> float:
-    """How long to wait before the next try, after so many that failed in a row."""
-    return min(RETRY_SECONDS * 2.0 ** min(failures, 20), RETRY_SECONDS_MAX)
 
 
 async def _sent(answer: "asyncio.Future[CommittedResult]") -> Sent:

@@ -11,8 +11,8 @@ from headwater.doors.sessions import Frame
 from headwater.model.names import Offset, PartitionId
 from headwater.model.room import RoomMessage
 from headwater.services.live_room import LiveRoom
+from headwater.services.room_history import RoomHistory
 from headwater.services.room_outline import Outline
-from headwater.services.rooms import Rooms
 
 
 class Listener:
@@ -30,7 +30,7 @@ class Listener:
         return True
 
 
-class DroppingRooms:
+class DroppingHistory:
     """Ten messages, a page at a time; after a page some are dropped."""
 
     def __init__(self, drops: list[int], page: int = 3) -> None:
@@ -53,7 +53,7 @@ async def heard(drops: list[int], since: Any = "beginning") -> list[tuple[str, i
     live.next = Offset(10)
     listener = Listener()
     seat = Seat(cast(RealtimeSession, listener), live, quiet=False)
-    await catch_up(cast(Rooms, DroppingRooms(drops)), seat, since)
+    await catch_up(cast(RoomHistory, DroppingHistory(drops)), seat, since)
     return listener.heard
 
 

@@ -8,15 +8,18 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.doors.conftest import Arrangement
 from tests.doors.live_door import PATIENCE_SECONDS, LiveDoor
 from tests.doors.realtime.guests import joined
 
 
-def test_a_message_over_http_reaches_members_and_is_kept(door: LiveDoor, client: httpx.Client) -> None:
+def test_a_message_over_http_reaches_members_and_is_kept(
+    door: LiveDoor, client: httpx.Client, arrangement: Arrangement
+) -> None:
     with joined(door.url) as ann:
         ann.ask("join", room="a")
         sent = client.post("/api/v1/rooms/a/messages", json={"type": "object-create", "data": {"id": 1}})
-        assert (sent.status_code, sent.json()) == (201, {"offset": 0, "durability": "written"})
+        assert (sent.status_code, sent.json()) == (201, {"offset": 0, "durability": arrangement.written})
         assert ann.until("room-message")["data"] == {"id": 1}
     passed = client.post("/api/v1/rooms/a/messages", json={"type": "test", "durability": "memory"})
     assert passed.json() == {"offset": None, "durability": "memory"}

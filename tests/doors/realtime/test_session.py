@@ -259,6 +259,18 @@ async def test_there_are_only_so_many_connections_from_one_address_and_with_one_
     assert hall.count() == 0
 
 
+async def test_who_has_no_token_is_bounded_by_the_address_alone() -> None:
+    """A server that may have many connections of one address has them, also where nobody is asked who they are."""
+    hall = make_hall(SPOKEN, connections_per_address_max=3, connections_per_token_max=1)
+    guests = [visit(hall, client="192.0.2.7") for _ in range(3)]
+    assert [peer.closed_with for _, peer in guests] == [None] * 3
+    with pytest.raises(Overloaded):
+        hall.admit(Request(method="GET", path="/realtime/ws", client="192.0.2.7"))
+    for session, _ in guests:
+        session.closed(1000)
+    assert hall.count() == 0
+
+
 def fail() -> None:
     raise RuntimeError("not told")
 

@@ -15,7 +15,9 @@ from headwater.doors.wire import Handler, Request, Response, problem_response
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 1_024
+# Of a crowd that comes at once, so many wait to be taken; the system bounds it (`net.core.somaxconn`). Whoever finds no
+# place there tries again after a second, then after two, four and so on.
+BACKLOG = 4_096
 
 
 class Edge:

@@ -86,13 +86,14 @@ class Hall:
 
     def know(self, session: "RealtimeSession", principal: Principal, credential: str) -> None:
         """A session is known to be somebody's; raises when they have too many already."""
-        key = key_of(principal, session.address)
+        key = key_of(principal)
         if key != session.key:
-            if self._by_principal[key] >= self.limits.connections_per_token_max:
+            if key is not None and self._by_principal[key] >= self.limits.connections_per_token_max:
                 raise Overloaded("too many realtime connections with this token; close some, or come back later")
             self._forget(session)
-            self._by_principal[key] += 1
             session.key = key
+            if key is not None:
+                self._by_principal[key] += 1
         self._unknown.pop(session, None)
         self._drop_credential(session)
         if credential:
@@ -197,9 +198,9 @@ class Hall:
                 session.know_anew(principal)
 
 
-def key_of(principal: Principal, address: str) -> Hashable:
-    """Whom a connection counts for: who it is known to be, or where it comes from."""
-    return (principal.database, principal.subject) if principal.subject else address
+def key_of(principal: Principal) -> Hashable | None:
+    """Whom a connection counts for; None for somebody without a name, of whom only the address counts."""
+    return (principal.database, principal.subject) if principal.subject else None
 
 
 def _count_down(counter: Counter[Hashable], key: Hashable) -> None:

@@ -80,11 +80,11 @@ async def send(site: Site, request: Request, body: MessageBody, room: str) -> Re
 async def history(site: Site, request: Request, query: HistoryQuery, room: str) -> Response:
     """What is kept of a room."""
     check_use(request, queue_of(room))
-    outline = await site.rooms.outline(request.principal.database, room)
+    outline = await site.rooms.kept.outline(request.principal.database, room)
     since = query.since
     if since is not None and outline.why_not_since(since):
         raise ResyncRequired(f"messages of this room are kept from offset {outline.start} up to {outline.end - 1}")
-    found = await site.rooms.history(outline, room, -1 if since is None else since, query.limit)
+    found = await site.rooms.kept.history(outline, room, -1 if since is None else since, query.limit)
     return json_response(History(found, outline.end - 1))
 
 
@@ -92,7 +92,7 @@ async def members(site: Site, request: Request, room: str) -> Response:
     """Who is in a room, on all servers."""
     check_use(request, queue_of(room))
     attendance = Attendance()
-    for segment in await site.rooms.presence(request.principal.database, room):
+    for segment in await site.rooms.kept.presence(request.principal.database, room):
         for record in segment.records:
             attendance.take(record, segment.written_at)
     attendance.expire(site.clock.now())

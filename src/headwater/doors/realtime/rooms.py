@@ -28,7 +28,7 @@ from headwater.services.room_outline import DROPPED, UNKNOWN
 if TYPE_CHECKING:
     import asyncio
 
-    from headwater.services.rooms import Rooms
+    from headwater.services.room_history import RoomHistory
 
 SUBJECT = "rooms"
 PROFILE_BYTES_MAX = 4_096
@@ -204,7 +204,7 @@ async def join(session: RealtimeSession, id: MessageId, payload: Join) -> None:
         await rooms.connect(live, member)
     session.send(answer("join_ack", acknowledged, id))
     if since != "now":
-        await catch_up(rooms, seat, since)
+        await catch_up(rooms.kept, seat, since)
     seat.go_live()
 
 
@@ -275,10 +275,10 @@ def drop_seat(session: RealtimeSession, room: str) -> None:
     rooms.leave(seat.live)
 
 
-async def catch_up(rooms: "Rooms", seat: Seat, since: Since) -> None:
+async def catch_up(kept: "RoomHistory", seat: Seat, since: Since) -> None:
     """Send what came after an offset, up to where this member began to listen."""
     live, session = seat.live, seat.session
-    outline = await rooms.outline(live.database, live.name)
+    outline = await kept.outline(live.database, live.name)
     end = seat.after + 1
     after = -1 if since == "beginning" else int(since)
     reason = "" if since == "beginning" else outline.why_not_since(after)
@@ -291,7 +291,7 @@ async def catch_up(rooms: "Rooms", seat: Seat, since: Since) -> None:
         seat.after = after
     outline = msgspec.structs.replace(outline, end=Offset(min(end, outline.end)))
     following = max(after + 1, outline.start)
-    while messages := await rooms.history(outline, live.name, following - 1, PAGE):
+    while messages := await kept.history(outline, live.name, following - 1, PAGE):
         # What was dropped since the outline was looked at is a hole, and told.
         if (first := messages[0].offset or 0) > following:
             session.send(dropped_before(live, first))

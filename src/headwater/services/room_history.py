@@ -1,0 +1,56 @@
+"""What is kept of a room: which messages there are, those behind an offset, and what servers said of who is there."""
+
+from headwater.model.names import Offset
+from headwater.model.room import PRESENCE, RoomMessage, message_of, queue_of
+from headwater.services.queues import Queues
+from headwater.services.room_outline import Outline, outline_of
+from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition, Segment
+
+PAGE_SEGMENTS = 100
+
+
+class RoomHistory:
+    """Reads rooms from the store. Nobody has to be in one."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+
+    async def outline(self, database: str, room: str) -> Outline:
+        """Which messages of a room are kept."""
+        return outline_of(await self._queues.ask(ListPartitions(database, queue_of(room))))
+
+    async def history(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
+        """Messages behind an offset, some at a time, up to the end of the outline."""
+        if outline.partition_id is None or after + 1 >= outline.end:
+            return []
+        first = Offset(max(after + 1, outline.start))
+        segments = await self._queues.ask(ReadPartition(outline.partition_id, first, min(limit, PAGE_SEGMENTS)))
+        found = [
+            message_of(room, record, segment.written_at, Offset(segment.first_offset + place))
+            for segment in segments
+            for place, record in enumerate(segment.records)
+            if first <= segment.first_offset + place < outline.end
+        ]
+        return found[:limit]
+
+    async def presence(self, database: str, room: str) -> list[Segment]:
+        """What servers have said of who is there, from the oldest that is kept on."""
+        status = (await self.partitions(database, queue_of(room))).get(PRESENCE)
+        return [] if status is None else await self.read_all(status)
+
+    async def partitions(self, database: str, queue: str) -> dict[str, PartitionStatus]:
+        """The partitions of a room's queue, by name."""
+        found = await self._queues.ask(ListPartitions(database, queue))
+        return {status.partition: status for status in found}
+
+    async def read_all(self, status: PartitionStatus) -> list[Segment]:
+        """Everything that is kept in a partition."""
+        found: list[Segment] = []
+        first = status.start
+        while first < status.end:
+            segments = await self._queues.ask(ReadPartition(status.partition_id, first, PAGE_SEGMENTS))
+            if not segments:
+                break
+            found += segments
+            first = Offset(segments[-1].first_offset + len(segments[-1].records))
+        return found
