@@ -122,7 +122,7 @@ def need_manifest(folder: Path, kind: str) -> Manifest:
     if manifest is None:
         raise SourceUnfit(f"{folder} is no {kind}: it has no {NAME}")
     if manifest.kind != kind:
-        raise SourceUnfit(f"{folder} is an {manifest.kind}, not an {kind}")
+        raise SourceUnfit(f"{folder} holds something else than what is asked for: {manifest.kind}, not {kind}")
     return manifest
 
 
