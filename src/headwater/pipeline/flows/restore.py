@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 
 from headwater.client.access import Access
 from headwater.errors import FlowError, QueueMissing, SourceUnfit
+from headwater.model.names import PARTITION_DEFAULT
 from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
 from headwater.pipeline.loading import Tally, Target, load_rows
@@ -27,6 +28,7 @@ from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.restoring import Origin, in_log_order, load_file
 from headwater.pipeline.served import Log, open_log
 from headwater.pipeline.summary import Summary
+from headwater.services.records import check_target, is_apart
 
 NOWHERE = 2**62
 
@@ -78,7 +80,7 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
         )
     folder = Path(job.folder)
     manifest = need_manifest(folder, KIND)
-    queues = choose_queues(manifest, job, folder)
+    queues, apart = set_apart(choose_queues(manifest, job, folder), job)
     wanted = {
         queue: [entry for entry in manifest.entries if entry.queue == queue and _is_wanted(entry, job)]
         for queue in queues
@@ -86,7 +88,7 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
     for entry in chain.from_iterable(wanted.values()):
         verify(folder, entry)
     if job.dry_run:
-        return _preview(job, wanted)
+        return _preview(job, wanted, apart)
     with open_log(job.store, job.access, create=True) as log:
         began_at = log.now()
         counts = {}
@@ -101,7 +103,7 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
             ]
             counts[queue] = Tally(sum(tally.appended for tally in tallies), sum(tally.before for tally in tallies))
         speed = rate(sum(tally.appended for tally in counts.values()), began_at, log.now())
-        return _summary(job, wanted, counts, speed)
+        return _summary(job, wanted, counts, speed, apart)
 
 
 def _restore_step(
@@ -139,6 +141,20 @@ def choose_queues(manifest: Manifest, job: Restore, folder: Path) -> list[str]:
     return [job.queue] if job.queue else there
 
 
+def set_apart(queues: Sequence[str], job: Restore) -> tuple[list[str], list[str]]:
+    """The queues that may be pushed to, and those that are left out: Headwater's own, and rooms.
+
+    What is told there was also done, to documents, jobs or members: told once more, it would not be. One that is named
+    is refused, unless it goes to a queue of another name.
+    """
+    if job.queue or job.target:
+        for queue in queues:
+            check_target(job.target or queue, PARTITION_DEFAULT)
+        return list(queues), []
+    apart = [queue for queue in queues if is_apart(queue)]
+    return [queue for queue in queues if queue not in apart], apart
+
+
 def origin_rows(log: Log, manifest: Manifest, target: Target) -> list[tuple[int, str, int]]:
     """Number, name as a source, and first offset that the target itself holds, of every partition of the archive."""
     held = {
@@ -173,7 +189,7 @@ def _archived(entries: Sequence[Entry]) -> int:
     return sum(entry.records for entry in entries)
 
 
-def _preview(job: Restore, wanted: Mapping[str, Sequence[Entry]]) -> Summary:
+def _preview(job: Restore, wanted: Mapping[str, Sequence[Entry]], apart: Sequence[str]) -> Summary:
     """What a restore would read, and where it would go."""
     shown = [
         {
@@ -186,10 +202,22 @@ def _preview(job: Restore, wanted: Mapping[str, Sequence[Entry]]) -> Summary:
         for queue, entries in wanted.items()
     ]
     total = sum(map(_archived, wanted.values()))
-    return Summary(flow="restore (dry run)", facts={"in the archive": total, "would be restored": shown})
+    facts = {"in the archive": total, "would be restored": shown, **_left_out(apart)}
+    return Summary(flow="restore (dry run)", facts=facts)
 
 
-def _summary(job: Restore, wanted: Mapping[str, Sequence[Entry]], counts: Mapping[str, Tally], speed: int) -> Summary:
+def _left_out(apart: Sequence[str]) -> dict[str, str]:
+    told = "only Headwater writes there; --queue and --as restore one under another name"
+    return {"left out": f"{', '.join(apart)}: {told}"} if apart else {}
+
+
+def _summary(
+    job: Restore,
+    wanted: Mapping[str, Sequence[Entry]],
+    counts: Mapping[str, Tally],
+    speed: int,
+    apart: Sequence[str],
+) -> Summary:
     for queue, entries in wanted.items():
         more = counts[queue].appended + counts[queue].before - _archived(entries)
         if more > 0:
@@ -204,6 +232,7 @@ def _summary(job: Restore, wanted: Mapping[str, Sequence[Entry]], counts: Mappin
         "restored before": before,
         "still in the queue": archived - appended - before,
         "messages a second": speed,
+        **_left_out(apart),
     }
     if len(wanted) > 1:
         facts["queues"] = [
