@@ -18,19 +18,20 @@ from pyspark.sql import functions as f
 
 from headwater.client.access import Access
 from headwater.errors import FlowError, QueueMissing, SourceUnfit
-from headwater.model.names import PARTITION_DEFAULT
+from headwater.model.names import PARTITION_DEFAULT, Lsn
 from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
 from headwater.pipeline.loading import Tally, Target, load_rows
 from headwater.pipeline.manifest import Entry, Manifest, need_manifest, verify
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
-from headwater.pipeline.restoring import Origin, in_log_order, load_file
+from headwater.pipeline.restoring import NOWHERE, Origin, common_ends, in_log_order, load_file
 from headwater.pipeline.served import Log, open_log
 from headwater.pipeline.summary import Summary
 from headwater.services.records import check_target, is_apart
+from headwater.stores.log_reader import SegmentOutline
 
-NOWHERE = 2**62
+SEGMENTS_PER_LOOK = 10_000
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +56,10 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True):
 def place_rows(rows: DataFrame, origins: DataFrame) -> DataFrame:
     """Archived rows as rows to load: each with its source and position, less those that the queue still holds.
 
-    `origins` says of each partition how its source is called, and from which offset on the queue holds it itself.
+    `origins` says of each partition how its source is called, and which of its offsets the queue holds itself.
     """
-    known = rows.join(f.broadcast(origins), "partition_id").where(f.col("offset") < f.col("held_from"))
+    known = rows.join(f.broadcast(origins), "partition_id")
+    known = known.where((f.col("offset") < f.col("held_from")) | (f.col("offset") >= f.col("held_until")))
     return known.select(
         "partition",
         "source",
@@ -95,7 +97,7 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
         progress = Progress(tell, sum(entry.records for entries in wanted.values() for entry in entries))
         for queue, entries in wanted.items():
             target = Target(anywhere(job.store), job.database, job.target or queue, job.access)
-            origins = origin_rows(log, manifest, target)
+            origins = find_origins(log, manifest, target, [folder / entry.path for entry in entries])
             tallies = [
                 tally
                 for step in in_order(entries, job.records_per_step)
@@ -110,7 +112,7 @@ def _restore_step(
     spark: SparkSession,
     folder: Path,
     step: Sequence[Entry],
-    origins: Sequence[tuple[int, str, int]],
+    origins: Mapping[int, Origin],
     log: Log,
     target: Target,
     progress: Progress,
@@ -118,13 +120,13 @@ def _restore_step(
     """Files as they stand when that is the order of the log, which is quicker; else Spark sorts them."""
     paths = [folder / entry.path for entry in step]
     if in_log_order(paths):
-        known = {number: Origin(source, held_from) for number, source, held_from in origins}
         for entry, path in zip(step, paths, strict=True):
             with progress.step(spark.sparkContext, entry.records):
-                yield load_file(log, path, known, target)
+                yield load_file(log, path, origins, target)
         return
     with progress.step(spark.sparkContext, sum(entry.records for entry in step)):
-        lookup = spark.createDataFrame(list(origins), "partition_id BIGINT, source STRING, held_from BIGINT")
+        rows = [(number, *origin) for number, origin in origins.items()]
+        lookup = spark.createDataFrame(rows, "partition_id BIGINT, source STRING, held_from BIGINT, held_until BIGINT")
         yield load_rows(place_rows(read_entries(spark, folder, step), lookup), target, gaps=None)
 
 
@@ -155,16 +157,38 @@ def set_apart(queues: Sequence[str], job: Restore) -> tuple[list[str], list[str]
     return [queue for queue in queues if queue not in apart], apart
 
 
-def origin_rows(log: Log, manifest: Manifest, target: Target) -> list[tuple[int, str, int]]:
-    """Number, name as a source, and first offset that the target itself holds, of every partition of the archive."""
-    held = {
+def find_origins(log: Log, manifest: Manifest, target: Target, paths: Sequence[Path]) -> dict[int, Origin]:
+    """By number, what every partition of the archive is called as a source, and what the target itself holds of it.
+
+    The target holds what it has not dropped of a partition of its own, if it is the store that was archived. One that
+    was put back from a copy since then holds less.
+    """
+    starts = {
         (int(status.partition_id), int(status.created_at)): int(status.start)
         for status in partitions_of(log, target.database, target.queue)
     }
-    return [
-        (number, f"log:{number}.{created_at}", held.get((number, created_at), NOWHERE))
-        for number, created_at in manifest.partitions.items()
-    ]
+    held = {
+        number: starts[number, made_at]
+        for number, made_at in manifest.partitions.items()
+        if (number, made_at) in starts
+    }
+    ends: Mapping[int, int] = dict.fromkeys(held, NOWHERE)
+    if held and not (manifest.seen and log.ask(log.reader().remembers(manifest.seen))):
+        ends = common_ends(_outlines(log, manifest, target), paths)
+    return {
+        number: Origin(f"log:{number}.{made_at}", held.get(number, NOWHERE), ends.get(number, 0))
+        for number, made_at in manifest.partitions.items()
+    }
+
+
+def _outlines(log: Log, manifest: Manifest, target: Target) -> Iterator[SegmentOutline]:
+    """The segments of the target as far as the archive goes."""
+    database, after = log.tenant(target.database), Lsn(0)
+    through = Lsn(max(manifest.queues.values(), default=0))
+    queues = (target.queue,)
+    while found := log.ask(log.reader().outline(after, through, SEGMENTS_PER_LOOK, database, queues)):
+        yield from found
+        after = found[-1].lsn
 
 
 def in_order(entries: Sequence[Entry], records_max: int) -> list[list[Entry]]:
