@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from headwater.errors import ArchiveDamaged
 from headwater.log.flow_operations import Load, Loaded
 from headwater.model.coverage import Ranges
 from headwater.model.record import Record
@@ -24,6 +25,7 @@ from headwater.stores.log_reader import SegmentOutline
 if TYPE_CHECKING:
     import numpy
     import pyarrow
+    from pyarrow import parquet
 
 ROWS_PER_LOOK = 100_000
 LANES_PER_COMMIT = 4
@@ -134,17 +136,23 @@ def _chunks(rows: Sequence[int], sizes: Sequence[int], bytes_max: int) -> Iterat
 
 
 def _batches(path: Path, rows: int, columns: "list[str] | None" = None) -> "Iterator[pyarrow.RecordBatch]":
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
+    with _opened(path) as file:
         yield from file.iter_batches(rows, columns=columns, use_threads=False)
+
+
+def _opened(path: Path) -> "parquet.ParquetFile":
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        return parquet.ParquetFile(path)
+    except (OSError, ArrowInvalid) as error:
+        raise ArchiveDamaged(f"{path} was whole when this run began, and cannot be read now: run it again") from error
 
 
 def _rows_per_commit(path: Path, bytes_max: int) -> int:
     """As many rows as have about as many bytes as a commit should."""
-    from pyarrow import parquet
-
-    about = parquet.read_metadata(path)
+    with _opened(path) as file:
+        about = file.metadata
     size: int = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
     fitting: int = bytes_max * about.num_rows // max(size, 1)
     return max(1, min(fitting, LANES_PER_COMMIT * RECORDS_PER_COMMIT))

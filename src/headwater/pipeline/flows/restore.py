@@ -22,7 +22,7 @@ from headwater.model.names import PARTITION_DEFAULT, Lsn
 from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
 from headwater.pipeline.loading import Tally, Target, load_rows
-from headwater.pipeline.manifest import Entry, Manifest, need_manifest, verify
+from headwater.pipeline.manifest import Entry, Manifest, need_manifest, reading, verify
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.restoring import NOWHERE, Origin, common_ends, in_log_order, load_file
@@ -81,6 +81,11 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
             f"the first day, {job.since}, lies behind the last one, {job.until}: nothing would be restored"
         )
     folder = Path(job.folder)
+    with reading(folder):
+        return _restore(spark, job, folder, tell)
+
+
+def _restore(spark: SparkSession, job: Restore, folder: Path, tell: Tell) -> Summary:
     manifest = need_manifest(folder, KIND)
     queues, apart = set_apart(choose_queues(manifest, job, folder), job)
     wanted = {

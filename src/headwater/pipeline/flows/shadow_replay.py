@@ -26,7 +26,7 @@ from headwater.filters import Expression, Predicate, predicate
 from headwater.filters.spark import parse_for_payloads
 from headwater.pipeline.files import glob_free, plain_place
 from headwater.pipeline.flows.shadow_record import KIND, SCHEMA
-from headwater.pipeline.manifest import Manifest, need_manifest, verify
+from headwater.pipeline.manifest import Manifest, need_manifest, reading, verify
 from headwater.pipeline.own import import_named
 from headwater.pipeline.progress import Progress, Tell, keep_quiet
 from headwater.pipeline.sanitising import Sanitising, about_rules, hash_values, is_blind, recorded_rules
@@ -130,6 +130,11 @@ def run(spark: SparkSession, job: ShadowReplay, tell: Tell = keep_quiet) -> Summ
     folder = Path(job.folder)
     if job.keep and Path(job.keep).exists():
         raise SourceUnfit(f"{job.keep} is there already: answers are kept in a folder of their own")
+    with reading(folder):
+        return _replay(spark, job, folder, tell)
+
+
+def _replay(spark: SparkSession, job: ShadowReplay, folder: Path, tell: Tell) -> Summary:
     manifest = need_manifest(folder, KIND)
     rules = _rules(folder, manifest, job.key)
     filters = read_filters(Path(job.filters), rules)
