@@ -197,6 +197,18 @@ def test_what_retention_dropped_before_is_counted(spark: SparkSession, store: Pa
     assert archive.run(spark, job(store, folder)).facts["lost to retention before"] == 0
 
 
+def test_what_retention_dropped_is_counted_once_also_when_nothing_came_behind_it(
+    spark: SparkSession, store: Path, folder: Path
+) -> None:
+    fill(store, 30)
+    drop_all(store)
+    fill(store, 10, queue="others")
+    assert archive.run(spark, job(store, folder)).facts["lost to retention before"] == 30
+    fill(store, 30, first=30)
+    facts = archive.run(spark, job(store, folder)).facts
+    assert (facts["archived"], facts["lost to retention before"]) == (30, 0)
+
+
 def test_an_archive_of_an_empty_queue_is_one(spark: SparkSession, store: Path, folder: Path) -> None:
     apply(store, Configure(queue="orders"))
     archive.run(spark, job(store, folder))
