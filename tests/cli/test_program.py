@@ -39,6 +39,8 @@ COMMANDS = [
     "pipeline run rollup",
     "pipeline run load",
     "pipeline run export",
+    "pipeline run shadow-record",
+    "pipeline run shadow-replay",
     "pipeline run my_module:my_flow",
     "serve",
     "doctor",

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from headwater.errors import (
     ConfigError,
+    FlowError,
     HeadwaterError,
     InvalidInput,
     InvalidName,
@@ -54,6 +55,12 @@ class LetterMissing(QueueMissing):
     """There is no dead letter of this id."""
 
 
+class MatchersDiverge(FlowError):
+    """A matcher answers otherwise than it should, or takes too long to: it is not to be rolled out."""
+
+    code: ClassVar[str] = "matchers_diverge"
+
+
 class StoreUnopened(StoreFailed):
     """The store is there and cannot be opened: no right to, no room for a watch, a broken disk."""
 
@@ -73,6 +80,7 @@ CODES: dict[type[HeadwaterError], ExitCode] = {
     InvalidOption: ExitCode.USAGE,
     InvalidJob: ExitCode.USAGE,
     LetterMissing: ExitCode.NOTHING,
+    MatchersDiverge: ExitCode.PROBLEMS,
 }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import msgspec
 import typer
 
-from headwater.cli.exits import ExitCode, Misuse
+from headwater.cli.exits import ExitCode, MatchersDiverge, Misuse
 from headwater.cli.interrupting import interruptibly, noting_the_end, run_interruptibly
 from headwater.cli.output import print_facts, print_json, progress, show_bytes
 from headwater.cli.session import RETRY_SECONDS
@@ -38,6 +38,8 @@ FLOWS = {
     "rollup": "throughput, latency, lag, retries and dead letters into tables, and a chart",
     "load": "Parquet, CSV or NDJSON files into a queue",
     "export": "a queue into Parquet, CSV or NDJSON files",
+    "shadow-record": "changes of documents, sampled and sanitised, into Parquet files",
+    "shadow-replay": "such files through a matcher, whose answers are compared",
     OWN: "a flow of your own",
 }
 ENGINE = "Options of every flow"
@@ -373,6 +375,7 @@ def run_flow(
     every: float = 0,
     files: "Sequence[str]" = (),
     creates: bool = False,
+    needs_store: bool = True,
 ) -> None:
     """Start Spark, run a flow once or again and again, show what it came to.
 
@@ -391,12 +394,12 @@ def run_flow(
     with told_in_one_line(place), noting_the_end():
         run, arguments = job()
         where, access = place_of(settings), access_of(settings)
-        if not creates or is_server(where):
+        if needs_store and (not creates or is_server(where)):
             # Before the seconds that Spark takes: a mistyped address is told at once.
             with open_log(where, msgspec.structs.replace(access, retry_seconds=RETRY_SECONDS)) as there:
                 there.greet()
         with progress(title, 1.0, shown=not settings.json) as tell:
-            brief = is_little(settings, files, creates)
+            brief = is_little(settings, files, creates) if needs_store else _is_little(files)
             spark = interruptibly(lambda: start_session(master, log=place, brief=brief))
             summary = run_interruptibly(spark, lambda: run(spark, arguments, tell))
         quarantined = show_summary(settings, summary)
@@ -404,6 +407,8 @@ def run_flow(
             time.sleep(every)
             again = run_interruptibly(spark, lambda: run(spark, arguments, lambda share: None))
             quarantined += show_summary(settings, again)
+    if summary.refused:
+        raise MatchersDiverge(summary.refused)
     if quarantined:
         raise typer.Exit(ExitCode.QUARANTINED)
 

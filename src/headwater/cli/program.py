@@ -36,6 +36,7 @@ from headwater.cli import (
     outbox,
     pipeline,
     pipeline_load,
+    pipeline_shadow,
     queues,
     rooms,
     rules,
@@ -169,6 +170,8 @@ def _pipeline() -> typer.Typer:
     flows = typer.Typer(cls=pipeline.Flows, add_completion=False, rich_markup_mode="rich", help=_unwrapped(RUN_HELP))
     for function in (pipeline.archive, pipeline.restore, pipeline.rollup, pipeline_load.load, pipeline.export):
         _add(flows, function.__name__, function, command=RemoteCommand)
+    _add(flows, "shadow-record", pipeline_shadow.record, command=RemoteCommand)
+    _add(flows, "shadow-replay", pipeline_shadow.replay, command=RemoteCommand)
     _add(flows, pipeline.OWN, pipeline.own, command=RemoteCommand)
     app.add_typer(flows, name="run")
     return app

@@ -138,6 +138,13 @@ class Planner:
         self._in_span += touch.count
         self._in_step += touch.count
 
+    def miss(self, status: "PartitionStatus") -> None:
+        """Count what retention dropped at the end of a partition: no segment is left that would show a gap."""
+        lost = status.start - self._known.get(status.partition_id, 0)
+        if lost > 0:
+            self._lost[status.queue] = self._lost.get(status.queue, 0) + lost
+            self._known[status.partition_id] = self._ends[status.partition_id] = status.start
+
     def _cut(self, through: int) -> None:
         if through > self._after:
             self._spans.append(Range(Lsn(self._after), Lsn(through)))
@@ -160,6 +167,8 @@ def plan(
         planner.take(touch) for touch in log.touches(database, sorted(marks), min(marks.values()), last)
     ]
     if last > min(marks.values()):
+        for status in chain.from_iterable(partitions_of(log, database, queue) for queue in sorted(marks)):
+            planner.miss(status)
         steps.append(planner.finish(last))
     return [step for step in steps if step is not None and step.spans]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from headwater.errors import ArchiveDamaged, ArchiveFull, FlowOvertaken, SourceUnfit
+from headwater.errors import ArchiveDamaged, ArchiveFull, FlowError, FlowOvertaken, SourceUnfit
 from headwater.stores.log_reader import Fingerprint
 
 NAME = "_manifest.json"
@@ -122,7 +122,7 @@ def need_manifest(folder: Path, kind: str) -> Manifest:
     if manifest is None:
         raise SourceUnfit(f"{folder} is no {kind}: it has no {NAME}")
     if manifest.kind != kind:
-        raise SourceUnfit(f"{folder} is an {manifest.kind}, not an {kind}")
+        raise SourceUnfit(f"{folder} holds something else than what is asked for: {manifest.kind}, not {kind}")
     return manifest
 
 
@@ -177,11 +177,29 @@ def holding(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, folder: Path) -> None:
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """The right that nobody changes a folder meanwhile; several may have it.
+
+    One that was never written to here, or may not be, has no lock, and is read as it is.
+    """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        _lock(descriptor, folder, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path, kind: int = fcntl.LOCK_EX) -> None:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise FlowOvertaken(f"another run is writing to {folder}; wait for its end") from error
+        raise FlowOvertaken(f"another run works on {folder}; wait for its end") from error
 
 
 def digest(path: Path) -> str:
@@ -207,8 +225,17 @@ def verify(folder: Path, entry: Entry) -> None:
 
 
 def put_in_place(staged: Path, folder: Path, relative: str) -> None:
-    """Move a finished file to its place, for good."""
+    """Move a finished file to its place, for good.
+
+    A folder that was moved away since it was taken has no lock any more. What went there before would be missing from
+    what would be made anew in its place, and named in its manifest.
+    """
     target = folder / relative
+    if not (folder / LOCK).exists():
+        raise FlowError(
+            f"{folder} was moved away or replaced while it was written to; nothing of this step was kept: put it back, "
+            "and run this again"
+        )
     with telling_full(folder):
         target.parent.mkdir(parents=True, exist_ok=True)
         sync_file(staged)

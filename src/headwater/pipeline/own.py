@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -82,22 +83,27 @@ class RunFlow(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_flow(name: str) -> Flow:
     """The flow `module:name`, looked for as `python -m` would, in the current folder too."""
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise InvalidOption(f"a flow is named module:function; got {name!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise SourceUnfit(f"there is no module {error.name!r} here; a flow is named module:function") from error
+    module, attribute = import_named(name, "a flow")
     found = getattr(module, attribute, None)
     if isinstance(found, Flow):
         return found
     if not callable(found):
         there = [name for name, value in vars(module).items() if isinstance(value, Flow)]
-        raise SourceUnfit(f"{module_name} has no flow {attribute!r}; there are {', '.join(there) or 'none'}")
+        raise SourceUnfit(f"{module.__name__} has no flow {attribute!r}; there are {', '.join(there) or 'none'}")
     return Flow(found, "", "", "")
+
+
+def import_named(name: str, what: str) -> tuple[ModuleType, str]:
+    """The module of `module:function` and the name in it; `what` says in an error what it would have been."""
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise InvalidOption(f"{what} is named module:function; got {name!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(module_name), attribute
+    except ModuleNotFoundError as error:
+        raise SourceUnfit(f"there is no module {error.name!r} here; {what} is named module:function") from error
 
 
 def as_records(rows: DataFrame) -> DataFrame:

@@ -7,33 +7,40 @@ other where the commits are made, and nothing is sorted. `in_log_order` looks wh
 written.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from headwater.errors import ArchiveDamaged
 from headwater.log.flow_operations import Load, Loaded
 from headwater.model.coverage import Ranges
 from headwater.model.record import Record
 from headwater.pipeline.handle import Handle
 from headwater.pipeline.loading import RECORDS_PER_COMMIT, Tally, Target
 from headwater.pipeline.served import Log
+from headwater.stores.log_reader import SegmentOutline
 
 if TYPE_CHECKING:
     import numpy
     import pyarrow
+    from pyarrow import parquet
 
 ROWS_PER_LOOK = 100_000
 LANES_PER_COMMIT = 4
 SAID = ("transaction_id", "trace_id", "type")
 
 
+NOWHERE = 2**62
+
+
 class Origin(NamedTuple):
-    """What a partition of an archive is called as a source, and from which offset on the target holds it itself."""
+    """What a partition of an archive is called as a source, and which of its offsets the target holds itself."""
 
     source: str
-    held_from: int
+    held_from: int = NOWHERE
+    held_until: int = NOWHERE
 
 
 def in_log_order(paths: Sequence[Path]) -> bool:
@@ -47,6 +54,36 @@ def in_log_order(paths: Sequence[Path]) -> bool:
                     return False
                 ends[number] = int(offsets[-1]) + 1
     return True
+
+
+def common_ends(outlines: Iterable[SegmentOutline], paths: Sequence[Path]) -> dict[int, int]:
+    """How far a log has the very segments that files have, by partition: the first offset behind them.
+
+    A store that was put back from a copy has the first part of its partitions, and behind it nothing, or other records
+    at the offsets of those that were archived.
+    """
+    there = {(int(one.partition_id), int(one.lsn)): one for one in outlines}
+    ends: dict[int, int] = {}
+    for path in paths:
+        for batch in _batches(path, ROWS_PER_LOOK, ["partition_id", "offset", "lsn", "written_at"]):
+            for number, lsn, offset, written_at in _last_rows(batch):
+                one = there.get((number, lsn))
+                if one is not None and (one.written_at, one.first_offset + one.count > offset) == (written_at, True):
+                    ends[number] = max(ends.get(number, 0), offset + 1)
+    return ends
+
+
+def _last_rows(batch: "pyarrow.RecordBatch") -> Iterator[tuple[int, int, int, int]]:
+    """Partition, LSN, offset and time of the last row of each segment in a batch."""
+    import numpy
+    import pyarrow
+
+    lsns, offsets = batch.column("lsn").to_numpy(), batch.column("offset").to_numpy()
+    times = batch.column("written_at").cast(pyarrow.int64()).to_numpy()
+    for number, rows in _by_partition(batch):
+        ends = rows[numpy.append(numpy.diff(lsns[rows]) != 0, True)]
+        for row in ends.tolist():
+            yield number, int(lsns[row]), int(offsets[row]), int(times[row])
 
 
 def load_file(log: Log, path: Path, origins: Mapping[int, Origin], target: Target) -> Tally:
@@ -74,7 +111,8 @@ def loads(
         origin = origins.get(number)
         if origin is None:
             continue
-        missing = rows[offsets[rows] < origin.held_from].tolist()
+        is_missing = (offsets[rows] < origin.held_from) | (offsets[rows] >= origin.held_until)
+        missing = rows[is_missing].tolist()
         for chunk in _chunks(missing, [len(records[row].data) for row in missing], bytes_max):
             yield Load(
                 database=target.database,
@@ -98,17 +136,23 @@ def _chunks(rows: Sequence[int], sizes: Sequence[int], bytes_max: int) -> Iterat
 
 
 def _batches(path: Path, rows: int, columns: "list[str] | None" = None) -> "Iterator[pyarrow.RecordBatch]":
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
+    with _opened(path) as file:
         yield from file.iter_batches(rows, columns=columns, use_threads=False)
+
+
+def _opened(path: Path) -> "parquet.ParquetFile":
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        return parquet.ParquetFile(path)
+    except (OSError, ArrowInvalid) as error:
+        raise ArchiveDamaged(f"{path} was whole when this run began, and cannot be read now: run it again") from error
 
 
 def _rows_per_commit(path: Path, bytes_max: int) -> int:
     """As many rows as have about as many bytes as a commit should."""
-    from pyarrow import parquet
-
-    about = parquet.read_metadata(path)
+    with _opened(path) as file:
+        about = file.metadata
     size: int = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
     fitting: int = bytes_max * about.num_rows // max(size, 1)
     return max(1, min(fitting, LANES_PER_COMMIT * RECORDS_PER_COMMIT))

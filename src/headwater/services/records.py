@@ -29,11 +29,16 @@ IN_PYTHON = Names()
 ON_THE_WIRE = Names("transactionId", "traceId")
 
 
+def is_apart(queue: str) -> bool:
+    """Whether only Headwater writes there."""
+    return queue.startswith(_kept_apart)
+
+
 def check_target(queue: str, partition: str) -> None:
     """Raises when nobody may push there."""
     check_name("queue", queue)
     check_optional_name("partition", partition)
-    if not queue.startswith(_kept_apart):
+    if not is_apart(queue):
         return
     check_not_own(queue, "push to another name")
     if queue.startswith(ROOM_PREFIX):

@@ -15,14 +15,16 @@ from pyspark.sql import SparkSession
 
 import headwater
 import headwater.sync
-from headwater.errors import ArchiveDamaged, FlowOvertaken, QueueMissing, SourceUnfit, StoreMissing
+from headwater.errors import ArchiveDamaged, FlowError, FlowOvertaken, QueueMissing, SourceUnfit, StoreMissing
 from headwater.log.operations import Configure, Retain
 from headwater.model.access_token import digest_of
+from headwater.pipeline.archiving import write_step
 from headwater.pipeline.flows import archive, export, restore
 from headwater.pipeline.flows.archive import Archive, small_groups
 from headwater.pipeline.flows.export import Export
 from headwater.pipeline.flows.restore import Restore, in_order
 from headwater.pipeline.manifest import LOCK, NAME, OLD_NAME, STAGING, Entry, holding, need_manifest
+from headwater.pipeline.restoring import load_file
 from tests.pipeline.flows.logs import DAY, NOON, apply, drop_all, fill, oracle
 
 
@@ -193,6 +195,18 @@ def test_what_retention_dropped_before_is_counted(spark: SparkSession, store: Pa
     fill(store, 30, first=60)
     assert archive.run(spark, job(store, folder)).facts["lost to retention before"] == 60
     assert archive.run(spark, job(store, folder)).facts["lost to retention before"] == 0
+
+
+def test_what_retention_dropped_is_counted_once_also_when_nothing_came_behind_it(
+    spark: SparkSession, store: Path, folder: Path
+) -> None:
+    fill(store, 30)
+    drop_all(store)
+    fill(store, 10, queue="others")
+    assert archive.run(spark, job(store, folder)).facts["lost to retention before"] == 30
+    fill(store, 30, first=30)
+    facts = archive.run(spark, job(store, folder)).facts
+    assert (facts["archived"], facts["lost to retention before"]) == (30, 0)
 
 
 def test_an_archive_of_an_empty_queue_is_one(spark: SparkSession, store: Path, folder: Path) -> None:
@@ -376,6 +390,65 @@ def test_two_runs_do_not_write_to_one_folder(spark: SparkSession, store: Path, f
     fill(store, 30)
     with holding(folder), pytest.raises(FlowOvertaken, match="another run"):
         archive.run(spark, job(store, folder))
+
+
+def test_nobody_changes_an_archive_that_is_being_restored(
+    spark: SparkSession, store: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small files would be made one, and be gone for whoever is about to read them."""
+    fill(store, 90)
+    archive.run(spark, job(store, folder, records_per_step=30, compact=False))
+
+    def meanwhile(*arguments: Any) -> Any:
+        with pytest.raises(FlowOvertaken, match="another run"):
+            archive.run(spark, job(store, folder))
+        return load_file(*arguments)
+
+    monkeypatch.setattr(restore, "load_file", meanwhile)
+    restore.run(spark, back(tmp_path / "other.db", folder))
+    assert oracle(tmp_path / "other.db") == oracle(store)
+    with holding(folder), pytest.raises(FlowOvertaken, match="another run"):
+        restore.run(spark, back(tmp_path / "other.db", folder))
+
+
+def test_a_copy_of_an_archive_that_changes_while_it_is_read_is_named(
+    spark: SparkSession, store: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 90)
+    archive.run(spark, job(store, folder))
+    (folder / LOCK).unlink()
+
+    def meanwhile(log: Any, path: Path, *more: Any) -> Any:
+        path.unlink()
+        return load_file(log, path, *more)
+
+    monkeypatch.setattr(restore, "load_file", meanwhile)
+    with pytest.raises(ArchiveDamaged, match=r"cannot be read now: run it again"):
+        restore.run(spark, back(tmp_path / "other.db", folder))
+
+
+def test_a_folder_that_is_moved_away_while_it_is_written_to_is_not_made_anew(
+    spark: SparkSession, store: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have a manifest that names what went away, and the store would be told that all of it is safe."""
+    fill(store, 90)
+    apply(store, Configure(queue="orders", options={"archive_required": True}))
+    steps = iter(range(10))
+
+    def meanwhile(*arguments: Any) -> None:
+        if next(steps) == 1:
+            folder.rename(tmp_path / "moved")
+        write_step(*arguments)
+
+    monkeypatch.setattr(archive, "write_step", meanwhile)
+    with pytest.raises(FlowError, match="moved away or replaced"):
+        archive.run(spark, job(store, folder, records_per_step=30))
+    assert not (folder / NAME).exists()
+    shutil.rmtree(folder)
+    (tmp_path / "moved").rename(folder)
+    assert archive.run(spark, job(store, folder)).facts["archived"] == 60
+    restore.run(spark, back(tmp_path / "other.db", folder))
+    assert oracle(tmp_path / "other.db") == oracle(store)
 
 
 # ── rules ──

@@ -24,7 +24,7 @@ from headwater.pipeline.handle import Handle
 from headwater.pipeline.manifest import Entry, Manifest, need_manifest, new_manifest, write_manifest
 from headwater.pipeline.summary import Summary
 from headwater.stores.questions import FindArchived, PartitionStatus
-from tests.pipeline.flows.logs import NOON, apply, fill, record
+from tests.pipeline.flows.logs import NOON, apply, fill, oracle, record
 from tests.scenarios.servers import Server
 
 
@@ -268,3 +268,29 @@ def test_what_a_log_must_have_of_a_folder_that_does_not_say_whose_it_is() -> Non
     gone = held(ends={7: 3, 8: 1}, partitions={7: NOON, 8: NOON})
     assert find_stranger(gone, status(7, 3), Lsn(5)) == ""
     assert find_stranger(gone, {}, Lsn(5)) == "none of its partitions are here"
+
+
+# ── restores ──
+
+
+@pytest.mark.parametrize("put_back", ["copied", "backed up"])
+def test_a_store_that_was_put_back_gets_from_the_archive_what_it_lacks(
+    spark: SparkSession, tmp_path: Path, put_back: str
+) -> None:
+    """What came after the copy was made is in the archive alone, and other records may be at its offsets by now."""
+    store, folder, copy = tmp_path / "hw.db", tmp_path / "archive", tmp_path / "copy.db"
+    fill(store, 60)
+    if put_back == "copied":
+        shutil.copy(store, copy)
+    else:
+        assert run(["store", "backup", str(copy), "--store", str(store)]) == 0
+    fill(store, 60, first=60)
+    archive_of(spark, store, folder)
+    fill(copy, 9, first=1_000)
+    wanted = {lane: [*kept[:20], *oracle(copy)[lane][20:], *kept[20:]] for lane, kept in oracle(store).items()}
+    facts = restore.run(spark, Restore(store=str(copy), folder=str(folder))).facts
+    assert (facts["restored"], facts["still in the queue"]) == (60, 60)
+    assert oracle(copy) == wanted
+    facts = restore.run(spark, Restore(store=str(copy), folder=str(folder))).facts
+    assert (facts["restored"], facts["restored before"], facts["still in the queue"]) == (0, 60, 60)
+    assert oracle(copy) == wanted

@@ -15,15 +15,17 @@ import apsw
 import pytest
 from pyspark.sql import SparkSession
 
+import headwater.sync
 from headwater.log.operations import Push
 from headwater.model.rollup import RollupQuery
-from headwater.pipeline.flows import archive, load, restore, rollup
+from headwater.pipeline.flows import archive, export, load, restore, rollup, shadow_record
 from headwater.pipeline.flows.archive import Archive
 from headwater.pipeline.flows.load import LoadFiles
 from headwater.pipeline.flows.restore import Restore
 from headwater.pipeline.flows.rollup import RollUp
+from headwater.pipeline.flows.shadow_record import ShadowRecord
 from headwater.pipeline.handle import Handle
-from headwater.pipeline.manifest import NAME
+from headwater.pipeline.manifest import NAME, need_manifest
 from headwater.stores.questions import ListRollups
 from tests.pipeline.flows.logs import NOON, apply, fill, oracle, record
 from tests.pipeline.store import JAVA_OPTIONS
@@ -95,6 +97,24 @@ def test_an_archive_and_a_restore_whose_driver_dies_at_any_step_lose_and_repeat_
     assert run_until_it_ends(death, lambda: restore.run(spark, back)) > 1
     assert oracle(copy) == oracle(store)
     assert not list(folder.glob(".staging"))
+
+
+def test_a_recording_whose_driver_dies_at_any_step_has_every_change_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, folder = tmp_path / "hw.db", tmp_path / "recording"
+    with headwater.sync.open(str(store)) as hw:
+        for number in range(40):
+            hw.collection("orders").set(f"o{number}", {"number": number})
+    death = Death(monkeypatch)
+    death.threaten(export, "put_in_place")
+    death.threaten(shadow_record, "write_manifest")
+    job = ShadowRecord(store=str(store), folder=str(folder), collections=("orders",), records_per_step=20)
+    assert run_until_it_ends(death, lambda: shadow_record.run(spark, job), step=2) > 2
+    named = [str(folder / entry.path) for entry in need_manifest(folder, shadow_record.KIND).entries]
+    assert sorted(map(str, folder.glob("lsn-*"))) == sorted(named)
+    found = spark.read.parquet(str(folder)).select("id").collect()
+    assert sorted(row["id"] for row in found) == sorted(f"o{number}" for number in range(40))
 
 
 def test_a_rollup_whose_driver_dies_at_any_step_counts_everything_once(

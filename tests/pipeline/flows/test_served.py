@@ -90,6 +90,35 @@ def test_an_archive_is_restored_with_order_ids_and_times(
     assert oracle(there.path, "copy") == oracle(there.path, "orders")
 
 
+def test_what_only_headwater_writes_is_neither_restored_nor_loaded(
+    spark: SparkSession, there: There, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A change that is told and was not made would be believed: by live queries, replicas, and members of a room."""
+    other = tmp_path / "other.db"
+    with headwater.sync.open(str(other)) as hw:
+        hw.collection("books").set("b1", {"title": "x"})
+        hw.room("r1").send({"text": "x"})
+        hw.queue("plain").push({"id": 1})
+    run(["pipeline", "run", "archive", "--to", "archive", "--store", str(other)])
+    capsys.readouterr()
+    facts = there.facts(capsys, "restore", "--from", "archive")
+    assert facts["restored"] == 1
+    assert str(facts["left_out"]).startswith("headwater/documents/books, rooms/r1: ")
+    assert there.facts(capsys, "restore", "--from", "archive", "--dry-run")["left_out"] == facts["left_out"]
+    for queue in ("headwater/documents/books", "rooms/r1"):
+        refused = there.type(capsys, "restore", "--from", "archive", "--queue", queue)
+        assert (refused[0], "invalid_name" in refused[2]) == (2, True)
+        named = there.type(capsys, "restore", "--from", "archive", "--queue", "plain", "--as", queue)
+        assert (named[0], "invalid_name" in named[2]) == (2, True)
+        Path("a.ndjson").write_text("{}\n")
+        loaded = there.type(capsys, "load", "a.ndjson", "--queue", queue)
+        assert (loaded[0], "invalid_name" in loaded[2]) == (2, True)
+        assert oracle(there.path, queue) == {}
+    code, _, err = there.type(capsys, "restore", "--from", "archive", "--queue", "rooms/r1", "--as", "r1.copy")
+    assert (code, err) == (0, "")
+    assert len(oracle(there.path, "r1.copy")) >= 1
+
+
 def test_an_export_adds_what_is_new(spark: SparkSession, there: There, capsys: pytest.CaptureFixture[str]) -> None:
     command = ("export", "--queue", "orders", "--to", "out", "--schema", "id BIGINT, name STRING")
     assert there.facts(capsys, *command)["rows_out"] == 60

@@ -99,7 +99,7 @@ def _resume(folder: Path, log: Handle, job: Archive, queues: Sequence[str]) -> M
     known = resume_manifest(folder, KIND, FILES)
     manifest = known or new_manifest(KIND, log.location, job.database)
     if manifest.kind != KIND:
-        raise SourceUnfit(f"{folder} is an {manifest.kind}, not an {KIND}; choose another folder")
+        raise SourceUnfit(f"{folder} holds something else ({manifest.kind}); choose another folder")
     # A queue that was made again goes on: its partitions are others, and in the files each stands under its number.
     manifest = check_owner(folder, manifest, log, job.database, queues=())
     manifest = _know_partitions(folder, log, manifest, queues)

@@ -22,7 +22,7 @@ from pyspark.sql import types as spark_types
 
 from headwater.client.access import Access
 from headwater.errors import FlowError, SourceUnfit
-from headwater.pipeline.belonging import check_owner, with_end, with_numbers
+from headwater.pipeline.belonging import check_owner, with_end
 from headwater.pipeline.ends import RECORDS_PER_STEP, Step, check_gone, check_plain, choose_queues, plan, read_step
 from headwater.pipeline.files import CSV_OPTIONS, check_format, plain_place, plain_times
 from headwater.pipeline.judging import Rules, judge_rows, parse_schema
@@ -30,13 +30,10 @@ from headwater.pipeline.manifest import (
     STAGING,
     Entry,
     Manifest,
-    begin_manifest,
     digest,
     holding,
-    new_manifest,
     put_in_place,
     remove_strangers,
-    resume_manifest,
     telling_full,
     verify,
     write_manifest,
@@ -44,6 +41,7 @@ from headwater.pipeline.manifest import (
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.ranges import Place
+from headwater.pipeline.resuming import Purpose, resume_folder
 from headwater.pipeline.served import Log, open_log
 from headwater.pipeline.spelling import TIME_OPTIONS, json_of
 from headwater.pipeline.summary import Summary
@@ -126,20 +124,10 @@ def _schema(job: Export, kind: str) -> spark_types.StructType | None:
 
 def _resume(folder: Path, log: Log, job: Export) -> Manifest:
     about = {"queue": job.queue, "format": job.format, "schema": job.schema}
-    known = resume_manifest(folder, KIND, FILES)
-    manifest = known or new_manifest(KIND, log.location, job.database, about)
-    if manifest.kind != KIND or manifest.about != about:
-        was = ", ".join(f"{name} {value!r}" for name, value in manifest.about.items() if value)
-        raise SourceUnfit(f"{folder} holds something else ({manifest.kind}: {was}); choose another folder")
-    owned = check_owner(folder, manifest, log, job.database, (job.queue,))
-    manifest = with_numbers(owned, log, (job.queue,))
-    if known is None:
-        begin_manifest(folder, manifest, FILES)
-    elif manifest != known:
-        write_manifest(folder, manifest)
-    shutil.rmtree(folder / STAGING, ignore_errors=True)
-    manifest = _move_quarantine(folder, manifest)
-    remove_strangers(folder, manifest, FILES)
+    known = resume_folder(folder, log, Purpose(KIND, job.database, about, FILES), (job.queue,))
+    manifest = _move_quarantine(folder, known)
+    if manifest != known:
+        remove_strangers(folder, manifest, FILES)
     with suppress(OSError):
         # What is left in it, if anything, is somebody else's.
         (folder / OLD_QUARANTINE).rmdir()
@@ -199,8 +187,8 @@ def _export_step(
         finally:
             judged.unpersist()
         entries = [
-            *_take_in(folder, staged / "rows", "", step, job),
-            *_take_in(folder, staged / "bad", QUARANTINE, step, job),
+            *take_parts(folder, staged / "rows", step, job.queue, job.format),
+            *take_parts(folder, staged / "bad", step, job.queue, "ndjson", QUARANTINE),
         ]
     out = sum(entry.records for entry in entries if not entry.path.startswith(QUARANTINE))
     if read != out + bad:
@@ -259,18 +247,16 @@ def _save(writer: DataFrameWriter, kind: str, place: Path) -> None:
         writer.mode("overwrite").text(address)
 
 
-def _take_in(folder: Path, staged: Path, below: str, step: Step, job: Export) -> Iterator[Entry]:
+def take_parts(folder: Path, staged: Path, step: Step, queue: str, kind: str, below: str = "") -> Iterator[Entry]:
     """Move staged files that hold anything to their places."""
-    kind = "ndjson" if below else job.format
-    span = f"lsn-{step.spans[0].after + 1}-{step.through}"
+    first = step.spans[0].after + 1
     for number, path in enumerate(sorted(staged.glob("part-*"))):
         records = count_rows(path, kind)
         if records:
-            relative = os.path.join(below, f"{span}-{number}.{kind}")
-            entry = (relative, job.queue, "", step.spans[0].after + 1, step.through, records)
+            relative = os.path.join(below, f"lsn-{first}-{step.through}-{number}.{kind}")
             size, checksum = path.stat().st_size, digest(path)
             put_in_place(path, folder, relative)
-            yield Entry(*entry, size, checksum)
+            yield Entry(relative, queue, "", first, step.through, records, size, checksum)
 
 
 def count_rows(path: Path, kind: str) -> int:

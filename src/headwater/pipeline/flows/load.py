@@ -38,6 +38,7 @@ from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
 from headwater.pipeline.served import open_log
 from headwater.pipeline.summary import Summary
+from headwater.services.records import check_target
 
 NAME_PATTERN = r"^[A-Za-z0-9._:/-]{1,256}$"
 TEXT_LENGTH_MAX = 256
@@ -127,8 +128,8 @@ def run(spark: SparkSession, job: LoadFiles, tell: Tell = keep_quiet) -> Summary
 
 
 def _check(job: LoadFiles) -> None:
-    check_name("queue", job.queue)
     check_name("partition", job.partition)
+    check_target(job.queue, job.partition)
     for field in (job.partition_field, job.id_field):
         if "'" in field or "\\" in field:
             raise SourceUnfit(f"a field of payloads has no quotes in its name; got {field!r}")

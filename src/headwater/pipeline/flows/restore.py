@@ -18,17 +18,20 @@ from pyspark.sql import functions as f
 
 from headwater.client.access import Access
 from headwater.errors import FlowError, QueueMissing, SourceUnfit
+from headwater.model.names import PARTITION_DEFAULT, Lsn
 from headwater.pipeline.ends import RECORDS_PER_STEP, partitions_of
 from headwater.pipeline.flows.archive import KIND, read_entries
 from headwater.pipeline.loading import Tally, Target, load_rows
-from headwater.pipeline.manifest import Entry, Manifest, need_manifest, verify
+from headwater.pipeline.manifest import Entry, Manifest, need_manifest, reading, verify
 from headwater.pipeline.options import anywhere
 from headwater.pipeline.progress import Progress, Tell, keep_quiet, rate
-from headwater.pipeline.restoring import Origin, in_log_order, load_file
+from headwater.pipeline.restoring import NOWHERE, Origin, common_ends, in_log_order, load_file
 from headwater.pipeline.served import Log, open_log
 from headwater.pipeline.summary import Summary
+from headwater.services.records import check_target, is_apart
+from headwater.stores.log_reader import SegmentOutline
 
-NOWHERE = 2**62
+SEGMENTS_PER_LOOK = 10_000
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +56,10 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True):
 def place_rows(rows: DataFrame, origins: DataFrame) -> DataFrame:
     """Archived rows as rows to load: each with its source and position, less those that the queue still holds.
 
-    `origins` says of each partition how its source is called, and from which offset on the queue holds it itself.
+    `origins` says of each partition how its source is called, and which of its offsets the queue holds itself.
     """
-    known = rows.join(f.broadcast(origins), "partition_id").where(f.col("offset") < f.col("held_from"))
+    known = rows.join(f.broadcast(origins), "partition_id")
+    known = known.where((f.col("offset") < f.col("held_from")) | (f.col("offset") >= f.col("held_until")))
     return known.select(
         "partition",
         "source",
@@ -77,8 +81,13 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
             f"the first day, {job.since}, lies behind the last one, {job.until}: nothing would be restored"
         )
     folder = Path(job.folder)
+    with reading(folder):
+        return _restore(spark, job, folder, tell)
+
+
+def _restore(spark: SparkSession, job: Restore, folder: Path, tell: Tell) -> Summary:
     manifest = need_manifest(folder, KIND)
-    queues = choose_queues(manifest, job, folder)
+    queues, apart = set_apart(choose_queues(manifest, job, folder), job)
     wanted = {
         queue: [entry for entry in manifest.entries if entry.queue == queue and _is_wanted(entry, job)]
         for queue in queues
@@ -86,14 +95,14 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
     for entry in chain.from_iterable(wanted.values()):
         verify(folder, entry)
     if job.dry_run:
-        return _preview(job, wanted)
+        return _preview(job, wanted, apart)
     with open_log(job.store, job.access, create=True) as log:
         began_at = log.now()
         counts = {}
         progress = Progress(tell, sum(entry.records for entries in wanted.values() for entry in entries))
         for queue, entries in wanted.items():
             target = Target(anywhere(job.store), job.database, job.target or queue, job.access)
-            origins = origin_rows(log, manifest, target)
+            origins = find_origins(log, manifest, target, [folder / entry.path for entry in entries])
             tallies = [
                 tally
                 for step in in_order(entries, job.records_per_step)
@@ -101,14 +110,14 @@ def run(spark: SparkSession, job: Restore, tell: Tell = keep_quiet) -> Summary:
             ]
             counts[queue] = Tally(sum(tally.appended for tally in tallies), sum(tally.before for tally in tallies))
         speed = rate(sum(tally.appended for tally in counts.values()), began_at, log.now())
-        return _summary(job, wanted, counts, speed)
+        return _summary(job, wanted, counts, speed, apart)
 
 
 def _restore_step(
     spark: SparkSession,
     folder: Path,
     step: Sequence[Entry],
-    origins: Sequence[tuple[int, str, int]],
+    origins: Mapping[int, Origin],
     log: Log,
     target: Target,
     progress: Progress,
@@ -116,13 +125,13 @@ def _restore_step(
     """Files as they stand when that is the order of the log, which is quicker; else Spark sorts them."""
     paths = [folder / entry.path for entry in step]
     if in_log_order(paths):
-        known = {number: Origin(source, held_from) for number, source, held_from in origins}
         for entry, path in zip(step, paths, strict=True):
             with progress.step(spark.sparkContext, entry.records):
-                yield load_file(log, path, known, target)
+                yield load_file(log, path, origins, target)
         return
     with progress.step(spark.sparkContext, sum(entry.records for entry in step)):
-        lookup = spark.createDataFrame(list(origins), "partition_id BIGINT, source STRING, held_from BIGINT")
+        rows = [(number, *origin) for number, origin in origins.items()]
+        lookup = spark.createDataFrame(rows, "partition_id BIGINT, source STRING, held_from BIGINT, held_until BIGINT")
         yield load_rows(place_rows(read_entries(spark, folder, step), lookup), target, gaps=None)
 
 
@@ -139,16 +148,52 @@ def choose_queues(manifest: Manifest, job: Restore, folder: Path) -> list[str]:
     return [job.queue] if job.queue else there
 
 
-def origin_rows(log: Log, manifest: Manifest, target: Target) -> list[tuple[int, str, int]]:
-    """Number, name as a source, and first offset that the target itself holds, of every partition of the archive."""
-    held = {
+def set_apart(queues: Sequence[str], job: Restore) -> tuple[list[str], list[str]]:
+    """The queues that may be pushed to, and those that are left out: Headwater's own, and rooms.
+
+    What is told there was also done, to documents, jobs or members: told once more, it would not be. One that is named
+    is refused, unless it goes to a queue of another name.
+    """
+    if job.queue or job.target:
+        for queue in queues:
+            check_target(job.target or queue, PARTITION_DEFAULT)
+        return list(queues), []
+    apart = [queue for queue in queues if is_apart(queue)]
+    return [queue for queue in queues if queue not in apart], apart
+
+
+def find_origins(log: Log, manifest: Manifest, target: Target, paths: Sequence[Path]) -> dict[int, Origin]:
+    """By number, what every partition of the archive is called as a source, and what the target itself holds of it.
+
+    The target holds what it has not dropped of a partition of its own, if it is the store that was archived. One that
+    was put back from a copy since then holds less.
+    """
+    starts = {
         (int(status.partition_id), int(status.created_at)): int(status.start)
         for status in partitions_of(log, target.database, target.queue)
     }
-    return [
-        (number, f"log:{number}.{created_at}", held.get((number, created_at), NOWHERE))
-        for number, created_at in manifest.partitions.items()
-    ]
+    held = {
+        number: starts[number, made_at]
+        for number, made_at in manifest.partitions.items()
+        if (number, made_at) in starts
+    }
+    ends: Mapping[int, int] = dict.fromkeys(held, NOWHERE)
+    if held and not (manifest.seen and log.ask(log.reader().remembers(manifest.seen))):
+        ends = common_ends(_outlines(log, manifest, target), paths)
+    return {
+        number: Origin(f"log:{number}.{made_at}", held.get(number, NOWHERE), ends.get(number, 0))
+        for number, made_at in manifest.partitions.items()
+    }
+
+
+def _outlines(log: Log, manifest: Manifest, target: Target) -> Iterator[SegmentOutline]:
+    """The segments of the target as far as the archive goes."""
+    database, after = log.tenant(target.database), Lsn(0)
+    through = Lsn(max(manifest.queues.values(), default=0))
+    queues = (target.queue,)
+    while found := log.ask(log.reader().outline(after, through, SEGMENTS_PER_LOOK, database, queues)):
+        yield from found
+        after = found[-1].lsn
 
 
 def in_order(entries: Sequence[Entry], records_max: int) -> list[list[Entry]]:
@@ -173,7 +218,7 @@ def _archived(entries: Sequence[Entry]) -> int:
     return sum(entry.records for entry in entries)
 
 
-def _preview(job: Restore, wanted: Mapping[str, Sequence[Entry]]) -> Summary:
+def _preview(job: Restore, wanted: Mapping[str, Sequence[Entry]], apart: Sequence[str]) -> Summary:
     """What a restore would read, and where it would go."""
     shown = [
         {
@@ -186,10 +231,22 @@ def _preview(job: Restore, wanted: Mapping[str, Sequence[Entry]]) -> Summary:
         for queue, entries in wanted.items()
     ]
     total = sum(map(_archived, wanted.values()))
-    return Summary(flow="restore (dry run)", facts={"in the archive": total, "would be restored": shown})
+    facts = {"in the archive": total, "would be restored": shown, **_left_out(apart)}
+    return Summary(flow="restore (dry run)", facts=facts)
 
 
-def _summary(job: Restore, wanted: Mapping[str, Sequence[Entry]], counts: Mapping[str, Tally], speed: int) -> Summary:
+def _left_out(apart: Sequence[str]) -> dict[str, str]:
+    told = "only Headwater writes there; --queue and --as restore one under another name"
+    return {"left out": f"{', '.join(apart)}: {told}"} if apart else {}
+
+
+def _summary(
+    job: Restore,
+    wanted: Mapping[str, Sequence[Entry]],
+    counts: Mapping[str, Tally],
+    speed: int,
+    apart: Sequence[str],
+) -> Summary:
     for queue, entries in wanted.items():
         more = counts[queue].appended + counts[queue].before - _archived(entries)
         if more > 0:
@@ -204,6 +261,7 @@ def _summary(job: Restore, wanted: Mapping[str, Sequence[Entry]], counts: Mappin
         "restored before": before,
         "still in the queue": archived - appended - before,
         "messages a second": speed,
+        **_left_out(apart),
     }
     if len(wanted) > 1:
         facts["queues"] = [
