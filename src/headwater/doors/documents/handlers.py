@@ -137,9 +137,9 @@ async def query(site: Site, request: Request, body: QueryRequest, database: str)
     question = await allowed(site, request, QUESTIONS[QueryDocuments], QueryDocuments(own, asked))
     if is_system(body.collection):
         sees = seen_by(lambda: request.principal)
-        found = await find_rows(site.queues, own, question.query, site.clock.now(), sees)
+        found = await find_rows(site.queues, question, site.clock.now(), sees)
     else:
-        found = await find_all(site.queues, own, question.query, question.permit)
+        found = await find_all(site.queues, question)
     return _documents(found.documents, found.next_cursor)
 
 

@@ -32,6 +32,7 @@ from headwater.services.documents import gather_rest
 from headwater.services.system_collections import SCOPES, WHOLE, check_system, is_system, may_see
 from headwater.stores.document_questions import (
     DocumentPage,
+    DocumentQuery,
     FindDocument,
     ListDocumentIndexes,
     ListDocumentRules,
@@ -97,7 +98,15 @@ async def _check_query(site: Site, request: Request, asked: QueryDocuments) -> Q
     if is_system(asked.query.collection):
         require_system(request.principal, asked.query.collection)
     permit = request.principal.permit(asked.query.collection)
-    return QueryDocuments(asked.database, check_query(asked.query, one_more=True), asked.position, permit)
+    query = check_query(asked.query, one_more=True)
+    # Who asks is told apart only where it says something: other questions are the same for all.
+    claims = request.principal.claims_text() if speaks_of_who_asks(query) else ""
+    return QueryDocuments(asked.database, query, asked.position, permit, claims)
+
+
+def speaks_of_who_asks(query: DocumentQuery) -> bool:
+    """Whether the filter of a query has claims."""
+    return "auth" in query.filter and filters.has_claims(filters.parse(query.filter))
 
 
 async def _show_query(site: Site, request: Request, asked: QueryDocuments, found: DocumentPage) -> DocumentPage:

@@ -77,7 +77,7 @@ class DocumentAnswers(SubjectAnswers):
         """Some documents of a query, in its order."""
         # Before anything else is read: what was committed up to here is in what is found.
         lsn = read_last_lsn(self._connection)
-        understood = understand(asked.query, asked.permit)
+        understood = understand(asked.query, asked.permit, asked.claims)
         plan = choose_plan(understood, self._indexed(asked))
         way = _Way(self._connection, asked, plan, _begin(asked.position, plan, understood))
         if plan.is_ordered:
