@@ -234,11 +234,13 @@ class Subscriptions:
         self, subscription: Subscription, replica: Replica, checkpoint: Checkpoint, ready: Ready
     ) -> AsyncGenerator[Pulled, None]:
         """Documents and tombstones in the order of the commits that wrote them last, from a place on; then the
-        subscription is live."""
+        subscription is live. Raises ResyncRequired when the place is of another log."""
         after = Lsn(0)
         while True:
             await ready()
             pulled = await replica.pull(checkpoint, PAGE_DOCUMENTS)
+            if pulled.resync:
+                raise ResyncRequired(pulled.resync)
             checkpoint = pulled.checkpoint
             if pulled.documents:
                 after = pulled.documents[-1].lsn

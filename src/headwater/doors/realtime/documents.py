@@ -248,6 +248,7 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             service.tokens.good_until(),
             digest_of(session.known.permit(query.collection)),
             payload.priority,
+            await service.tokens.identity(),
         )
     )
     follower = Follower(session, id, payload.include_data, is_optional=payload.priority == LOW)
@@ -337,8 +338,10 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
     follower = Follower(session, about.id, about.include_data, is_optional=about.priority == LOW)
     subscription = await begin(follower, wanted, expression)
     try:
-        # By other rules the client has seen other documents: what it has cannot be gone on with.
+        # By other rules the client has seen other documents, and in another log its place is none: what it has cannot
+        # be gone on with. Tokens of before do not say which log.
         is_same = about.permit == digest_of(session.known.permit(about.collection))
+        is_same = is_same and about.identity in ("", await service.tokens.identity())
         kept = is_same and await service.is_kept(subscription, last)
         service.watch.resumed(about.database, about.subject, about.collection, is_kept=kept)
         session.send(answer("resume-ack", ResumeAck(about.id, "ok" if kept else "resync-required", last + 1), id))
@@ -364,6 +367,8 @@ async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> No
             return
         async for pulled in service.replicated(subscription, replica, payload.checkpoint, session.taken):
             follower.send(pulled)
+    except ResyncRequired as gap:
+        follower.end("resync", str(gap))
     except BaseException:
         followed_by(session).end(id)
         raise
