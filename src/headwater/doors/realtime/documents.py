@@ -37,6 +37,7 @@ from headwater.filters.tree import ALWAYS
 from headwater.model.document import Document, replica_of
 from headwater.model.document_rules import digest_of
 from headwater.model.names import Offset
+from headwater.model.principal import Principal
 from headwater.model.watermarks import Pressure
 from headwater.services.feed import Event, Subscription
 from headwater.services.replication import Pulled, Replica
@@ -195,6 +196,14 @@ class StreamFollower(Follower):
         return tell("resync-required", ResyncStream(self.id, reason))
 
 
+def check_may_follow(principal: Principal, wanted: Wanted, *, is_pressed: bool) -> None:
+    """Raises when somebody may not begin to follow documents now."""
+    if is_pressed:
+        raise Overloaded(OVERLOADED)
+    if not may_read(principal, wanted):
+        raise NotAllowed(f"this token may not read the collection {wanted.collection!r:.260}")
+
+
 async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> Subscription:
     """Follow documents for a session; what comes waits until the beginning is told."""
     session, id = follower.session, follower.id
@@ -205,10 +214,7 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
     followed.end(id)
     if len(followed.by_id) >= session.limits.subscriptions_per_connection_max:
         raise Overloaded(f"a connection has up to {session.limits.subscriptions_per_connection_max:,} subscriptions")
-    if session.is_pressed(Pressure.HARD):
-        raise Overloaded(OVERLOADED)
-    if not may_read(session.known, wanted):
-        raise NotAllowed(f"this token may not read the collection {wanted.collection!r:.260}")
+    check_may_follow(session.known, wanted, is_pressed=session.is_pressed(Pressure.HARD))
     subscription = await subscriptions_of(session).open(
         wanted,
         expression,
