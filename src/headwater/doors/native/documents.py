@@ -138,10 +138,21 @@ async def _show_listed(
     return found
 
 
+def told_of(request: Request, operation: Operation, written: Document) -> Document:
+    """What a write is answered. An update leaves fields that somebody else wrote: they are for who may read."""
+    if isinstance(operation, UpdateDocument) and not request.principal.may(Scope.READ_DOCUMENTS):
+        return written.receipt()
+    return written
+
+
+async def _show_written(site: Site, request: Request, asked: UpdateDocument, written: Document) -> Document:
+    return told_of(request, asked, written)
+
+
 OPERATIONS: dict[type[Operation], Rule] = {
     CreateDocument: Rule(scope=Scope.CREATE_DOCUMENTS, check=_check_write),
     SetDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_set),
-    UpdateDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_write),
+    UpdateDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_write, show=_show_written),
     DeleteDocument: Rule(scope=Scope.DELETE_DOCUMENTS, check=_check_write),
     MergeDocuments: Rule(scope=Scope.READ_DOCUMENTS, check=_check_merge),
     IndexDocuments: Rule(scope=Scope.ADMIN, whole=True),
