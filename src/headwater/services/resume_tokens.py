@@ -46,6 +46,7 @@ class Resumable(msgspec.Struct, frozen=True, array_like=True):
     priority: str = ""
     # Of which log: a store that is restored from a backup keeps the key that signs, and not its identity.
     identity: str = ""
+    checksum: bool = False
 
 
 _decoder = msgspec.json.Decoder(Resumable)

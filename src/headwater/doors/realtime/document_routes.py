@@ -30,6 +30,7 @@ class LiveListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     filter: str = ""
     include_data: bool | None = None
     send_snapshot: bool = False
+    checksum: bool = False
 
 
 async def listen_to(site: Site, request: Request, query: LiveListenQuery, database: str) -> Response:
@@ -59,6 +60,7 @@ async def listen(site: Site, request: Request, query: LiveListenQuery) -> Respon
         "both" if query.include_data is None else query.include_data,
         query.send_snapshot,
         last_seq=int(seen) if seen else None,
+        checksum=query.checksum,
     )
     payload = msgspec.Raw(msgspec.json.encode(subscribe))
 

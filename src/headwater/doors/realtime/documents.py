@@ -14,6 +14,7 @@ import msgspec
 from headwater.config import KIB
 from headwater.doors.realtime.document_messages import (
     Ack,
+    EventForm,
     Resume,
     ResumeAck,
     ResyncStream,
@@ -118,7 +119,13 @@ class Follower:
     """What is told to one subscription of a client."""
 
     def __init__(
-        self, session: RealtimeSession, id: MessageId, include_data: IncludeData, *, is_optional: bool = False
+        self,
+        session: RealtimeSession,
+        id: MessageId,
+        include_data: IncludeData,
+        *,
+        is_optional: bool = False,
+        checksum: bool = False,
     ) -> None:
         self.session = session
         self.window = Window()
@@ -130,8 +137,7 @@ class Follower:
         self.expression: Expression = ALWAYS
         self._is_optional = is_optional
         self.id = id
-        self._id_text = msgspec.json.encode(id).decode()
-        self._include_data: IncludeData = include_data
+        self._form = EventForm(_as_json(id), _as_json(session.database), include_data, checksum)
 
     def tell(self, event: Event) -> None:
         """A change; where it has to wait, the log keeps it."""
@@ -141,7 +147,7 @@ class Follower:
             self.held_from = Offset(event.seq - 1)
             subscriptions_of(self.session).watch.count("live_held")
             return
-        frame = event_frame(event, self._id_text, self._include_data)
+        frame = event_frame(event, self._form)
         self.window.note(event.seq, len(frame.data), asyncio.get_running_loop().time())
         self.session.send(frame)
 
@@ -170,6 +176,10 @@ class Follower:
     def resync(self, reason: str) -> Frame:
         """That there is a gap."""
         return tell("resync-required", ResyncSubscription(self.id, reason))
+
+
+def _as_json(name: MessageId) -> str:
+    return msgspec.json.encode(name).decode()
 
 
 class StreamFollower(Follower):
@@ -255,9 +265,12 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             digest_of(session.known.permit(query.collection)),
             payload.priority,
             await service.tokens.identity(),
+            payload.checksum,
         )
     )
-    follower = Follower(session, id, payload.include_data, is_optional=payload.priority == LOW)
+    follower = Follower(
+        session, id, payload.include_data, is_optional=payload.priority == LOW, checksum=payload.checksum
+    )
     subscription = await begin(follower, wanted, expression)
     try:
         session.send(answer("subscribe_ack", SubscribeAck(id, MATCHER_VERSION, subscription.feed.seq, token), id))
@@ -341,7 +354,8 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
         raise InvalidOption(f"lastSeq is -1 or more; got {payload.last_seq}")
     wanted = Wanted(database=about.database, collection=about.collection, filters=about.filters, filter=about.filter)
     expression, last = wanted.expression(session.known), Offset(payload.last_seq)
-    follower = Follower(session, about.id, about.include_data, is_optional=about.priority == LOW)
+    is_optional = about.priority == LOW
+    follower = Follower(session, about.id, about.include_data, is_optional=is_optional, checksum=about.checksum)
     subscription = await begin(follower, wanted, expression)
     try:
         # By other rules the client has seen other documents, and in another log its place is none: what it has cannot
