@@ -37,7 +37,7 @@ from headwater.model.document import (
 )
 from headwater.model.document_order import cursor_of, place_of, write_cursor
 from headwater.model.names import Lsn, Offset
-from headwater.services.document_checks import QUERY_LIMIT_MAX, check_conditions, check_query, orders_of
+from headwater.services.document_checks import QUERY_LIMIT_MAX, as_conditions, check_conditions, check_query, orders_of
 from headwater.services.life import Life, verb
 from headwater.services.own_records import document_changes
 from headwater.services.system_collections import Rows, Sees, document_of, find_system, is_system, list_rows
@@ -294,7 +294,7 @@ class Collection:
         """
         query = DocumentQuery(
             collection=self.name,
-            filters=check_conditions(filters),
+            filters=as_conditions(filters),
             filter=where,
             order_by=orders_of(order_by),
             limit=limit,
@@ -313,7 +313,7 @@ class Collection:
         ...     print(change.op, change.document)
         """
         self.life.check()
-        query = check_query(DocumentQuery(collection=self.name, filters=check_conditions(filters), filter=where))
+        query = check_query(DocumentQuery(collection=self.name, filters=as_conditions(filters), filter=where))
         if is_system(self.name):
             return follow_system(self._verbs, self._database, query)
         return aiter(LiveQuery(self._verbs, self._database, query))
