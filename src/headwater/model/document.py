@@ -82,6 +82,11 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         """Collection and id."""
         return f"{self.collection}/{self.id}"
 
+    def __repr__(self) -> str:
+        # The text of its body is kept as it is, and says nothing to who prints a document.
+        told = "deleted" if self.deleted else f"{self.data!r:.500}"
+        return f"Document({self.path!r}, version={self.version}, {told})"
+
     def tombstone(self) -> "Document":
         """The same without its fields, as deleted: for who may not see them any more."""
         return msgspec.structs.replace(
