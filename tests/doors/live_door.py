@@ -3,8 +3,9 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ from starlette.routing import Mount
 
 import headwater
 from headwater.app import open_door
+from headwater.doors.access.settings import AccessSettings, Auth
 from headwater.doors.edge.limits import Limits
 from headwater.doors.edge.server import Edge
 from tests.waiting import expect_soon_async
@@ -27,9 +29,11 @@ Serving = Callable[[headwater.Headwater], AbstractAsyncContextManager[str]]
 
 
 @asynccontextmanager
-async def on_the_edge(hw: headwater.Headwater, limits: Limits | None = None) -> AsyncIterator[str]:
+async def on_the_edge(
+    hw: headwater.Headwater, limits: Limits | None = None, access: AccessSettings | None = None
+) -> AsyncIterator[str]:
     """What `headwater serve` runs on."""
-    async with open_door(hw) as door:
+    async with open_door(hw, access) as door:
         edge = Edge(door, limits, admit=door)
         await edge.start("127.0.0.1", 0)
         try:
@@ -40,9 +44,9 @@ async def on_the_edge(hw: headwater.Headwater, limits: Limits | None = None) -> 
 
 
 @asynccontextmanager
-async def inside_another_app(hw: headwater.Headwater) -> AsyncIterator[str]:
+async def inside_another_app(hw: headwater.Headwater, access: Mapping[str, object] | None = None) -> AsyncIterator[str]:
     """Mounted under a prefix in an app that people already run, behind a server of theirs."""
-    app = Starlette(routes=[Mount(MOUNTED_AT, headwater.asgi(hw))])
+    app = Starlette(routes=[Mount(MOUNTED_AT, headwater.asgi(hw, access=access))])
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
@@ -69,6 +73,11 @@ class _Unsignalled(uvicorn.Server):
 
 
 SERVINGS: dict[str, Serving] = {"edge": on_the_edge, "asgi": inside_another_app}
+# The same, where everybody is asked for a token.
+GUARDED_SERVINGS: dict[str, Serving] = {
+    "edge": partial(on_the_edge, access=AccessSettings(auth=(Auth.TOKEN,))),
+    "asgi": partial(inside_another_app, access={"auth": "token"}),
+}
 
 
 class LiveDoor:

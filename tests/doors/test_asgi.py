@@ -182,6 +182,7 @@ async def test_bodies_of_an_app_stay_within_its_budget() -> None:
         ({"path": "/mounted/a", "root_path": "/mounted"}, "/a"),
         ({"path": "/mounted", "root_path": "/mounted"}, "/"),
         ({"path": "/x", "raw_path": b"/x?query"}, "/x"),
+        ({"path": "/100%/é"}, "/100%25/%C3%A9"),
     ],
 )
 async def test_a_path_counts_from_where_the_app_is_mounted(about: Event, path: str) -> None:

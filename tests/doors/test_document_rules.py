@@ -115,9 +115,9 @@ async def test_a_batch_is_refused_whole_for_one_write_that_is_not_allowed(office
     refused = await office.ask("ada", "POST", "/trigger/v1/databases/main/write", {"writes": writes})
     assert refused[0] == 403
     steps = [
-        {"type": "create-document", "collection": "notes", "id": "b5", "data": {"owner": "bob"}},
+        {"kind": "create-document", "collection": "notes", "id": "b5", "data": {"owner": "bob"}},
     ]
-    assert (await office.ask("ada", "POST", "/v1/transaction", {"operations": steps}))[0] in (400, 403)
+    assert (await office.ask("ada", "POST", "/v1/transaction", {"operations": steps}))[0] == 403
     assert await office.query("auditor") == ["a1", "a2", "b1"]
 
 

@@ -12,6 +12,7 @@ from headwater.doors.wire import Request
 from headwater.model.principal import Scope
 from tests.contracts.clock import FakeClock
 from tests.doors.access.visits import opened
+from tests.doors.office import opened_office
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 BASE = "/api/v1/databases/main"
@@ -214,6 +215,36 @@ async def test_a_token_has_rights_by_scope_and_by_pattern(tmp_path: Path) -> Non
         rows = b'{"collection":"rooms/r1/notes","rows":[{"newDocumentState":{"id":"a"}}]}'
         assert (await ask(Scope.READ_DOCUMENTS, "POST", "/replication/v1/push", rows))[0] == 403
         assert (await ask(Scope.READ_DOCUMENTS, "POST", "/replication/v1/pull", b'{"collection":"orders"}'))[0] == 403
+
+
+async def test_an_update_tells_what_others_wrote_only_to_who_may_read(tmp_path: Path) -> None:
+    async with opened_office(tmp_path) as office:
+        await office.hw.set_document_rules([])
+        await office.employ("writer", scopes=["documents:update", "documents:create", "consume"])
+        await office.employ("reader", scopes=["documents:update", "documents:read", "consume"])
+        change = {"doc": {"n": 1}}
+        step = {"collection": "notes", "id": "a1", "data": {"n": 1}}
+        batch = {"writes": [{"type": "update", "path": "notes/a1", "data": {"n": 1}}]}
+        ways = [
+            ("PATCH", f"{BASE}/documents/notes/a1", change),
+            ("POST", "/v1/operations/update-document", step),
+            ("POST", "/trigger/v1/databases/main/write", batch),
+            ("POST", "/v1/transaction", {"operations": [{"kind": "update-document", **step}]}),
+        ]
+        for version, (method, path, body) in enumerate(ways, 1):
+            status, answer = await office.ask("writer", method, path, body)
+            assert (status, "owner" in str(answer), "open" in str(answer)) == (200, False, False), path
+            assert f"'version': {2 * version}" in str(answer)
+            status, answer = await office.ask("reader", method, path, body)
+            assert (status, "'owner': 'ada'" in str(answer)) == (200, True), path
+        assert (await office.hw.collection("notes").query('id == "a1"'))[0].data == {
+            "owner": "ada",
+            "state": "open",
+            "n": 1,
+        }
+        # All of what is set is their own.
+        put = await office.ask("writer", "PUT", f"{BASE}/documents/notes/b1", {"doc": {"n": 2}})
+        assert (put[0], put[1]["n"]) == (200, 2)
 
 
 def test_what_headwater_knows_of_itself_is_asked_for_like_documents(client: httpx.Client) -> None:

@@ -1,11 +1,15 @@
 """Queries of documents go along an index, however many there are: by the plans of SQLite, and by counting its steps."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
+import headwater
 from headwater.clock import SystemClock
 from headwater.config import load_config
 from headwater.model.document import Condition, OrderBy
@@ -15,6 +19,7 @@ from headwater.stores.document_questions import DocumentPage, DocumentQuery, Que
 from headwater.stores.sqlite.connection import SqliteConnection, connect
 from headwater.stores.sqlite.store import open_file
 from headwater.stores.tables.answers import Answers
+from headwater.stores.tables.document_answers import QUICK_BYTES, QUICK_RANGES, QUICK_ROWS, DocumentAnswers
 
 READING = [
     "find_document",
@@ -102,3 +107,96 @@ def test_a_query_by_an_indexed_field_takes_as_many_steps_among_many_as_among_few
     assert (len(same.documents), same.scanned) == (len(page.documents), page.scanned)
     assert 1 <= same.scanned <= 3
     assert among_many <= among_few + 1
+
+
+# ── what is answered while everybody waits ──
+
+MORE_QUERIES = [
+    *QUERIES,
+    DocumentQuery(collection="things", filters=[Condition("n", "==", 7)], filter="n < 9", limit=1),
+    DocumentQuery(collection="things", filters=[Condition("n", "<", 50)], order_by=[OrderBy("id", "desc")], limit=7),
+    DocumentQuery(collection="things", filters=[Condition("n", ">", 990)], order_by=[OrderBy("n", "desc")], limit=4),
+]
+
+
+@pytest.mark.parametrize("query", MORE_QUERIES)
+def test_what_is_answered_quickly_is_what_is_answered(connection: SqliteConnection, query: DocumentQuery) -> None:
+    fill(connection, 0, 1_000)
+    asked, answers = QueryDocuments("main", query), DocumentAnswers(connection)
+    quickly, calmly = answers.query_quickly(asked), answers.query(asked)
+    assert quickly is not None
+    assert quickly.documents == calmly.documents != []
+    assert (quickly.position, quickly.is_ordered, quickly.scanned) == ("", calmly.is_ordered, calmly.scanned)
+
+
+LONG_QUERIES = {
+    "a scan": DocumentQuery(collection="things", filters=[Condition("m", "==", 7)]),
+    "by id": DocumentQuery(collection="things", limit=1),
+    "tombstones": DocumentQuery(collection="things", filters=[Condition("n", "==", 7)], show_deleted=True),
+    "many": DocumentQuery(collection="things", filters=[Condition("n", ">", 0)], limit=QUICK_ROWS + 1),
+    "few of many": DocumentQuery(collection="things", filters=[Condition("n", ">", 0)], filter="m == 1", limit=1),
+    "many keys": DocumentQuery(collection="things", filters=[Condition("n", "in", list(range(QUICK_RANGES + 1)))]),
+    "a long text": DocumentQuery(
+        collection="things", filters=[Condition("n", "==", 7)], filter=" || ".join(["n < 9"] * 100)
+    ),
+    "many conditions": DocumentQuery(collection="things", filters=[Condition("n", "==", 7)] * 20),
+}
+
+
+@pytest.mark.parametrize("query", LONG_QUERIES.values(), ids=LONG_QUERIES)
+def test_what_may_take_long_is_not_answered_while_everybody_waits(
+    connection: SqliteConnection, query: DocumentQuery
+) -> None:
+    fill(connection, 0, 1_000)
+    assert DocumentAnswers(connection).query_quickly(QueryDocuments("main", query)) is None
+    assert not reads(connection)
+
+
+def test_large_documents_are_not_read_while_everybody_waits(connection: SqliteConnection) -> None:
+    """No more than one beyond what may be; and nothing keeps the file as it was then."""
+    body, count = f'{{"id":"x","n":1,"text":"{"x" * (QUICK_BYTES // 2)}"}}', 200
+    with connection:
+        connection.execute(connection.sql.put_document_index, ("main", "things", "n", 1, "", ""))
+        names = [f"d{number:03}" for number in range(count)]
+        rows = [("main", "things", name, 1, 0, body, 1) for name in names]
+        connection.executemany(connection.sql.put_document, rows)
+        keys = [("main", "things", "n", order_key(1), name) for name in names]
+        connection.executemany(connection.sql.add_document_key, keys)
+    asked = QueryDocuments("main", DocumentQuery(collection="things", filters=[Condition("n", "==", 1)]))
+    read: list[str] = []
+
+    def note(cursor: apsw.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        read.append(str(row[0]))
+        return row
+
+    connection.row_trace = note
+    assert DocumentAnswers(connection).query_quickly(asked) is None
+    connection.row_trace = None
+    assert [name for name in read if name.startswith("d")] == ["d000", "d001"]
+    assert not reads(connection)
+
+
+def reads(connection: SqliteConnection) -> bool:
+    """Whether a statement of a connection is not read to its end."""
+    return connection.txn_state() != apsw.SQLITE_TXN_NONE
+
+
+async def test_a_small_query_along_an_index_does_not_wait_for_the_thread_that_reads(tmp_path: Path) -> None:
+    """A scan does: it may take long."""
+    async with headwater.open(str(tmp_path / "log.db"), housekeeping=False) as hw:
+        notes = hw.collection("notes")
+        await notes.index("n")
+        await notes.create({"n": 1, "m": 1}, id="a")
+        go_on = threading.Event()
+        thread = hw.queues_service.store._reads._thread  # type: ignore[attr-defined]
+        thread.submit(go_on.wait)
+        try:
+            async with asyncio.timeout(20):
+                scan = asyncio.ensure_future(notes.query("m == 1"))
+                assert [one.id for one in await notes.query("n == 1")] == ["a"]
+                assert [await notes.get(name) is None for name in ("a", "b")] == [False, True]
+                await asyncio.sleep(0)
+                assert not scan.done()
+        finally:
+            go_on.set()
+        assert [one.id for one in await scan] == ["a"]

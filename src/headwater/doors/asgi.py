@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import msgspec
 
@@ -231,7 +232,7 @@ def _request(scope: Event, request_id: str) -> Request:
 
 
 def _path(scope: Event) -> str:
-    """The path as it was sent, counted from where the app is mounted."""
+    """The path as it was sent, counted from where the app is mounted. Some servers tell only what it means."""
     raw = scope.get("raw_path")
     path: str = raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
     root = _root(scope)
@@ -239,7 +240,7 @@ def _path(scope: Event) -> str:
     if below is path and root:
         # A proxy has taken its own prefix off the path already; only what was mounted since is still there.
         below = _below(path, root.removeprefix(scope.get("app_root_path", "").rstrip("/")))
-    return below or "/"
+    return (below if raw else quote(below)) or "/"
 
 
 def _mounted(scope: Event, at: str) -> Event:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
@@ -25,6 +24,7 @@ from headwater.doors.wire import (
     decode_query,
     error_response,
     parse_query,
+    plain_text,
     problem_response,
 )
 from headwater.errors import HeadwaterError, InvalidInput, StoreFull, StoreReplaced
@@ -172,6 +172,7 @@ class Router:
         return endpoint, names
 
     def _look_up(self, path: str) -> tuple[_Place, tuple[str, ...]]:
+        plain_text(path, "path")
         steps = path.split("/")
         found = _walk(self._root, steps, 1, ()) if not steps[0] and len(steps) <= STEPS_MAX else None
         if found is None:
@@ -193,7 +194,7 @@ def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -
         return None
     for end in range(index + 1, len(steps) + 1):
         name = "/".join(steps[index:end])
-        if name and (found := _walk(place.named, steps, end, (*names, unquote(name)))):
+        if name and (found := _walk(place.named, steps, end, (*names, plain_text(name, "path")))):
             return found
     return None
 

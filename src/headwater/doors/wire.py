@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 from typing import TypeVar
-from urllib.parse import unquote_plus
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -52,14 +52,14 @@ def always() -> bool:
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a route sees it. Header names are in small letters; `id` is this request's, for logs and errors.
 
-    `path` is as it was sent, percent signs and all. `client` is the address it came from, `principal` who that is, as
-    the guard in front of the routes found out. Of a request that `awaits_body` only the head has come: it is asked
-    whether the rest is wanted, and the answer is `CONTINUE` or a refusal. A route calls `park` when it begins to wait
-    for something that may not come for long: from then on a client that hangs up is taken for gone, and the route is
-    cancelled. Who comes without a credential to a path that takes one later (`LATE_PATHS`) is nobody yet, and
-    `identify` says whose the one is that they show then; None where nobody is asked. `is_known` tells whether the
-    credential that came with it is good still, for what cannot be taken back once it is done. `used` are the queues
-    that the route found to be theirs: after a wait they must be so still.
+    `path` is as it was sent, percent signs and all, a character for each byte. `client` is the address it came from,
+    `principal` who that is, as the guard in front of the routes found out. Of a request that `awaits_body` only the
+    head has come: it is asked whether the rest is wanted, and the answer is `CONTINUE` or a refusal. A route calls
+    `park` when it begins to wait for something that may not come for long: from then on a client that hangs up is taken
+    for gone, and the route is cancelled. Who comes without a credential to a path that takes one later (`LATE_PATHS`)
+    is nobody yet, and `identify` says whose the one is that they show then; None where nobody is asked. `is_known`
+    tells whether the credential that came with it is good still, for what cannot be taken back once it is done. `used`
+    are the queues that the route found to be theirs: after a wait they must be so still.
     """
 
     method: str
@@ -271,8 +271,7 @@ def parse_query(query: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in query.split("&"):
         name, _, value = part.partition("=")
-        if "%" in part or "+" in part:
-            name, value = _plain(name), _plain(value)
+        name, value = (plain_text(text.replace("+", " "), "query") for text in (name, value))
         if name in found:
             raise InvalidInput(f"the query has {name!r:.80} more than once")
         if name:
@@ -280,8 +279,12 @@ def parse_query(query: str) -> dict[str, str]:
     return found
 
 
-def _plain(text: str) -> str:
+def plain_text(sent: str, part: str) -> str:
+    """A part of an address as it is meant, without percent signs: its bytes are UTF-8, whether they were written with
+    them or as they are. Raises when they are not: what cannot be read would all be one name otherwise."""
+    if "%" not in sent and sent.isascii():
+        return sent
     try:
-        return unquote_plus(text, errors="strict")
-    except UnicodeDecodeError:
-        raise InvalidInput("the query is not UTF-8") from None
+        return unquote_to_bytes(sent.encode("latin-1")).decode()
+    except UnicodeError:
+        raise InvalidInput(f"the {part} is not UTF-8") from None

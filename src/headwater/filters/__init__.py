@@ -21,6 +21,7 @@ from headwater.filters.permits import may_read, may_write, readable, reads_nothi
 from headwater.filters.python import Predicate, predicate
 from headwater.filters.sql import is_exact, to_sql
 from headwater.filters.tree import Expression
+from headwater.filters.whole import whole_filter
 
 __all__ = [
     "Column",
@@ -38,4 +39,5 @@ __all__ = [
     "readable",
     "reads_nothing",
     "to_sql",
+    "whole_filter",
 ]

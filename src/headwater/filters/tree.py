@@ -204,7 +204,9 @@ def known_list(values: tuple[Scalar, ...] | Claim) -> tuple[Scalar, ...]:
 
 
 def _refuse_claim(claim: Claim) -> NoReturn:
-    raise InvalidFilter(f"{claim} is a claim: bind the filter to who asks before it is compiled")
+    raise InvalidFilter(
+        f"{claim} is a claim of who asks, and nobody is known here: servers that ask for a token know who it is"
+    )
 
 
 # ── what is refused ──

@@ -82,10 +82,23 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         """Collection and id."""
         return f"{self.collection}/{self.id}"
 
+    def __repr__(self) -> str:
+        # The text of its body is kept as it is, and says nothing to who prints a document.
+        told = "deleted" if self.deleted else f"{self.data!r:.500}"
+        return f"Document({self.path!r}, version={self.version}, {told})"
+
     def tombstone(self) -> "Document":
         """The same without its fields, as deleted: for who may not see them any more."""
-        own = {name: value for name, value in self.flat().items() if name in OWN_NAMES}
-        return msgspec.structs.replace(self, deleted=True, body=msgspec.Raw(_encode({**own, "deleted": True})))
+        return msgspec.structs.replace(
+            self, deleted=True, body=msgspec.Raw(_encode({**self._own_names(), "deleted": True}))
+        )
+
+    def receipt(self) -> "Document":
+        """The same without its fields, as it was written: for who may write it and not read it."""
+        return msgspec.structs.replace(self, body=msgspec.Raw(_encode(self._own_names())))
+
+    def _own_names(self) -> Fields:
+        return {name: value for name, value in self.flat().items() if name in OWN_NAMES}
 
 
 class DocumentChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -107,7 +107,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     def permit(self, collection: str) -> Permit | None:
         """What the access rules allow them in a collection; None where no rule speaks of it."""
-        return permit_of(self.rules, collection, self._known_claims()) if self.rules else None
+        return permit_of(self.rules, collection, self.claims_text()) if self.rules else None
 
     def known_claims(self) -> dict[str, object]:
         """What filters and rules may say of them: `auth.sub`, `auth.database`, `auth.scopes`, and each claim of their
@@ -116,7 +116,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         scopes = sorted(scope.value for scope in self.scopes)
         return {**said, "sub": self.subject or None, "database": self.database, "scopes": scopes}
 
-    def _known_claims(self) -> str:
+    def claims_text(self) -> str:
+        """The same as JSON, as it goes with what they ask."""
         return msgspec.json.encode(self.known_claims()).decode()
 
     def may_use_all(self) -> bool:

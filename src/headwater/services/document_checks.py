@@ -147,10 +147,15 @@ def check_field(name: object) -> str:
 
 
 def check_conditions(conditions: object) -> tuple[Condition, ...]:
-    """Conditions as they are handed in: `Condition`, `{field, op, value}` or a tuple of the three."""
-    found = tuple(map(_condition, check_list("conditions", conditions)))
+    """Conditions as they are handed in; raises when they mean nothing."""
+    found = as_conditions(conditions)
     filters.parse_conditions([msgspec.structs.asdict(one) for one in found])
     return found
+
+
+def as_conditions(conditions: object) -> tuple[Condition, ...]:
+    """The same, not checked yet: `Condition`, `{field, op, value}` or a tuple of the three."""
+    return tuple(map(_condition, check_list("conditions", conditions)))
 
 
 def _condition(given: object) -> Condition:

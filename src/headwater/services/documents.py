@@ -15,7 +15,6 @@ import msgspec
 from headwater import filters
 from headwater.clock import Clock, Timestamp
 from headwater.filters import Predicate
-from headwater.filters.tree import And, join
 from headwater.log.document_operations import (
     CreateDocument,
     DeleteDocument,
@@ -37,9 +36,8 @@ from headwater.model.document import (
     write_fields,
 )
 from headwater.model.document_order import cursor_of, place_of, write_cursor
-from headwater.model.document_rules import Permit
 from headwater.model.names import Lsn, Offset
-from headwater.services.document_checks import QUERY_LIMIT_MAX, check_conditions, check_query, orders_of
+from headwater.services.document_checks import QUERY_LIMIT_MAX, as_conditions, check_conditions, check_query, orders_of
 from headwater.services.life import Life, verb
 from headwater.services.own_records import document_changes
 from headwater.services.system_collections import Rows, Sees, document_of, find_system, is_system, list_rows
@@ -90,10 +88,11 @@ class LiveChange(msgspec.Struct, frozen=True):
 # ── queries ──
 
 
-async def find_all(store: Answerer, database: str, query: DocumentQuery, permit: Permit | None = None) -> DocumentList:
-    """What a query finds, of what a permit lets read, with the cursor to go on."""
+async def find_all(store: Answerer, asked: QueryDocuments) -> DocumentList:
+    """What is asked for, with the cursor to go on."""
+    query = asked.query
     wanted = msgspec.structs.replace(query, limit=query.limit + 1)
-    found, lsn = await _gather(store, database, wanted, permit)
+    found, lsn = await _gather(store, msgspec.structs.replace(asked, query=wanted))
     documents = found[: query.limit]
     cursor = ""
     if len(found) > query.limit:
@@ -102,17 +101,15 @@ async def find_all(store: Answerer, database: str, query: DocumentQuery, permit:
 
 
 async def find_rows(
-    store: Answerer, database: str, query: DocumentQuery, now: Timestamp, sees: Sees = lambda row: True
+    store: Answerer, asked: QueryDocuments, now: Timestamp, sees: Sees = lambda row: True
 ) -> DocumentList:
     """The same of a system collection: of the rows that somebody sees."""
-    return DocumentList(*await find_system(store, database, query, now, sees, expression_of(query)))
+    expression = expression_of(asked.query, asked.claims)
+    return DocumentList(*await find_system(store, asked.database, asked.query, now, sees, expression))
 
 
-async def _gather(
-    store: Answerer, database: str, query: DocumentQuery, permit: Permit | None = None
-) -> tuple[list[Document], Lsn]:
+async def _gather(store: Answerer, asked: QueryDocuments) -> tuple[list[Document], Lsn]:
     """The first `limit` documents of a query, put together from as many answers as it takes."""
-    asked = QueryDocuments(database, query, permit=permit)
     page = await store.ask(asked)
     return await gather_rest(store, asked, page), page.lsn
 
@@ -122,7 +119,7 @@ async def gather_rest(store: Answerer, asked: QueryDocuments, page: DocumentPage
     query, found = asked.query, page.documents
     while page.position and not (page.is_ordered and len(found) >= query.limit):
         rest = msgspec.structs.replace(query, limit=query.limit - len(found)) if page.is_ordered else query
-        page = await store.ask(QueryDocuments(asked.database, rest, page.position, asked.permit))
+        page = await store.ask(msgspec.structs.replace(asked, query=rest, position=page.position))
         found = _joined(found, page, query)
     return found
 
@@ -178,7 +175,7 @@ class LiveQuery:
         lsn: Lsn | None = None
         query = msgspec.structs.replace(self._query, limit=QUERY_LIMIT_MAX, start_after="")
         while True:
-            found, at = await _gather(self._verbs.store, self._database, query)
+            found, at = await _gather(self._verbs.store, QueryDocuments(self._database, query))
             lsn = at if lsn is None else lsn
             documents += found
             if len(found) < query.limit:
@@ -204,12 +201,9 @@ class LiveQuery:
         return LiveChange("delete", document, left=not deleted, seq=seq, lsn=lsn)
 
 
-def expression_of(query: DocumentQuery) -> filters.Expression:
-    """What a query filters by."""
-    parts = [filters.parse_conditions([msgspec.structs.asdict(one) for one in query.filters])]
-    if query.filter:
-        parts.append(filters.parse(query.filter))
-    return join(And, parts)
+def expression_of(query: DocumentQuery, claims: str = "") -> filters.Expression:
+    """What a query filters by, for who has these claims."""
+    return filters.whole_filter(query.filters, query.filter, claims)
 
 
 async def follow_system(verbs: Verbs, database: str, query: DocumentQuery) -> AsyncGenerator[LiveChange, None]:
@@ -300,17 +294,17 @@ class Collection:
         """
         query = DocumentQuery(
             collection=self.name,
-            filters=check_conditions(filters),
+            filters=as_conditions(filters),
             filter=where,
             order_by=orders_of(order_by),
             limit=limit,
             start_after=start_after,
             show_deleted=show_deleted,
         )
-        query = check_query(query)
+        asked = QueryDocuments(self._database, check_query(query))
         if is_system(self.name):
-            return await find_rows(self._verbs.store, self._database, query, self._verbs.clock.now())
-        return await find_all(self._verbs.store, self._database, query)
+            return await find_rows(self._verbs.store, asked, self._verbs.clock.now())
+        return await find_all(self._verbs.store, asked)
 
     def follow(self, where: str = "", *, filters: Conditions = ()) -> AsyncGenerator[LiveChange, None]:
         """A live query: a snapshot of the documents, then each that enters, changes or leaves, with no gap between.
@@ -319,7 +313,7 @@ class Collection:
         ...     print(change.op, change.document)
         """
         self.life.check()
-        query = check_query(DocumentQuery(collection=self.name, filters=check_conditions(filters), filter=where))
+        query = check_query(DocumentQuery(collection=self.name, filters=as_conditions(filters), filter=where))
         if is_system(self.name):
             return follow_system(self._verbs, self._database, query)
         return aiter(LiveQuery(self._verbs, self._database, query))

@@ -3,6 +3,9 @@
 Where access rules hold, a replica learns of what it may read, and of what it might have a copy of: a document that is
 gone, or is not theirs any more, is told as deleted if they could read it since the replica was last complete. The log
 knows that, as long as it is kept. Of all others not even the id is told.
+
+A checkpoint may be of another log: of another store, or of this one before it was put back from a copy. Going on from
+there would pass over what was written here. The replica begins anew then, and is told why.
 """
 
 from typing import Annotated, NamedTuple
@@ -18,6 +21,9 @@ from headwater.services.own_records import document_changes
 from headwater.services.queues import Queues
 from headwater.stores.document_questions import FindDocument, ListDocumentsAfter
 from headwater.stores.questions import FindIdentity, FindLastLsnOf
+
+ANOTHER_STORE = "the checkpoint is of another store, or of this one before it was restored; all documents follow"
+ANOTHER_LOG = "this log never was where the checkpoint says: it was put back from a copy; all documents follow"
 
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
@@ -36,10 +42,23 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Pulled(NamedTuple):
-    """Documents that a replica has not read yet; fewer than were asked for when there are no more."""
+    """Documents that a replica has not read yet; fewer than were asked for when there are no more. `resync` says why
+    they come from the beginning, when the checkpoint is of another log."""
 
     documents: list[Document]
     checkpoint: Checkpoint
+    resync: str = ""
+
+
+class _Place(NamedTuple):
+    """Behind which commit and document a replica goes on; `resync` says why that is not where it was."""
+
+    lsn: Lsn
+    id: str
+    resync: str = ""
+
+
+BEGINNING = _Place(Lsn(0), "")
 
 
 class Replica:
@@ -61,22 +80,30 @@ class Replica:
     async def pull(self, checkpoint: Checkpoint | None, limit: int) -> Pulled:
         """What comes behind a checkpoint."""
         await self.identify()
-        after = await self._place_behind(checkpoint)
         if self._permit is None:
-            found = await self._queues.ask(ListDocumentsAfter(self._database, self._collection, *after, limit))
-            return Pulled(found, self._behind(found, checkpoint, None))
+            after = await self._place_behind(checkpoint)
+            found = await self._list(after, limit)
+            return self._pulled(found, checkpoint, None, after)
         # Asked for before anything is read: who is told all that there is has everything up to here.
         newest = await self._queues.ask(FindLastLsnOf(self._database, (changes_queue(self._collection),)))
-        since = self._complete_at(checkpoint, after[0], newest)
+        after = await self._place_behind(checkpoint, newest)
+        since = self._complete_at(checkpoint, after, newest)
         found = await self._readable(after, limit, _Departed(self._queues, self._selection, since, self._permit))
-        return Pulled(found, self._behind(found, checkpoint, since if len(found) == limit else newest))
+        return self._pulled(found, checkpoint, since if len(found) == limit else newest, after)
 
-    def _complete_at(self, checkpoint: Checkpoint | None, after: Lsn, newest: Lsn) -> Lsn:
+    def _pulled(self, found: list[Document], checkpoint: Checkpoint | None, since: Lsn | None, after: _Place) -> Pulled:
+        return Pulled(found, self._behind(found, None if after.resync else checkpoint, since), after.resync)
+
+    async def _list(self, after: _Place, limit: int) -> list[Document]:
+        asked = ListDocumentsAfter(self._database, self._collection, after.lsn, after.id, limit)
+        return await self._queues.ask(asked)
+
+    def _complete_at(self, checkpoint: Checkpoint | None, after: _Place, newest: Lsn) -> Lsn:
         """The commit up to which it had everything. A replica that begins has nothing that could be gone."""
         if checkpoint is None or not checkpoint.id:
             return newest
-        if checkpoint.since is msgspec.UNSET or checkpoint.identity != self._identity:
-            return after
+        if checkpoint.since is msgspec.UNSET or after.resync:
+            return after.lsn
         return Lsn(checkpoint.since)
 
     def reached(self, document: Document) -> Checkpoint:
@@ -104,29 +131,44 @@ class Replica:
     def _selection(self) -> Selection:
         return Selection(self._database, (changes_queue(self._collection),))
 
-    async def _place_behind(self, checkpoint: Checkpoint | None) -> tuple[Lsn, str]:
+    async def _place_behind(self, checkpoint: Checkpoint | None, newest: Lsn | None = None) -> _Place:
         """Behind which commit and document it goes on. Under other rules other documents are theirs: it begins anew."""
-        beginning = (Lsn(0), "")
         if checkpoint is None or not checkpoint.id:
-            return beginning
-        if checkpoint.lsn is not None:
-            is_of_here = (checkpoint.identity, checkpoint.rules) == (self._identity, self._rules)
-            return (Lsn(checkpoint.lsn), checkpoint.id) if is_of_here else beginning
+            return BEGINNING
+        if checkpoint.lsn is not None and checkpoint.identity != self._identity:
+            return BEGINNING._replace(resync=ANOTHER_STORE)
         found = await self._queues.ask(FindDocument(self._database, self._collection, checkpoint.id))
+        if checkpoint.lsn is None:
+            return self._behind_the_pair(checkpoint, found)
+        if self._is_of_another_log(checkpoint, Lsn(checkpoint.lsn), found, newest):
+            return BEGINNING._replace(resync=ANOTHER_LOG)
+        return _Place(Lsn(checkpoint.lsn), checkpoint.id) if checkpoint.rules == self._rules else BEGINNING
+
+    def _behind_the_pair(self, checkpoint: Checkpoint, found: Document | None) -> _Place:
         if found is None or found["updatedAt"] != checkpoint.updated_at or not self._may_read(found):
-            return beginning
-        return found.lsn, found.id
+            return BEGINNING
+        return _Place(found.lsn, found.id)
+
+    def _is_of_another_log(self, checkpoint: Checkpoint, lsn: Lsn, found: Document | None, newest: Lsn | None) -> bool:
+        """Whether this log never was there. Documents stay, with the commit that wrote them last: the one that a
+        checkpoint names was written by its commit, or since. Where rules hold, one that may not be read says nothing:
+        whoever makes checkpoints up would learn of it."""
+        if self._permit is not None and (found is None or not self._may_read(found)):
+            return newest is not None and lsn > newest
+        if found is None or found.lsn < lsn:
+            return True
+        return found.lsn == lsn and found["updatedAt"] != checkpoint.updated_at
 
     def _may_read(self, document: Document) -> bool:
         if self._permit is None:
             return True
         return not document.deleted and filters.may_read(self._permit, document.flat())
 
-    async def _readable(self, after: tuple[Lsn, str], limit: int, departed: "_Departed") -> list[Document]:
+    async def _readable(self, after: _Place, limit: int, departed: "_Departed") -> list[Document]:
         """As many as were asked for, unless there are no more."""
         kept: list[Document] = []
         while True:
-            page = await self._queues.ask(ListDocumentsAfter(self._database, self._collection, *after, limit))
+            page = await self._list(after, limit)
             theirs = {one.id for one in page if self._may_read(one)}
             if len(theirs) < len(page):
                 await departed.read(page[-1].lsn)
@@ -138,7 +180,7 @@ class Replica:
             if len(kept) >= limit or len(page) < limit:
                 return kept[:limit]
             departed.ids.difference_update(one.id for one in page)
-            after = (page[-1].lsn, page[-1].id)
+            after = _Place(page[-1].lsn, page[-1].id)
 
 
 class _Departed:

@@ -20,6 +20,7 @@ from headwater.log.operations import Reach
 from headwater.model.document import Condition
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.services.queues import Queues
+from headwater.stores.questions import FindIdentity
 
 KEY_NAME = "headwater/resume-key"
 GOOD_SECONDS = 24 * 3_600
@@ -43,6 +44,9 @@ class Resumable(msgspec.Struct, frozen=True, array_like=True):
     good_until: Timestamp
     permit: str = ""
     priority: str = ""
+    # Of which log: a store that is restored from a backup keeps the key that signs, and not its identity.
+    identity: str = ""
+    checksum: bool = False
 
 
 _decoder = msgspec.json.Decoder(Resumable)
@@ -54,6 +58,12 @@ class ResumeTokens:
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
         self._key = b""
+        self._identity = ""
+
+    async def identity(self) -> str:
+        """Which store it is. It stays while a store is open: whoever has one open that is restored has to open anew."""
+        self._identity = self._identity or await self._queues.ask(FindIdentity())
+        return self._identity
 
     def good_until(self) -> Timestamp:
         """How long a token that is made now is good."""

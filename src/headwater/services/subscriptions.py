@@ -12,7 +12,6 @@ import msgspec
 from headwater import filters
 from headwater.errors import Closed, ResyncRequired
 from headwater.filters import Expression
-from headwater.filters.tree import And, join
 from headwater.model.document import Condition, Document, changes_queue, check_collection
 from headwater.model.document_rules import Permit
 from headwater.model.names import Lsn, Offset
@@ -25,7 +24,7 @@ from headwater.services.replication import Checkpoint, Pulled, Replica
 from headwater.services.resume_tokens import ResumeTokens
 from headwater.services.system_collections import Sees, document_of, is_system, may_see
 from headwater.services.system_feed import SystemFeed
-from headwater.stores.document_questions import DocumentQuery
+from headwater.stores.document_questions import DocumentQuery, QueryDocuments
 from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition
 
 PAGE_DOCUMENTS = 500
@@ -47,10 +46,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def expression(self, principal: Principal) -> Expression:
         """The filter for who asks, of what the access rules let them read; raises when it is none."""
-        parts = [filters.parse_conditions([msgspec.structs.asdict(one) for one in self.filters])]
-        if self.filter:
-            parts.append(filters.parse(self.filter))
-        bound = filters.bind(join(And, parts), principal.known_claims())
+        bound = filters.whole_filter(self.filters, self.filter, principal.claims_text())
         return filters.readable(principal.permit(self.collection), bound)
 
 
@@ -175,7 +171,7 @@ class Subscriptions:
         newer: dict[str, Lsn] = {}
         while True:
             await ready()
-            page = await find_all(self._queues.store, wanted.database, query)
+            page = await find_all(self._queues.store, QueryDocuments(wanted.database, query))
             after = page.lsn if after is None else after
             found = [document for document in page if predicate(document.flat())]
             newer.update((document.id, document.lsn) for document in found if document.lsn > after)
@@ -238,11 +234,13 @@ class Subscriptions:
         self, subscription: Subscription, replica: Replica, checkpoint: Checkpoint, ready: Ready
     ) -> AsyncGenerator[Pulled, None]:
         """Documents and tombstones in the order of the commits that wrote them last, from a place on; then the
-        subscription is live."""
+        subscription is live. Raises ResyncRequired when the place is of another log."""
         after = Lsn(0)
         while True:
             await ready()
             pulled = await replica.pull(checkpoint, PAGE_DOCUMENTS)
+            if pulled.resync:
+                raise ResyncRequired(pulled.resync)
             checkpoint = pulled.checkpoint
             if pulled.documents:
                 after = pulled.documents[-1].lsn

@@ -56,12 +56,14 @@ class FindDocument(Question[Document | None], frozen=True):
 
 
 class QueryDocuments(Question[DocumentPage], frozen=True):
-    """What a query finds, from a position on: of that, what a permit lets read."""
+    """What a query finds, from a position on: of that, what a permit lets read. `claims` is what is known of who asks,
+    as JSON, where the filter speaks of them; a filter that does, asked by nobody, is refused."""
 
     database: str
     query: DocumentQuery
     position: str = ""
     permit: Permit | None = None
+    claims: str = ""
 
 
 class ListDocumentsAfter(Question[list[Document]], frozen=True):

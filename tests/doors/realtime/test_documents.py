@@ -4,11 +4,13 @@ import asyncio
 import json
 import random
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 import headwater
 from headwater.config import Durability
+from headwater.doors.sessions import Frame
 from headwater.doors.site import Site
 from headwater.log.operations import Clear
 from headwater.model.document import changes_queue
@@ -84,6 +86,49 @@ async def test_whoever_says_whether_to_include_data_gets_it_as_they_say(
     if has_document:
         assert delta["document"]["n"] == 1
         assert delta["document"]["collection"] == MESSAGES
+
+
+def texts_of(page: Page) -> list[str]:
+    """Messages as they go over the wire, from now on."""
+    texts: list[str] = []
+    send = page.peer.send
+
+    def keep(frame: Frame) -> bool:
+        texts.append(str(frame.data))
+        return send(frame)
+
+    page.peer.send = keep  # type: ignore[method-assign]
+    return texts
+
+
+async def test_an_event_says_its_version_and_database(hw: headwater.Headwater, page: Page) -> None:
+    """S3-30."""
+    await page.subscribe()
+    await hw.collection(MESSAGES).create({"n": 1}, id="a")
+    [event] = await page.hear("event")
+    assert (event["version"], event["database"]) == (1, "main")
+    assert {"subId", "delta", "seq", "partition", "lsn"} <= event.keys()
+    assert "checksum" not in event
+
+
+async def test_an_event_has_a_checksum_of_its_text_for_who_asks_for_one(
+    hw: headwater.Headwater, site: Site, page: Page
+) -> None:
+    """S3-30: also after a resume, and not for others who hear of the same change."""
+    other, again = Page(site), Page(site)
+    await other.subscribe()
+    token = (await page.subscribe(checksum=True))["token"]
+    texts = texts_of(page)
+    await hw.collection(MESSAGES).create({"text": "Füße"}, id="a")
+    [event] = await page.hear("event")
+    text = next(text for text in texts if '"event"' in text)
+    covered = text[: text.rindex(',"checksum"')]
+    assert event["checksum"] == f"{crc32(covered.encode()):08x}"
+    assert "checksum" not in (await other.hear("event"))[0]
+    await again.say("resume", {"token": token, "lastSeq": event["seq"] - 1}, "r")
+    assert (await again.hear("event"))[0]["checksum"] == event["checksum"]
+    other.cut()
+    again.cut()
 
 
 async def test_a_snapshot_comes_first_in_pages(hw: headwater.Headwater, page: Page) -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from headwater.model.document_rules import DocumentRule
-from tests.doors.live_door import LiveDoor
+from tests.doors.live_door import GUARDED_SERVINGS, LiveDoor
 from tests.doors.realtime.guests import PATIENCE_SECONDS
 from tests.doors.realtime.test_door import behind_guards, make_token
 from tests.waiting import expect_soon_async
@@ -108,6 +108,58 @@ def test_listening_to_documents_needs_the_right_to_read_them(guarded: LiveDoor, 
     with httpx.Client(base_url=guarded.url, headers={"authorization": f"Bearer {token}"}) as client:
         assert client.get(address).status_code == 403
         assert client.get("/realtime/sse?collection=notes&room=a").status_code == 400
+
+
+@pytest.fixture(params=GUARDED_SERVINGS)
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LiveDoor]:
+    door = LiveDoor(tmp_path / "headwater.db", GUARDED_SERVINGS[request.param])
+    door.start()
+    yield door
+    door.stop()
+
+
+REFUSED = [
+    ("collection=notes&filter=a+%3D%3D", 400, "invalid_filter"),
+    (f"collection=notes&filter={'(' * 30}", 400, "filter_too_large"),
+    ("collection=rooms%2Fr1", 400, "invalid_name"),
+    ("collection=secrets", 403, "not_allowed"),
+    ("collection=_jobs", 403, "not_allowed"),
+    ("collection=ruled", 403, "not_allowed"),
+]
+
+
+@pytest.mark.parametrize(("query", "status", "code"), REFUSED)
+def test_a_live_query_that_is_refused_says_so_by_its_status(
+    served: LiveDoor, query: str, status: int, code: str
+) -> None:
+    run(served, served.hw.set_document_rules([DocumentRule(pattern="ruled", create="true")]))
+    queues = ["documents/notes", "documents/ruled", "documents/_jobs"]
+    _, token = make_token(served, scopes=["documents:read"], queues=queues)
+    with served.client(headers={"authorization": f"Bearer {token}"}) as client:
+        for place in ("/realtime/sse", "/realtime/v1/databases/main/sse"):
+            refused = client.get(f"{place}?{query}")
+            assert (refused.status_code, refused.json()["code"]) == (status, code), refused.text
+            assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_a_listener_too_many_of_one_token_is_refused_by_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWATER_REALTIME_CONNECTIONS_PER_TOKEN_MAX", "1")
+    door = LiveDoor(tmp_path / "headwater.db", behind_guards)
+    door.start()
+    _, token = make_token(door, scopes=["documents:read", "subscribe"])
+    try:
+        with (
+            listening(door, ADDRESSES[0], token) as heard,
+            httpx.Client(base_url=door.url, headers={"authorization": f"Bearer {token}"}) as client,
+        ):
+            heard.until("subscribe_ack")
+            for address in (*ADDRESSES, "/realtime/sse?room=lobby"):
+                refused = client.get(address)
+                assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
+    finally:
+        door.stop()
 
 
 def test_who_waits_on_a_log_is_not_given_what_new_rules_keep_from_them(guarded: LiveDoor) -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headwater.doors.documents.shapes import BatchRequest, DeleteRequest, GetRequest, QueryRequest, Write, WriteRequest
-from headwater.doors.native.documents import OPERATIONS, QUESTIONS, readable, require_system
+from headwater.doors.native.documents import OPERATIONS, QUESTIONS, readable, require_system, told_of
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import NOTHING, Refused, Request, Response, json_response
@@ -103,7 +103,7 @@ async def _write(
     own = check_database(request, database)
     collection, name = split_path(path)
     operation = kind(database=own, collection=collection, id=name, data=_fields(site, body.doc), if_match=body.if_match)
-    return shown(await site.queues.run(await permitted(site, request, operation)))
+    return shown(told_of(request, operation, await site.queues.run(await permitted(site, request, operation))))
 
 
 async def delete(site: Site, request: Request, body: DeleteRequest, database: str, path: str) -> Response:
@@ -137,9 +137,9 @@ async def query(site: Site, request: Request, body: QueryRequest, database: str)
     question = await allowed(site, request, QUESTIONS[QueryDocuments], QueryDocuments(own, asked))
     if is_system(body.collection):
         sees = seen_by(lambda: request.principal)
-        found = await find_rows(site.queues, own, question.query, site.clock.now(), sees)
+        found = await find_rows(site.queues, question, site.clock.now(), sees)
     else:
-        found = await find_all(site.queues, own, question.query, question.permit)
+        found = await find_all(site.queues, question)
     return _documents(found.documents, found.next_cursor)
 
 
@@ -154,7 +154,8 @@ async def write(site: Site, request: Request, body: BatchRequest, database: str)
     own = check_database(request, database)
     steps = [await permitted(site, request, _step(site, own, one)) for one in body.writes]
     whole = Transaction(database=own, operations=steps)
-    return _documents((await site.queues.run(whole)).results)
+    results = (await site.queues.run(whole)).results
+    return _documents([told_of(request, step, written) for step, written in zip(steps, results, strict=True)])
 
 
 def _step(site: Site, database: str, write: Write) -> Operation:

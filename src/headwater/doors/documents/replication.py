@@ -2,8 +2,9 @@
 
 A checkpoint is the pair that the protocol shows, `updatedAt` and `id`, and with it our own place: the commit that wrote
 the document. Commits are read in their order, so one that took long is never passed over, whatever its clock said. A
-checkpoint of another store, of other access rules, or of a document that was written since and has no place with it,
-begins anew: that costs time and misses nothing.
+checkpoint of another log, of other access rules, or of a document that was written since and has no place with it,
+begins anew: that costs time and misses nothing. Of another log (another store, or this one put back from a copy) is
+said, too: the replica may have documents that are not here.
 """
 
 from headwater.doors.documents.handlers import permitted
@@ -25,7 +26,8 @@ async def pull(site: Site, request: Request, body: PullRequest) -> Response:
     permit = request.principal.permit(asked.collection)
     replica = Replica(site.queues, asked.database, asked.collection, permit)
     pulled = await replica.pull(body.checkpoint, asked.limit)
-    return json_response(PullAnswer([replica_of(document) for document in pulled.documents], pulled.checkpoint))
+    documents = [replica_of(document) for document in pulled.documents]
+    return json_response(PullAnswer(documents, pulled.checkpoint, pulled.resync))
 
 
 async def push(site: Site, request: Request, body: PushRequest) -> Response:

@@ -110,11 +110,13 @@ class PullRequest(Asked, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
 
 
-class PullAnswer(Struct, frozen=True):
-    """Documents in the order of their commits, and how far that is. Fewer than were asked for are all there are."""
+class PullAnswer(Struct, frozen=True, omit_defaults=True):
+    """Documents in the order of their commits, and how far that is. Fewer than were asked for are all there are.
+    `resync` says why they come from the beginning, when the checkpoint was of another log."""
 
     documents: list[ReplicaDocument]
     checkpoint: Checkpoint
+    resync: str = ""
 
 
 class PushRequest(Asked, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from headwater.services.documents import gather_rest
 from headwater.services.system_collections import SCOPES, WHOLE, check_system, is_system, may_see
 from headwater.stores.document_questions import (
     DocumentPage,
+    DocumentQuery,
     FindDocument,
     ListDocumentIndexes,
     ListDocumentRules,
@@ -97,7 +98,15 @@ async def _check_query(site: Site, request: Request, asked: QueryDocuments) -> Q
     if is_system(asked.query.collection):
         require_system(request.principal, asked.query.collection)
     permit = request.principal.permit(asked.query.collection)
-    return QueryDocuments(asked.database, check_query(asked.query, one_more=True), asked.position, permit)
+    query = check_query(asked.query, one_more=True)
+    # Who asks is told apart only where it says something: other questions are the same for all.
+    claims = request.principal.claims_text() if speaks_of_who_asks(query) else ""
+    return QueryDocuments(asked.database, query, asked.position, permit, claims)
+
+
+def speaks_of_who_asks(query: DocumentQuery) -> bool:
+    """Whether the filter of a query has claims."""
+    return "auth" in query.filter and filters.has_claims(filters.parse(query.filter))
 
 
 async def _show_query(site: Site, request: Request, asked: QueryDocuments, found: DocumentPage) -> DocumentPage:
@@ -129,10 +138,21 @@ async def _show_listed(
     return found
 
 
+def told_of(request: Request, operation: Operation, written: Document) -> Document:
+    """What a write is answered. An update leaves fields that somebody else wrote: they are for who may read."""
+    if isinstance(operation, UpdateDocument) and not request.principal.may(Scope.READ_DOCUMENTS):
+        return written.receipt()
+    return written
+
+
+async def _show_written(site: Site, request: Request, asked: UpdateDocument, written: Document) -> Document:
+    return told_of(request, asked, written)
+
+
 OPERATIONS: dict[type[Operation], Rule] = {
     CreateDocument: Rule(scope=Scope.CREATE_DOCUMENTS, check=_check_write),
     SetDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_set),
-    UpdateDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_write),
+    UpdateDocument: Rule(scope=Scope.UPDATE_DOCUMENTS, check=_check_write, show=_show_written),
     DeleteDocument: Rule(scope=Scope.DELETE_DOCUMENTS, check=_check_write),
     MergeDocuments: Rule(scope=Scope.READ_DOCUMENTS, check=_check_merge),
     IndexDocuments: Rule(scope=Scope.ADMIN, whole=True),

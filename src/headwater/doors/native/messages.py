@@ -14,7 +14,7 @@ from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import HeadwaterError, InvalidOption, TooLarge
 from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.job_operations import Enqueue
-from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transaction
+from headwater.log.operations import Ack, Extend, Operation, Pop, Push, Transacted, Transaction
 from headwater.log.room_operations import RoomPush
 from headwater.model.principal import Scope
 from headwater.services.admission import admit
@@ -185,7 +185,15 @@ async def transaction(site: Site, request: Request, body: TransactionRequest) ->
         operations=tuple(operations),
         leases=tuple((lease.partition_id, lease.group, lease.token) for lease in leases),
     )
-    return json_response(await site.queues.run(whole))
+    results = (await site.queues.run(whole)).results
+    shown = [await _shown(site, request, *one) for one in zip(operations, results, strict=True)]
+    return json_response(Transacted(shown))
+
+
+async def _shown(site: Site, request: Request, operation: Operation, result: object) -> object:
+    """What they may see of what a step came to: what they would of it alone."""
+    rule = OPERATIONS[type(operation)]
+    return result if rule.show is None else await rule.show(site, request, operation, result)
 
 
 async def _step(site: Site, request: Request, step: Operation | RoomSend) -> Operation:

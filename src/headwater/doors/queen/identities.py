@@ -42,9 +42,12 @@ def lease_name(batches: Sequence[Batch]) -> str:
 def parse_leases(text: str) -> list[Lease]:
     """Partition, group and token of each lease that goes by this name."""
     found = _lease_form.fullmatch(text)
+    try:
+        group = unquote(found["group"], errors="strict") if found is not None else ""
+    except UnicodeDecodeError:
+        found = None
     if found is None:
         raise LeaseLost(f"there is no lease {text!r:.80}; pop again")
-    group = unquote(found["group"])
     pairs = (pair.split(".") for pair in found["leases"].split("_"))
     return [(PartitionId(int(partition)), group, int(token)) for partition, token in pairs]
 

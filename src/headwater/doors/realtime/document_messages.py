@@ -1,6 +1,7 @@
 """What is said about documents over the realtime door, both ways."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -14,6 +15,8 @@ from headwater.services.resume_tokens import IncludeData
 from headwater.services.subscriptions import MATCHER_VERSION
 
 MICROSECONDS_PER_MILLISECOND = 1_000
+# Of what an event looks like: rises when clients of before could not read it any more.
+EVENT_VERSION = 1
 # As `type` says it, which the TypeScript client reads.
 _types = {Move.ENTERED: "create", Move.CHANGED: "update", Move.LEFT: "delete"}
 _encode = msgspec.json.Encoder().encode
@@ -37,6 +40,8 @@ class Subscribe(msgspec.Struct, frozen=True, rename="camel"):
     """`low` waits while more is to be sent than the server has room for."""
     last_seq: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     """Go on behind this, instead of from now: for who knows where they were."""
+    checksum: bool = False
+    """Whether events carry one."""
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -122,20 +127,33 @@ class StreamEvent(msgspec.Struct, frozen=True, rename="camel"):
     checkpoint: Checkpoint
 
 
+class EventForm(NamedTuple):
+    """How one subscription is told of changes; `sub_id` and `database` are JSON already."""
+
+    sub_id: str
+    database: str
+    include_data: IncludeData
+    checksum: bool
+
+
 def snapshot_frame(id: MessageId, documents: list[Document], seq: int | None) -> Frame:
     """A page of a snapshot."""
     page = Snapshot(id, [one.body for one in documents], seq is None, seq)
     return tell("snapshot", page, event_id="" if seq is None else str(seq))
 
 
-def event_frame(event: Event, sub_id: str, include_data: IncludeData) -> Frame:
-    """A change, for one subscription; `sub_id` is JSON already. What all who want it in one form share is made once."""
-    shared = event.encoded.get(include_data)
+def event_frame(event: Event, about: EventForm) -> Frame:
+    """A change, for one subscription. What all who want it in one form share is made once."""
+    shared = event.encoded.get(about.include_data)
     if shared is None:
-        delta = _encode(delta_of(event, include_data)).decode()
+        delta = _encode(delta_of(event, about.include_data)).decode()
         place = f'"seq":{event.seq},"partition":"{event.partition_id}","lsn":{event.lsn}'
-        shared = event.encoded[include_data] = f'"delta":{delta},{place}}}}}'
-    return Frame(f'{{"type":"event","payload":{{"subId":{sub_id},{shared}', event="event", id=str(event.seq))
+        whose = f'"version":{EVENT_VERSION},"database":{about.database}'
+        shared = event.encoded[about.include_data] = f'"delta":{delta},{place},{whose}'
+    text = f'{{"type":"event","payload":{{"subId":{about.sub_id},{shared}'
+    if about.checksum:
+        text += f',"checksum":"{crc32(text.encode()):08x}"'
+    return Frame(f"{text}}}}}", event="event", id=str(event.seq))
 
 
 def delta_of(event: Event, include_data: IncludeData) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import re
 import msgspec
 
 from headwater.doors.realtime.document_messages import Query, Subscribe
+from headwater.doors.realtime.documents import check_may_follow
 from headwater.doors.realtime.envelope import Envelope
 from headwater.doors.realtime.session import DATABASE_ALIAS, RealtimeSession
 from headwater.doors.routes import Route
@@ -12,8 +13,11 @@ from headwater.doors.sessions import Peer
 from headwater.doors.site import Site, check_scope
 from headwater.doors.wire import Request, Response
 from headwater.errors import InvalidOption, NotAllowed
+from headwater.model.document import check_collection
 from headwater.model.names import DATABASE_DEFAULT
 from headwater.model.principal import Scope
+from headwater.model.watermarks import Pressure
+from headwater.services.subscriptions import Wanted
 
 LISTENER = "sse"
 _SEQ = re.compile(r"-1|[0-9]{1,18}", re.ASCII)
@@ -26,6 +30,7 @@ class LiveListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     filter: str = ""
     include_data: bool | None = None
     send_snapshot: bool = False
+    checksum: bool = False
 
 
 async def listen_to(site: Site, request: Request, query: LiveListenQuery, database: str) -> Response:
@@ -42,13 +47,20 @@ async def listen(site: Site, request: Request, query: LiveListenQuery) -> Respon
     seen = request.headers.get("last-event-id", "")
     if seen and not _SEQ.fullmatch(seen):
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
-    site.realtime.admit(request)
+    wanted = Wanted(
+        database=request.principal.database, collection=check_collection(query.collection), filter=query.filter
+    )
+    # What is refused is refused before the stream begins: a listener can tell it from what is over only by the status.
+    wanted.expression(request.principal)
+    check_may_follow(request.principal, wanted, is_pressed=site.realtime.pressure >= Pressure.HARD)
+    site.realtime.admit_listener(request)
     subscribe = Subscribe(
         Query(query.collection, filter=query.filter),
         # Listeners of others expect the document flat, and have no word to ask for it.
         "both" if query.include_data is None else query.include_data,
         query.send_snapshot,
         last_seq=int(seen) if seen else None,
+        checksum=query.checksum,
     )
     payload = msgspec.Raw(msgspec.json.encode(subscribe))
 

@@ -14,6 +14,7 @@ import msgspec
 from headwater.config import KIB
 from headwater.doors.realtime.document_messages import (
     Ack,
+    EventForm,
     Resume,
     ResumeAck,
     ResyncStream,
@@ -37,6 +38,7 @@ from headwater.filters.tree import ALWAYS
 from headwater.model.document import Document, replica_of
 from headwater.model.document_rules import digest_of
 from headwater.model.names import Offset
+from headwater.model.principal import Principal
 from headwater.model.watermarks import Pressure
 from headwater.services.feed import Event, Subscription
 from headwater.services.replication import Pulled, Replica
@@ -117,7 +119,13 @@ class Follower:
     """What is told to one subscription of a client."""
 
     def __init__(
-        self, session: RealtimeSession, id: MessageId, include_data: IncludeData, *, is_optional: bool = False
+        self,
+        session: RealtimeSession,
+        id: MessageId,
+        include_data: IncludeData,
+        *,
+        is_optional: bool = False,
+        checksum: bool = False,
     ) -> None:
         self.session = session
         self.window = Window()
@@ -129,8 +137,7 @@ class Follower:
         self.expression: Expression = ALWAYS
         self._is_optional = is_optional
         self.id = id
-        self._id_text = msgspec.json.encode(id).decode()
-        self._include_data: IncludeData = include_data
+        self._form = EventForm(_as_json(id), _as_json(session.database), include_data, checksum)
 
     def tell(self, event: Event) -> None:
         """A change; where it has to wait, the log keeps it."""
@@ -140,7 +147,7 @@ class Follower:
             self.held_from = Offset(event.seq - 1)
             subscriptions_of(self.session).watch.count("live_held")
             return
-        frame = event_frame(event, self._id_text, self._include_data)
+        frame = event_frame(event, self._form)
         self.window.note(event.seq, len(frame.data), asyncio.get_running_loop().time())
         self.session.send(frame)
 
@@ -171,6 +178,10 @@ class Follower:
         return tell("resync-required", ResyncSubscription(self.id, reason))
 
 
+def _as_json(name: MessageId) -> str:
+    return msgspec.json.encode(name).decode()
+
+
 class StreamFollower(Follower):
     """What is told to one stream."""
 
@@ -195,6 +206,14 @@ class StreamFollower(Follower):
         return tell("resync-required", ResyncStream(self.id, reason))
 
 
+def check_may_follow(principal: Principal, wanted: Wanted, *, is_pressed: bool) -> None:
+    """Raises when somebody may not begin to follow documents now."""
+    if is_pressed:
+        raise Overloaded(OVERLOADED)
+    if not may_read(principal, wanted):
+        raise NotAllowed(f"this token may not read the collection {wanted.collection!r:.260}")
+
+
 async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> Subscription:
     """Follow documents for a session; what comes waits until the beginning is told."""
     session, id = follower.session, follower.id
@@ -205,10 +224,7 @@ async def begin(follower: Follower, wanted: Wanted, expression: Expression) -> S
     followed.end(id)
     if len(followed.by_id) >= session.limits.subscriptions_per_connection_max:
         raise Overloaded(f"a connection has up to {session.limits.subscriptions_per_connection_max:,} subscriptions")
-    if session.is_pressed(Pressure.HARD):
-        raise Overloaded(OVERLOADED)
-    if not may_read(session.known, wanted):
-        raise NotAllowed(f"this token may not read the collection {wanted.collection!r:.260}")
+    check_may_follow(session.known, wanted, is_pressed=session.is_pressed(Pressure.HARD))
     subscription = await subscriptions_of(session).open(
         wanted,
         expression,
@@ -248,9 +264,13 @@ async def subscribe(session: RealtimeSession, id: MessageId, payload: Subscribe)
             service.tokens.good_until(),
             digest_of(session.known.permit(query.collection)),
             payload.priority,
+            await service.tokens.identity(),
+            payload.checksum,
         )
     )
-    follower = Follower(session, id, payload.include_data, is_optional=payload.priority == LOW)
+    follower = Follower(
+        session, id, payload.include_data, is_optional=payload.priority == LOW, checksum=payload.checksum
+    )
     subscription = await begin(follower, wanted, expression)
     try:
         session.send(answer("subscribe_ack", SubscribeAck(id, MATCHER_VERSION, subscription.feed.seq, token), id))
@@ -334,11 +354,14 @@ async def resume(session: RealtimeSession, id: MessageId, payload: Resume) -> No
         raise InvalidOption(f"lastSeq is -1 or more; got {payload.last_seq}")
     wanted = Wanted(database=about.database, collection=about.collection, filters=about.filters, filter=about.filter)
     expression, last = wanted.expression(session.known), Offset(payload.last_seq)
-    follower = Follower(session, about.id, about.include_data, is_optional=about.priority == LOW)
+    is_optional = about.priority == LOW
+    follower = Follower(session, about.id, about.include_data, is_optional=is_optional, checksum=about.checksum)
     subscription = await begin(follower, wanted, expression)
     try:
-        # By other rules the client has seen other documents: what it has cannot be gone on with.
+        # By other rules the client has seen other documents, and in another log its place is none: what it has cannot
+        # be gone on with. Tokens of before do not say which log.
         is_same = about.permit == digest_of(session.known.permit(about.collection))
+        is_same = is_same and about.identity in ("", await service.tokens.identity())
         kept = is_same and await service.is_kept(subscription, last)
         service.watch.resumed(about.database, about.subject, about.collection, is_kept=kept)
         session.send(answer("resume-ack", ResumeAck(about.id, "ok" if kept else "resync-required", last + 1), id))
@@ -364,6 +387,8 @@ async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> No
             return
         async for pulled in service.replicated(subscription, replica, payload.checkpoint, session.taken):
             follower.send(pulled)
+    except ResyncRequired as gap:
+        follower.end("resync", str(gap))
     except BaseException:
         followed_by(session).end(id)
         raise

@@ -73,6 +73,15 @@ class Hall:
         if self._by_address[address_key(request.client)] >= self.limits.connections_per_address_max:
             raise Overloaded("too many realtime connections from this address; close some, or come back later")
 
+    def admit_listener(self, request: Request) -> None:
+        """The same of somebody who is known already, by whom they are as well."""
+        self.admit(request)
+        self._check_room_for(key_of(request.principal))
+
+    def _check_room_for(self, key: Hashable | None) -> None:
+        if key is not None and self._by_principal[key] >= self.limits.connections_per_token_max:
+            raise Overloaded("too many realtime connections with this token; close some, or come back later")
+
     def enter(self, session: "RealtimeSession") -> None:
         """A session has begun."""
         self._sessions.add(session)
@@ -88,8 +97,7 @@ class Hall:
         """A session is known to be somebody's; raises when they have too many already."""
         key = key_of(principal)
         if key != session.key:
-            if key is not None and self._by_principal[key] >= self.limits.connections_per_token_max:
-                raise Overloaded("too many realtime connections with this token; close some, or come back later")
+            self._check_room_for(key)
             self._forget(session)
             session.key = key
             if key is not None:

@@ -104,7 +104,7 @@ async def listen(site: Site, request: Request, room: str, since: str) -> Respons
     check_scope(request, Scope.SUBSCRIBE)
     check_use(request, queue_of(room))
     begin_at = check_since(request.headers.get("last-event-id") or since)
-    site.realtime.admit(request)
+    site.realtime.admit_listener(request)
     join = msgspec.Raw(msgspec.json.encode(Join(room, begin_at, quiet=True)))
 
     def begin(peer: Peer) -> RealtimeSession:

@@ -38,6 +38,7 @@ class ListenQuery(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     filter: str = ""
     include_data: bool | None = None
     send_snapshot: bool = False
+    checksum: bool = False
 
 
 async def listen(site: Site, request: Request, query: ListenQuery) -> Response:
@@ -46,7 +47,7 @@ async def listen(site: Site, request: Request, query: ListenQuery) -> Response:
         return await room_routes.listen(site, request, query.room, query.since)
     if query.room:
         raise InvalidOption("listen to a room or to a collection; got both")
-    wanted = LiveListenQuery(query.collection, query.filter, query.include_data, query.send_snapshot)
+    wanted = LiveListenQuery(query.collection, query.filter, query.include_data, query.send_snapshot, query.checksum)
     return await document_routes.listen(site, request, wanted)
 
 

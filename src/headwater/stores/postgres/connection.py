@@ -41,6 +41,9 @@ class Rows:
         """All rows."""
         return self._rows
 
+    def close(self) -> None:
+        """Nothing is left to be read: all rows are here."""
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self._rows)
 

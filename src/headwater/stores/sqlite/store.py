@@ -25,6 +25,7 @@ from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.contract import Chore, Findings, RaceLost
+from headwater.stores.document_questions import FindDocument, QueryDocuments
 from headwater.stores.job_questions import FindJobsReady, FindJobStates
 from headwater.stores.questions import Answer, FindLane, Question, Segment
 from headwater.stores.sqlite.backup import become_a_store
@@ -35,6 +36,7 @@ from headwater.stores.sqlite.reads import Reads
 from headwater.stores.sqlite.reserve import freeing, with_refusals
 from headwater.stores.sqlite.shared_file import SharedFile
 from headwater.stores.sqlite.write_lock import begin, try_begin
+from headwater.stores.tables.document_answers import DocumentAnswers
 from headwater.stores.tables.identity import read_identity
 from headwater.stores.tables.job_answers import JobAnswers
 from headwater.stores.tables.writer import Writer
@@ -110,6 +112,7 @@ class SqliteStore:
             opened.pop_all()
         self._connection, self._writer, self._reads = connection, writer, reads
         self._jobs_here = JobAnswers(connection)
+        self._documents_here = DocumentAnswers(connection)
         self._turn, self._presence, self._reserve = self.medium.turn, self.medium.presence, self.medium.reserve
         self._layouts += 1
 
@@ -273,7 +276,7 @@ class SqliteStore:
         return await (self._safe(lambda: self._ask(question)) if self.traits.answers_wait else self._ask(question))
 
     async def _ask(self, question: Question[Answer]) -> Answer:
-        """Little that somebody waits for is answered on the loop."""
+        """Little that somebody waits for is answered on the loop: to hand it to the thread that reads takes longer."""
         if isinstance(question, FindLane):
             partition = self._writer.catalog.partition_by_id(question.partition_id)
             return cast(Answer, None if partition is None else partition.lane)
@@ -285,6 +288,16 @@ class SqliteStore:
             self._check()
             with translated("reading"):
                 return cast(Answer, self._jobs_here.states(question))
+        if isinstance(question, FindDocument) and not self.traits.answers_wait:
+            self._check()
+            with translated("reading"):
+                return cast(Answer, self._documents_here.find(question))
+        if isinstance(question, QueryDocuments) and not self.traits.answers_wait:
+            self._check()
+            with translated("reading"):
+                page = self._documents_here.query_quickly(question)
+            if page is not None:
+                return cast(Answer, page)
         return await self._reads.ask(question)
 
     async def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None = None) -> list[Segment]:

@@ -31,6 +31,10 @@ class Rows(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+    def close(self) -> None:
+        """Read no more of them: a statement that is not read to its end keeps what it reads from changing."""
+        ...
+
 
 class Executor(Protocol):
     """Whatever runs a statement."""

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwater.model.document import Document
 from headwater.model.document_order import QueryCursor, cursor_of, place_of, read_cursor, write_cursor
@@ -10,12 +10,13 @@ from headwater.model.names import Lsn
 from headwater.stores.document_questions import (
     DocumentIndexStatus,
     DocumentPage,
+    DocumentQuery,
     FindDocument,
     ListDocumentIndexes,
     ListDocumentsAfter,
     QueryDocuments,
 )
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Rows, Value
 from headwater.stores.tables.document_indexes import read_indexes
 from headwater.stores.tables.document_plan import LAST_ID, Asked, Plan, choose_plan, understand
 from headwater.stores.tables.documents import document_of
@@ -25,6 +26,13 @@ from headwater.stores.tables.subject import Answering, SubjectAnswers
 # So many documents are looked at for one answer, and so many are read at once: others wait for the same thread.
 SCANNED_MAX = 5_000
 READ_AT_ONCE = 500
+# What is answered while everybody waits: so many conditions, so long a text, so many ranges of keys, and of documents
+# so many and so large together.
+QUICK_CONDITIONS = 16
+QUICK_TEXT = 512
+QUICK_RANGES = 16
+QUICK_ROWS = 256
+QUICK_BYTES = 65_536
 
 # Id, version, deleted, body, lsn, key.
 KeyedRow = tuple[str, int, int, str, int, bytes]
@@ -36,6 +44,29 @@ class Found(NamedTuple):
     document: Document
     range_at: int
     key: bytes
+
+
+class _TooMuch(Exception):
+    """There is more to look at than may be."""
+
+
+class _Allowance:
+    """How much may still be looked at."""
+
+    def __init__(self) -> None:
+        self._rows = QUICK_ROWS
+        self._bytes = QUICK_BYTES
+
+    def take(self, rows: Rows) -> list[Any]:
+        """All rows; raises as soon as there is one too many, or they are too large."""
+        taken = []
+        for row in rows:
+            self._rows -= 1
+            self._bytes -= len(row[3])
+            if self._rows < 0 or self._bytes < 0:
+                raise _TooMuch
+            taken.append(row)
+        return taken
 
 
 class DocumentAnswers(SubjectAnswers):
@@ -77,9 +108,28 @@ class DocumentAnswers(SubjectAnswers):
         """Some documents of a query, in its order."""
         # Before anything else is read: what was committed up to here is in what is found.
         lsn = read_last_lsn(self._connection)
-        understood = understand(asked.query, asked.permit)
+        understood = understand(asked.query, asked.permit, asked.claims)
+        return self._along(asked, understood, choose_plan(understood, self._indexed(asked)), lsn)
+
+    def query_quickly(self, asked: QueryDocuments) -> DocumentPage | None:
+        """The same, where everybody waits for it: only along an index, and only as far as that is soon over. None when
+        it may take longer, or cannot be asked."""
+        if not _is_small(asked.query):
+            return None
+        lsn = read_last_lsn(self._connection)
+        understood = understand(asked.query, asked.permit, asked.claims)
         plan = choose_plan(understood, self._indexed(asked))
-        way = _Way(self._connection, asked, plan, _begin(asked.position, plan, understood))
+        if not plan.field or len(plan.ranges) > QUICK_RANGES:
+            return None
+        try:
+            return self._along(asked, understood, plan, lsn, _Allowance())
+        except _TooMuch:
+            return None
+
+    def _along(
+        self, asked: QueryDocuments, understood: Asked, plan: Plan, lsn: Lsn, allowance: _Allowance | None = None
+    ) -> DocumentPage:
+        way = _Way(self._connection, asked, plan, _begin(asked.position, plan, understood), allowance)
         if plan.is_ordered:
             return self._in_order(asked, understood, way, lsn)
         return self._sorted(asked, understood, way, lsn)
@@ -122,6 +172,10 @@ class DocumentAnswers(SubjectAnswers):
                 break
         first = heapq.nsmallest(asked.query.limit, meant, key=lambda pair: pair[0])
         return DocumentPage([document for _, document in first], lsn, position, scanned=scanned)
+
+
+def _is_small(query: DocumentQuery) -> bool:
+    return query.limit <= QUICK_ROWS and len(query.filters) <= QUICK_CONDITIONS and len(query.filter) <= QUICK_TEXT
 
 
 def _is_meant(asked: QueryDocuments, understood: Asked, document: Document) -> bool:
@@ -175,12 +229,35 @@ def _begin(position: str, plan: Plan, understood: Asked) -> _Start | None:
 class _Way:
     """All documents that a plan leads to."""
 
-    def __init__(self, connection: Connection, asked: QueryDocuments, plan: Plan, start: _Start | None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        asked: QueryDocuments,
+        plan: Plan,
+        start: _Start | None,
+        allowance: _Allowance | None,
+    ) -> None:
         self._execute = connection.execute
         self._sql = connection.sql
         self._database, self._collection = asked.database, asked.query.collection
         self._plan = plan
         self._start = start
+        self._allowance = allowance
+        # Of documents that come in order most often no more are needed than were asked for.
+        self._at_once = min(READ_AT_ONCE, asked.query.limit) if plan.is_ordered else READ_AT_ONCE
+
+    def _read(self, statement: str, *bindings: Value) -> tuple[list[Any], bool]:
+        """The next rows, and whether there may be more. The more there turn out to be, the more are read at once."""
+        limit, self._at_once = self._at_once, min(READ_AT_ONCE, 2 * self._at_once)
+        cursor = self._execute(statement, (*bindings, limit))
+        if self._allowance is None:
+            rows = cursor.fetchall()
+        else:
+            try:
+                rows = self._allowance.take(cursor)
+            finally:
+                cursor.close()
+        return rows, len(rows) == limit
 
     def __iter__(self) -> Iterator[Found]:
         if not self._plan.field:
@@ -197,10 +274,10 @@ class _Way:
         statement = self._sql.documents_by_id_back if back else self._sql.documents_by_id
         name = self._start.id if self._start is not None else LAST_ID if back else ""
         while True:
-            rows = self._execute(statement, (self._database, self._collection, name, READ_AT_ONCE)).fetchall()
+            rows, more = self._read(statement, self._database, self._collection, name)
             for row in rows:
                 yield Found(document_of(self._collection, *row), 0, b"")
-            if len(rows) < READ_AT_ONCE:
+            if not more:
                 return
             name = rows[-1][0]
 
@@ -212,14 +289,14 @@ class _Way:
         place = (self._database, self._collection, self._plan.field)
         while True:
             if start is not None:
-                rows = self._execute(among, (*place, start.key, start.id, READ_AT_ONCE)).fetchall()
+                rows, more = self._read(among, *place, start.key, start.id)
                 yield from rows
-                if len(rows) == READ_AT_ONCE:
+                if more:
                     start = start._replace(id=rows[-1][0])
                     continue
                 low, high = (low, start.key) if back else (start.key + b"\0", high)
-            rows = self._execute(onward, (*place, low, high, READ_AT_ONCE)).fetchall()
+            rows, more = self._read(onward, *place, low, high)
             yield from rows
-            if len(rows) < READ_AT_ONCE:
+            if not more:
                 return
             start = _Start(0, rows[-1][5], rows[-1][0])

@@ -10,12 +10,10 @@ in the order that was asked for, the first ones that are meant are the answer; e
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from headwater import filters
 from headwater.errors import InvalidOption
-from headwater.filters.tree import And, Comparison, Equal, Expression, Field, OneOf, Order, join
-from headwater.model.document import Condition, OrderBy
+from headwater.filters.tree import And, Comparison, Equal, Expression, Field, OneOf, Order
+from headwater.model.document import OrderBy
 from headwater.model.document_order import QueryCursor, read_cursor
 from headwater.model.document_rules import Permit
 from headwater.model.order_key import END, NULL, kind_end, next_key, order_key
@@ -57,20 +55,13 @@ class Asked(NamedTuple):
     after: QueryCursor | None
 
 
-def understand(query: DocumentQuery, permit: Permit | None = None) -> Asked:
-    """What a query asks for, of what may be read; raises when it cannot be."""
+def understand(query: DocumentQuery, permit: Permit | None = None, claims: str = "") -> Asked:
+    """What a query asks for, by who has these claims, of what may be read; raises when it cannot be."""
     if len(query.order_by) > ORDER_FIELDS_MAX:
         raise InvalidOption(f"a query orders by {ORDER_FIELDS_MAX} fields at most; got {len(query.order_by)}")
-    parts = [filters.parse_conditions([_plain(one) for one in query.filters])]
-    if query.filter:
-        parts.append(filters.parse(query.filter))
-    expression = filters.readable(permit, join(And, parts))
+    expression = filters.readable(permit, filters.whole_filter(query.filters, query.filter, claims))
     order = tuple(query.order_by)
     return Asked(filters.predicate(expression), expression, order, read_cursor(query.start_after, len(order)))
-
-
-def _plain(condition: Condition) -> dict[str, Any]:
-    return msgspec.structs.asdict(condition)
 
 
 # ── plans ──
