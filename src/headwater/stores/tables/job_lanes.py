@@ -133,24 +133,29 @@ class JobLanes:
         found = self._connection.execute(self._sql.get_lane_limits, (number,)).fetchone()
         own, each = Limits(*found[:4]), Limits(*found[4:])
         said = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
+        jobs = self._count_adopted(queue, operation.type, number, now)
         if operation.clear:
-            jobs = self._limit_type(queue, number, Limits(), now)
+            self._limit_type(number, Limits(), now)
             self._limit_each(number, Limits(), now)
         elif operation.each_key:
             jobs = self._limit_each(number, each.changed(*said), now)
         else:
-            jobs = self._limit_type(queue, number, own.changed(*said), now)
+            self._limit_type(number, own.changed(*said), now)
         self.forget()
         return Limited(jobs, was_limited=bool(own) or bool(each))
 
-    def _limit_type(self, queue: JobQueue, number: int, limits: Limits, now: Timestamp) -> int:
-        """New limits for all jobs of a type together; how many they hold for."""
+    def _count_adopted(self, queue: JobQueue, kind: str, number: int, now: Timestamp) -> int:
+        """Jobs that came to the lane of a type without passing through a claim: those that run count, those that wait
+        are worth a look. How many unfinished ones there are of the type."""
+        running, jobs = self._connection.execute(self._sql.count_type, (queue.id, kind)).fetchone()
+        self._connection.execute(self._sql.recount_lane, (running, now, number))
+        return int(jobs)
+
+    def _limit_type(self, number: int, limits: Limits, now: Timestamp) -> None:
+        """New limits for all jobs of a type together."""
         values = (limits.concurrency, limits.rate, limits.seconds, limits.burst)
         self._connection.execute(self._sql.limit_job_lane, (*values, now, number))
-        running, jobs = self._connection.execute(self._sql.count_lane, (queue.id, number)).fetchone()
-        self._connection.execute(self._sql.set_job_lane, (0, running, 0, now, number))
         self._connection.execute(self._sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
-        return int(jobs)
 
     def _limit_each(self, number: int, limits: Limits, now: Timestamp) -> int:
         """New limits for the jobs of each limit key of a type; how many they hold for."""
@@ -310,6 +315,15 @@ class JobLanes:
             is_blocked = waits and None in times
             row = (lane.free_at, lane.running, int(is_blocked), None if is_blocked else ready_at, number)
             self._connection.execute(self._sql.set_job_lane, row)
+        for number in sorted({look.lane.parent for look in looks.values()} - {NO_LANE}):
+            self._pass_on(after[number], now)
+
+    def _pass_on(self, parent: JobLane, now: Timestamp) -> None:
+        """A lane that was woken when a place became free may have no use for it: its jobs were cancelled, or its rate
+        holds it back. Nobody but this claim can wake the others that wait for the place."""
+        places = parent.concurrency - parent.running if parent.concurrency else LANES_PER_CLAIM
+        if places > 0:
+            self._connection.execute(self._sql.wake_lanes_below, (parent.id, now, places))
 
 
 def _in_turn(free: list[Head], looks: dict[int, _Look]) -> list[Head]:
