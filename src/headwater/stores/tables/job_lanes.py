@@ -10,12 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.log.job_operations import Limited, NewJob, SetJobLimit, SweepLanes, Swept
+from headwater.log.job_operations import Claim, Limited, NewJob, SetJobLimit, SweepLanes, Swept
 from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
+from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
 from headwater.stores.tables.job_rows import as_json
+from headwater.stores.tables.job_shares import JobShares
 from headwater.stores.tables.subject import Read
 
 LANES_PER_CLAIM = 64
@@ -210,12 +212,11 @@ class JobLanes:
 
     # ── claiming ──
 
-    def choose(
-        self, queues: list["QueueLook"], limit: int, now: Timestamp, functions: frozenset[str] | None = None
-    ) -> Choice:
+    def choose(self, queues: list["QueueLook"], claim: Claim, now: Timestamp) -> Choice:
         """The jobs that come next, the most urgent first; their lanes are charged. Functions that the worker has not
         are set apart as they are met, each job once: from then on they cost no claim anything."""
         unknown: set[str] = set()
+        limit, functions = claim.limit, claim.functions
         for round in range(LOOKS_MAX):
             width = limit if not round else max(limit, SET_APART_AT_ONCE)
             free, looks = self._look_at_all(queues, width, now, functions)
@@ -230,7 +231,20 @@ class JobLanes:
             looks = {}
         if not looks:
             return Choice([head.number for head in sorted(free)[:limit]], unknown)
-        return Choice(self._choose_limited(free, looks, limit, now), unknown)
+        return Choice(self._choose_limited(free, looks, claim, now), unknown)
+
+    def ready_for(self, queue: JobQueue, asked: FindJobsReady) -> int | None:
+        """When a lane has something that this worker may be given; others may have what it may not."""
+        shares = JobShares(self._connection, asked.worker, asked.database, asked.capacity)
+        known = known_of(asked.functions)
+        values = (queue.id, asked.now, LANES_PER_CLAIM, known)
+        lanes = [JobLane(*row) for row in self._connection.execute(self._sql.ready_lanes, values).fetchall()]
+        above = {number: self._get(number) for number in {number for lane in lanes for number in lane.above()}}
+        for lane in lanes:
+            if all(shares.is_any_left(one, lane.type) for one in (lane, *(above[number] for number in lane.above()))):
+                return asked.now
+        later: int | None = self._connection.execute(self._sql.lanes_later, (queue.id, asked.now, known)).fetchone()[0]
+        return later
 
     def _look_at_all(
         self, queues: list["QueueLook"], limit: int, now: Timestamp, functions: frozenset[str] | None
@@ -266,20 +280,24 @@ class JobLanes:
             self._connection.execute(self._sql.move_to_lane, (lane, as_json(numbers)))
             self._connection.execute(self._sql.lane_entered, (now, lane))
 
-    def _choose_limited(self, free: list[Head], looks: dict[int, _Look], limit: int, now: Timestamp) -> list[int]:
+    def _choose_limited(self, free: list[Head], looks: dict[int, _Look], claim: Claim, now: Timestamp) -> list[int]:
+        limit = claim.limit
+        shares = JobShares(self._connection, claim.worker, claim.database, claim.capacity)
         parents = self._parents(looks)
         room = {number: allowance(look.lane, now, limit) for number, look in {**parents, **looks}.items()}
         chosen: list[int] = []
-        for _, number, lane, _, _ in _in_turn(free, looks):
+        for _, number, lane, kind, _ in _in_turn(free, looks):
             if len(chosen) == limit:
                 break
             counted = [lane, *looks[lane].lane.above()] if lane else []
-            if any(room[one] < 1 for one in counted):
+            counting = [looks.get(one) or parents[one] for one in counted]
+            if any(room[look.lane.id] < 1 or not shares.is_any_left(look.lane, kind) for look in counting):
                 continue
             chosen.append(number)
-            for one in counted:
-                room[one] -= 1
-                (looks.get(one) or parents[one]).taken += 1
+            for look in counting:
+                room[look.lane.id] -= 1
+                look.taken += 1
+                shares.take(look.lane, kind)
         self._charge(looks, parents, now)
         return chosen
 

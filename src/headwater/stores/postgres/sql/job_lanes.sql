@@ -4,7 +4,7 @@ SELECT id, gate FROM hw_job_lanes WHERE queue_id = $1 AND type = $2 AND key = $3
 
 -- name: get_job_lane
 -- One lane.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes WHERE id = $1;
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate, type FROM hw_job_lanes WHERE id = $1;
 
 -- name: add_job_lane
 -- A new lane.
@@ -52,9 +52,18 @@ UPDATE hw_job_lanes SET concurrency = $1, ready_at = CASE WHEN blocked = 1 THEN 
 
 -- name: ready_lanes
 -- Lanes of a queue that are worth a look, the one that has waited longest first.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate, type FROM hw_job_lanes
 WHERE queue_id = $1 AND ready_at <= $2 AND (functions = 0 OR $4::text IS NULL OR type = ANY (hw_words($4)))
 ORDER BY ready_at, id LIMIT $3;
+
+-- name: lanes_later
+-- When the next lane of a queue will be worth a look that is not yet.
+SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = $1 AND ready_at > $2 AND (functions = 0 OR $3::text IS NULL OR type = ANY (hw_words($3)));
+
+-- name: lanes_held
+-- The limited jobs that a worker holds, by their lane and type.
+SELECT l.id, l.parent, l.gate, j.type, count(*) FROM hw_jobs j JOIN hw_job_lanes l ON l.id = j.lane
+WHERE j.worker = $1 AND j.state = 'processing' GROUP BY l.id, l.parent, l.gate, j.type;
 
 -- name: keep_for_function
 -- The jobs of a lane are for those workers only that have the function.
