@@ -303,7 +303,8 @@ class Scheduled(msgspec.Struct, frozen=True):
 
 
 class PutSchedule(Operation[Scheduled], frozen=True, kw_only=True):
-    """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds."""
+    """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds. A schedule of this name
+    keeps its next time unless these times are others, and stays paused."""
 
     name: str
     cron: str = ""

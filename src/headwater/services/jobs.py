@@ -359,8 +359,9 @@ class Jobs:
         every: Seconds = 0.0,
         timezone: str = "UTC",
         **options: Unpack[JobOptions],
-    ) -> Timestamp:
-        """Enqueue a job again and again, by a cron line or every so many seconds; when it does so first."""
+    ) -> Timestamp | None:
+        """Enqueue a job again and again, by a cron line or every so many seconds; when it does so next. A schedule that
+        is there already keeps its next time, unless its times are others now, and its rest: None while it is paused."""
         operation = PutSchedule(
             database=self.database,
             name=name,
@@ -369,9 +370,7 @@ class Jobs:
             timezone=timezone,
             job=with_options(job, options),
         )
-        scheduled = await self._run(operation)
-        assert scheduled.next_at is not None
-        return scheduled.next_at
+        return (await self._run(operation)).next_at
 
     async def register(self, types: Mapping[str, JobPolicy]) -> Sequence[str]:
         """Let jobs of these types be run as their functions are declared, whoever adds them; which ones are new or
@@ -392,8 +391,6 @@ class Jobs:
         changed = [one for one in declared if one.name not in known or not one.is_kept(known[one.name])]
         for one in changed:
             await self.schedule(one.name, one.job, cron=one.cron, every=one.every_seconds, timezone=one.timezone)
-            if one.name in known and known[one.name].paused:
-                await self.pause_schedule(one.name)
         return [one.name for one in changed]
 
     async def schedules(self) -> Sequence[ScheduleStatus]:
