@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 import headwater
+import headwater.sync
 from headwater.cli.diagnosis import FileFact, PlaceFacts, StoreFacts, judge
 from headwater.cli.examination import filesystem_of
 from tests.cli.program import Ended, Program
@@ -167,6 +168,18 @@ def test_an_encrypted_queue_without_its_key_is_a_problem(program: Program) -> No
     program.expect(0, "push", "orders", "1", **key)
     program.expect(0, "doctor", **key)
     assert problems(program.expect(5, "doctor", "--json")) == ["encryption_key"]
+    (told,) = program.expect(5, "doctor", "--json", HEADWATER_ENCRYPTION_KEY="cd" * 32).document()["problems"]
+    assert told["code"] == "encryption_key"
+    assert told["message"] == "the key that is set is not that of encrypted queues: orders"
+
+
+def test_a_wrong_key_is_told_of_for_the_queues_of_every_database(program: Program) -> None:
+    program.expect(0, "push", "other", "1")
+    with headwater.sync.open(str(program.store), encryption_key="ab" * 32) as hw:
+        hw.database("acme").queue("orders").configure(encrypted=True)
+    assert problems(program.expect(5, "doctor", "--json")) == ["encryption_key"]
+    assert problems(program.expect(5, "doctor", "--json", HEADWATER_ENCRYPTION_KEY="cd" * 32)) == ["encryption_key"]
+    assert problems(program.expect(0, "doctor", "--json", HEADWATER_ENCRYPTION_KEY="ab" * 32)) == []
 
 
 def test_a_weaker_durability_is_a_problem(program: Program) -> None:

@@ -154,6 +154,8 @@ def test_a_schedule_is_added_listed_paused_and_removed(queuectl: Queuectl) -> No
     assert (schedule["name"], schedule["cron"], schedule["job"]) == ("nightly", "0 3 * * *", {"command": "backup"})
     assert schedule["next_at"].endswith("T03:00:00.000Z")
     queuectl.expect(0, "schedule", "pause", "nightly")
+    again = queuectl.expect(0, "schedule", "add", "nightly", '{"command": "backup"}', "--cron", "0 3 * * *")
+    assert again.out == "nightly rests as before; schedule resume lets it go on\n"
     assert queuectl.expect(0, "schedule", "list", "--json").document()["next_at"] is None
     queuectl.expect(0, "schedule", "resume", "nightly")
     queuectl.expect(0, "schedule", "remove", "nightly")

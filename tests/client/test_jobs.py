@@ -155,8 +155,9 @@ async def test_queues_rest_schedules_rest_and_workers_are_asked_to_stop(
     assert [queue.paused for queue in await hw.jobs.queues()] == [True]
     await interface.jobs.resume()
     assert [queue.paused for queue in await hw.jobs.queues()] == [False]
-    assert await interface.jobs.schedule("often", CALL, every=60) > 0
+    assert await interface.jobs.schedule("often", CALL, every=60) == (await hw.jobs.schedules())[0].next_at
     await interface.jobs.pause_schedule("often")
+    assert await interface.jobs.schedule("often", CALL, every=60) is None
     assert [schedule.paused for schedule in await hw.jobs.schedules()] == [True]
     await interface.jobs.resume_schedule("often")
     await interface.jobs.unschedule("often")

@@ -647,9 +647,9 @@ async def test_a_release_of_a_transaction_that_does_not_hold_is_none(
     assert [message.payload for message in await orders.pop(batch=2)] == [2]
 
 
-@pytest.mark.parametrize("partition", ["", "p"])
+@pytest.mark.parametrize("partition", [None, "p"])
 async def test_a_duplicate_of_a_message_for_later_says_when_that_is_due(
-    orders: headwater.Queue, partition: str
+    orders: headwater.Queue, partition: str | None
 ) -> None:
     first = await orders.push(1, partition=partition, transaction_id="t", delay=3_600)
     assert first.due_at is not None

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from headwater.errors import EncryptionKeyMissing
-from headwater.log.operations import Pop, Requeue
+from headwater.log.operations import Pop, Promote, Requeue
 from headwater.model.cursor import Outcome
 from headwater.stores.questions import ListQueues
+from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, payloads, push
 
@@ -138,3 +139,35 @@ async def test_a_pop_over_queues_serves_those_that_open(open_log: OpenLog) -> No
         (result,) = await stranger.results(Pop())
         found += [] if isinstance(result, EncryptionKeyMissing) else [batch.queue for batch in result.batches]
     assert "plain" in found
+
+
+@pytest.mark.parametrize("key", ["", OTHER_KEY], ids=["no key", "another key"])
+@pytest.mark.parametrize("encrypted_first", [True, False], ids=["encrypted", "plain"])
+async def test_who_has_no_key_puts_nothing_off_for_who_has(
+    open_log: OpenLog, clock: FakeClock, key: str, encrypted_first: bool
+) -> None:
+    """Every commit delivers what is due, also that of a worker or a program that has another key, or none."""
+    owner, stranger = await open_log(encryption_key=KEY), await open_log(encryption_key=key)
+    if not encrypted_first:
+        await owner.push("secret", partition="p", delay_seconds=5)
+    await owner.configure(encrypted=True)
+    await owner.push("sealed", partition="p")
+    if encrypted_first:
+        await owner.push("secret", partition="p", delay_seconds=5)
+    assert await owner.drain() == ["sealed"]
+    await stranger.push("open", queue="other", partition="p", delay_seconds=6)
+    for _ in range(3):
+        clock.advance(6)
+        await stranger.push("more", queue="other", partition="p")
+    assert await stranger.drain(queue="other") == ["open", "more", "more", "more"], "others do not wait for it"
+    assert (await stranger.run(Pop(queue="other"))).ready_at is None, "nor is it looked for again at once"
+    assert await owner.drain() == ["secret"]
+
+
+async def test_who_gets_the_key_later_delivers_what_was_left(open_log: OpenLog, clock: FakeClock) -> None:
+    owner, stranger = await open_log(encryption_key=KEY), await open_log()
+    await owner.configure(encrypted=True)
+    await owner.push("sealed", partition="p", delay_seconds=5)
+    clock.advance(5)
+    assert (await stranger.run(Promote())).count == 0
+    assert (await (await open_log(encryption_key=KEY)).run(Promote())).count == 1

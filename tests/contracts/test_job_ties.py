@@ -444,3 +444,42 @@ async def test_a_limit_that_is_set_leaves_the_others_as_they_are(board: Board) -
     await board.log.run(SetJobLimit(type="shell", rate=0))
     (limit,) = await board.log.store.ask(ListJobLimits("main"))
     assert (limit.rate, limit.concurrency) == (0, 4)
+
+
+async def test_jobs_of_keys_that_run_already_count_when_their_type_is_limited(board: Board) -> None:
+    await board.add(*(call(f"a{number}", "ada") for number in range(3)), call("b0", "bob", concurrency_key="b"))
+    running = await board.claim(2)
+    assert (await board.log.run(SetJobLimit(type="tasks:call", concurrency=2))).jobs == 4, "it holds for all of them"
+    assert await board.names(10) == []
+    await board.settle(running[0])
+    assert len(await board.claim(10)) == 1
+
+
+async def test_jobs_without_a_key_that_wait_go_on_when_each_key_is_limited(board: Board) -> None:
+    await board.add(mail("m0"), mail("m1"))
+    running = await board.take()
+    await board.log.run(SetJobLimit(type="mail", concurrency=1, each_key=True))
+    assert await board.names(10) == ["m1"]
+    await board.log.run(SetJobLimit(type="mail", concurrency=2))
+    await board.settle(running)
+    await board.add(mail("m2"), mail("m3"))
+    assert await board.names(10) == ["m2"], "what ran before there was a limit counts too"
+
+
+async def test_a_key_whose_jobs_were_cancelled_keeps_no_place_from_others(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="tasks:call", concurrency=1))
+    await board.add(*(call(key, key) for key in ("ada", "bob", "eve")))
+    running = await board.take()
+    await board.change(CancelJobs(database="main", ids=("bob",)))
+    await board.settle(running)
+    assert [*await board.names(10), *await board.names(10)] == ["eve"]
+
+
+async def test_a_key_that_its_rate_holds_back_keeps_no_place_from_others(board: Board) -> None:
+    await board.log.run(SetJobLimit(type="tasks:call", concurrency=2))
+    await board.log.run(SetJobLimit(type="tasks:call", rate=1, seconds=3_600, each_key=True))
+    await board.add(call("a0", "ada"), call("a1", "ada"), call("e0", "eve"), call("b0", "bob"))
+    first, second = await board.claim(10)
+    assert (first.id, second.id) == ("a0", "e0")
+    await board.settle(second)
+    assert [*await board.names(10), *await board.names(10)] == ["b0"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwater.clock import Timestamp
+from headwater.clock import SECOND, Timestamp
 from headwater.errors import InvalidOption, LeaseLost, QueueMissing
 from headwater.log.operations import Retain, Seek
 from headwater.model.cursor import Outcome
@@ -131,3 +131,23 @@ async def test_a_move_does_not_touch_other_groups(log: Log) -> None:
     await log.run(Seek(queue="orders", group="moved", to="end", create=True))
     await log.ack(batch)
     assert await log.drain(group="moved") == []
+
+
+@pytest.mark.parametrize("way", ["since", "seek"])
+async def test_a_group_begins_at_no_time_that_has_not_come(log: Log, clock: FakeClock, way: str) -> None:
+    """It would begin now, and whoever mistyped a year would lose what there is."""
+    await log.push(1)
+
+    async def begin(at: Timestamp) -> None:
+        if way == "since":
+            await log.pop(group="late", since=at)
+        else:
+            await log.run(Seek(queue="orders", timestamp=at))
+
+    with pytest.raises(InvalidOption, match="future"):
+        await begin(Timestamp(clock.now() + 3_600 * SECOND))
+    assert await log.drain() == [1], "nothing was moved"
+    assert "late" not in [status.group for status in await log.store.ask(ListGroups("main", "orders"))]
+    assert await log.drain(group="late") == [1]
+    # The clocks of two machines are never quite the same.
+    await begin(Timestamp(clock.now() + 5 * SECOND))

@@ -208,6 +208,9 @@ async def test_queues_settings_limits_schedules_and_workers(hw: headwater.Headwa
     assert isinstance(schedule, dict)
     assert schedule["cron"] == "@daily"
     await visitor.ask("POST", "/job-schedules/nightly/pause")
+    _, schedule = await visitor.ask("PUT", "/job-schedules/nightly", {"job": {"type": "tasks:send"}, "cron": "@daily"})
+    assert isinstance(schedule, dict)
+    assert (schedule["paused"], schedule.get("next_at")) == (True, None)
     await visitor.ask("POST", "/job-schedules/nightly/resume")
     assert (await visitor.ask("DELETE", "/job-schedules/nightly"))[0] == 200
     assert (await visitor.ask("DELETE", "/job-schedules/nightly"))[0] == 404

@@ -78,6 +78,7 @@ NOT_SERVED: dict[str, tuple[type[Any], ...]] = {
     "is what others have in common": (job_operations.ChooseJobs,),
     "is asked by the server itself, or by routes that show less of it": (
         questions.FindIdentity,
+        questions.FindKeyFit,
         questions.FindLastLsn,
         questions.FindLastLsnOf,
         questions.FindLoss,

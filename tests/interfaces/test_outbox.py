@@ -139,9 +139,9 @@ async def test_the_interpreters_own_sqlite_is_refused_beside_ours(path: str, sho
 
 
 @pytest.mark.parametrize("delay", [0, 60])
-@pytest.mark.parametrize("partition", ["", "p"])
+@pytest.mark.parametrize("partition", [None, "p"])
 async def test_a_full_queue_refuses_the_message_and_leaves_the_rows_to_their_owner(
-    path: str, shop: apsw.Connection, partition: str, delay: int
+    path: str, shop: apsw.Connection, partition: str | None, delay: int
 ) -> None:
     async with headwater.open(path, adopt=True) as hw:
         await hw.queue("orders").configure(size_max=2)

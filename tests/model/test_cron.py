@@ -1,6 +1,7 @@
 """Cron lines and lengths of time."""
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -34,6 +35,44 @@ def show(moment: Timestamp) -> str:
 )
 def test_the_next_time_of_a_line(line: str, after: str, expected: str) -> None:
     assert show(next_cron(line, "UTC", at(after))) == expected
+
+
+# January and October 2026 begin on a Thursday, March on a Sunday. The clocks of Berlin go forward on Sunday 29 March,
+# back on Sunday 25 October. A day field that begins with * counts as not given, as in Vixie's cron.
+@pytest.mark.parametrize(
+    ("line", "month", "days"),
+    [
+        ("0 0 13 * fri", "2026-01", [2, 9, 13, 16, 23, 30]),
+        ("0 0 1-7 * mon", "2026-01", [1, 2, 3, 4, 5, 6, 7, 12, 19, 26]),
+        ("0 0 */2 * mon", "2026-01", [5, 19]),
+        ("0 0 1-31/2 * mon", "2026-01", sorted([*range(1, 32, 2), 12, 26])),
+        ("0 0 13 * */2", "2026-01", [13]),
+        ("0 0 14 * */2", "2026-01", []),
+        ("0 0 14 * 0-6/2", "2026-01", [1, 3, 4, 6, 8, 10, 11, 13, 14, 15, 17, 18, 20, 22, 24, 25, 27, 29, 31]),
+        ("0 0 */10 * */3", "2026-01", [11, 21, 31]),
+        ("0 0 *,13 * fri", "2026-01", [2, 9, 16, 23, 30]),
+        ("0 0 * * fri", "2026-01", [2, 9, 16, 23, 30]),
+        ("0 0 13 * *", "2026-01", [13]),
+        ("30 2 */2 * sun", "2026-10", [11, 25]),
+        ("30 2 24 * sun", "2026-10", [4, 11, 18, 24, 25]),
+        ("30 2 */2 * sun", "2026-03", [1, 15]),
+        ("30 2 28 * sun", "2026-03", [1, 8, 15, 22, 28]),
+        ("30 3 */2 * sun", "2026-03", [1, 15, 29]),
+    ],
+)
+def test_days_of_the_month_and_of_the_week_together_mean_what_they_mean_in_cron(
+    line: str, month: str, days: list[int]
+) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    moment = at(f"{month}-01T00:00:00+0{1 if month < '2026-03-29' else 2}:00") - 1
+    found = []
+    while True:
+        moment = next_cron(line, "Europe/Berlin", Timestamp(moment))
+        shown = datetime.fromtimestamp(moment / SECOND, zone)
+        if shown.strftime("%Y-%m") != month:
+            break
+        found.append(shown.day)
+    assert found == days
 
 
 def test_a_line_means_the_wall_clock_of_its_zone_in_summer_and_in_winter() -> None:

@@ -360,7 +360,7 @@ async def test_a_group_is_moved(orders: headwater.Queue, clock: FakeClock) -> No
     await orders.push(2, partition="p")
     await orders.push(3, partition="p")
     for to, expected in (("end", []), ("beginning", [1, 2, 3]), (then, [2, 3]), (2, [3])):
-        partition = "p" if isinstance(to, int) else ""
+        partition = "p" if isinstance(to, int) else None
         assert await orders.seek(to, partition=partition) == 1
         messages = await orders.pop(batch=10)
         assert [message.payload for message in messages] == expected
@@ -435,14 +435,6 @@ async def test_messages_of_another_database_are_refused(hw: headwater.Headwater,
     assert [lease.token for lease in await theirs.leases()] == [message.token]
     assert await theirs.traces(message) == []
     await theirs.ack(message)
-
-
-async def test_an_empty_partition_means_all_of_them(orders: headwater.Queue) -> None:
-    for name in ("a", "b"):
-        await orders.push(name, partition=name)
-    assert sorted(message.payload for message in await orders.pop(partition="", batch=10)) == ["a", "b"]
-    found = orders.consume(partition="", group="g", idle_seconds=0.01)
-    assert sorted([message.payload async for message in found]) == ["a", "b"]
 
 
 async def test_a_loss_is_told_with_the_next_message_alone(hw: headwater.Headwater, clock: FakeClock) -> None:

@@ -2,17 +2,30 @@
 needs any more are forgotten."""
 
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 import headwater
 from headwater import NewJob
 from headwater.config import Config
 from headwater.housekeeping.lane_sweeper import LaneSweeper
-from headwater.log.job_operations import Claim, Claimed, ClaimedJob, Depart, JobReport, Settle
+from headwater.log.job_operations import (
+    CancelJobs,
+    Claim,
+    Claimed,
+    ClaimedJob,
+    Depart,
+    JobReport,
+    SetJobLimit,
+    Settle,
+)
 from headwater.model.job import JobOutcome, JobState
 from headwater.stores.sqlite.migrate import migrations
 
@@ -95,6 +108,65 @@ async def test_a_concurrency_key_holds_over_all_queues_and_types(
     assert done == len(jobs)
     counts = [queue.counts for queue in await hw.jobs.queues()]
     assert sum(count.get(JobState.COMPLETED, 0) for count in counts) == len(jobs)
+
+
+def counted_and_running(path: str) -> tuple[dict[int, int], dict[int, int]]:
+    """How many run in each lane, as its limit counts them, and as the jobs themselves say."""
+    with closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        lanes: list[Any] = connection.execute("SELECT id, parent, gate, running FROM hw_job_lanes").fetchall()
+        held: list[Any] = connection.execute("SELECT lane FROM hw_jobs WHERE state = 'processing'").fetchall()
+    running = Counter(lane for (lane,) in held)
+    counted = {lane: count for lane, _, _, count in lanes}
+    real = dict.fromkeys(counted, 0)
+    for lane, parent, gate, _ in lanes:
+        for one in {lane, parent, gate} - {0}:
+            real[one] += running[lane]
+    return counted, real
+
+
+async def some_change(hw: headwater.Headwater, dice: random.Random, held: dict[str, list[ClaimedJob]]) -> None:
+    """One of the things that happen to limited jobs, by chance."""
+    run, worker, kind = hw.jobs_service.run, dice.choice(list(held)), dice.choice(("command:a", "command:b"))
+    queue, key, jobs = dice.choice(QUEUES), dice.choice(("", "ada", "bob", "eve")), held[worker]
+    chance = dice.randrange(11)
+    if chance < 3:
+        job = NewJob(command="true", type=kind, queue=queue)
+        is_turn = dice.random() < 0.5
+        keyed = replace(job, limit_key=key) if is_turn else replace(job, concurrency_key=key)
+        await hw.jobs.add(keyed if key else job)
+    elif chance < 5:
+        jobs += (await run(Claim(worker=worker, limit=dice.choice((1, 3, 50)), lease_seconds=1e6))).jobs
+    elif chance < 8 and jobs:
+        await settle(hw, worker, [jobs.pop(dice.randrange(len(jobs)))], dice.choice(list(JobOutcome)))
+    elif chance == 8:
+        each = dice.random() < 0.5
+        await run(SetJobLimit(queue=queue, type=kind, concurrency=dice.randint(0, 3), each_key=each))
+    elif chance == 9:
+        await run(CancelJobs(type=kind, queue=queue, limit=2))
+    elif dice.random() < 0.3:
+        await run(Depart(worker=worker, reason="killed"))
+        jobs.clear()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_limits_count_what_really_runs_and_nothing_waits_for_ever(
+    hw: headwater.Headwater, path: str, seed: int
+) -> None:
+    """Keys, limits that come and change while jobs run, failures, cancels and deaths by chance."""
+    dice = random.Random(seed)
+    held: dict[str, list[ClaimedJob]] = {"one": [], "two": [], "three": []}
+    for _ in range(150):
+        await some_change(hw, dice, held)
+        counted, real = counted_and_running(path)
+        assert counted == real
+    for worker, jobs in held.items():
+        await settle(hw, worker, jobs)
+    misses = 0
+    while misses < 5:
+        jobs = await claim(hw, "one", limit=5)
+        misses = 0 if jobs else misses + 1
+        await settle(hw, "one", jobs)
+    assert [job.id for job in await hw.jobs.list(state=JobState.PENDING)] == []
 
 
 async def test_the_oldest_job_of_a_key_comes_first_whatever_its_queue(hw: headwater.Headwater) -> None:

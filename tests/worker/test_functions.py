@@ -11,7 +11,7 @@ from headwater import NewJob
 from headwater.errors import Closed, InvalidOption, InvalidPayload, JobUnsuccessful
 from headwater.jobs import JobApp, current_job, testing
 from headwater.log.committer import CommittedResult
-from headwater.log.job_operations import Claim, JobReport, Settle
+from headwater.log.job_operations import Claim, Heartbeat, JobReport, Settle
 from headwater.log.operations import Operation
 from headwater.model.job import JobState
 from headwater.stores.job_questions import JobStatus
@@ -384,3 +384,20 @@ async def test_a_result_that_json_has_not_makes_the_job_dead_and_says_so(bench: 
     shown = await job.show()
     assert (shown.state, shown.attempts) == (JobState.DEAD, 1)
     assert "NaN and Infinity are no numbers in JSON" in (shown.error or "")
+
+
+async def test_a_worker_that_calls_one_at_a_time_leaves_places_of_a_limit_to_others(bench: Bench) -> None:
+    gate = bench.folder / "gate"
+    job = functions.wait_for_file.job(str(gate))
+    await bench.hw.jobs.limit(job.type, concurrency=2)
+    await bench.hw.jobs_service.run(Heartbeat(worker="other"))
+    await bench.hw.jobs.add_many([job, job, job])
+    async with bench.running(concurrency=5):
+        await expect_soon_async(lambda: is_any_processing(bench), 60)
+        claimed = await bench.hw.jobs_service.run(Claim(worker="other", limit=5))
+        gate.touch()
+    assert len(claimed.jobs) == 1
+
+
+async def is_any_processing(bench: Bench) -> bool:
+    return bool(await bench.hw.jobs.list(state=JobState.PROCESSING))

@@ -99,7 +99,7 @@ async def requeue_letters(
         raise Misuse("--to pushes to another queue, --all-groups stays in this one: choose one")
 
     async def requeue(chosen: "Queue", some: list[int], limit: int) -> int:
-        return await chosen.requeue(some or None, limit=limit, to=to, all_groups=all_groups)
+        return await chosen.requeue(some or None, limit=limit, to=to or None, all_groups=all_groups)
 
     return await _each(settings, queue, ids or [], requeue, "requeued")
 

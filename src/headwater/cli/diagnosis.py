@@ -54,6 +54,9 @@ class StoreFacts(NamedTuple):
     queues: int
     damage: tuple[str, ...] = ()
     locked_queues: tuple[str, ...] = ()
+    # Whether the key that is set is the store's; None where nobody can know, or nothing is encrypted.
+    key_fits: bool | None = None
+    has_key: bool = False
     # What a store may have, and how it is called there; facts that have no line here are among the others.
     schema_version: int = 0
     identity: str = ""
@@ -153,9 +156,11 @@ def _judge_space(place: PlaceFacts, store: StoreFacts) -> Iterator[Problem]:
 
 
 def _judge_settings(store: StoreFacts) -> Iterator[Problem]:
-    if store.locked_queues:
-        message = f"no key is set for encrypted queues: {', '.join(store.locked_queues)}"
-        yield Problem("encryption_key", message, "set HEADWATER_ENCRYPTION_KEY to the key they were made with")
+    if store.locked_queues or store.key_fits is False:
+        named = ", ".join(store.locked_queues) or "those of other databases"
+        what = "the key that is set is not that of" if store.has_key else "no key is set for"
+        remedy = "set HEADWATER_ENCRYPTION_KEY to the key they were made with"
+        yield Problem("encryption_key", f"{what} encrypted queues: {named}", remedy)
     if store.durability != "synced":
         message = f"durability is {store.durability}: what was answered may be lost in a power cut"
         yield Problem("durability", message, "unset HEADWATER_DURABILITY, or set it to synced")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.cli.diagnosis import FileFact, PlaceFacts, StoreFacts
-from headwater.stores.questions import FindLastLsn
+from headwater.stores.questions import FindKeyFit, FindLastLsn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,9 @@ async def examine_store(hw: "Headwater") -> StoreFacts:
     traits, config = hw.store.traits, hw.config
     findings = await hw.store.examine()
     queues = await hw.queues()
-    locked = tuple(status.queue for status in queues if status.options.encrypted and not config.encryption_key)
+    fits = await hw.store.ask(FindKeyFit())
+    is_locked = fits is False or not config.encryption_key
+    locked = tuple(status.queue for status in queues if status.options.encrypted and is_locked)
     own = {fact.name: fact.value for fact in findings.facts if fact.name in StoreFacts._fields}
     return StoreFacts(
         kind=traits.name,
@@ -77,6 +79,8 @@ async def examine_store(hw: "Headwater") -> StoreFacts:
         queues=len(queues),
         damage=tuple(findings.problems),
         locked_queues=locked,
+        key_fits=fits,
+        has_key=bool(config.encryption_key),
         others=tuple((fact.name, fact.value) for fact in findings.facts if fact.name not in own),
         **own,  # type: ignore[arg-type]
     )

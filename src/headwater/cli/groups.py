@@ -45,7 +45,7 @@ async def list_groups(settings: Settings, queue: OfQueue = "") -> Result:
     """
     async with reached(settings) as hw:
         await _need_group(hw, queue, "")
-        found = await hw.groups(queue)
+        found = await hw.groups(queue or None)
     documents = [group_document(group) for group in found]
     return Result(documents, lambda: print_groups(found) if found else note("there are no consumer groups yet"))
 
@@ -138,7 +138,7 @@ def leases(
 async def _list_leases(settings: Settings, queue: str, group: str, partition: str) -> Result:
     async with reached(settings) as hw:
         await _need_group(hw, queue, group)
-        held = await hw.leases(queue, group=group, limit=LEASES_MAX)
+        held = await hw.leases(queue or None, group=group or None, limit=LEASES_MAX)
     found = [one for one in held if partition in ("", one.partition)]
     columns = ("QUEUE", "PARTITION", "GROUP", "HOLDER", "MESSAGES", "ATTEMPT", "UNTIL")
     return table(found, lease_document, columns, _row, empty="nothing is leased")
@@ -156,7 +156,7 @@ async def _need_group(hw: "Headwater | Client", queue: str, group: str) -> None:
     if queue and await hw.queue(queue).status() is None:
         raise QueueMissing(f"there is no queue {queue!r}")
     if group:
-        known = sorted({status.group for status in await hw.groups(queue)})
+        known = sorted({status.group for status in await hw.groups(queue or None)})
         if group not in known:
             where = f"queue {queue!r} has" if queue else "there is"
             raise QueueMissing(f"{where} no group {group!r}; there are {', '.join(known) or 'none yet'}")
@@ -165,7 +165,7 @@ async def _need_group(hw: "Headwater | Client", queue: str, group: str) -> None:
 async def _release(settings: Settings, queue: str, group: str, partition: str) -> Result:
     async with reached(settings) as hw:
         await _need_group(hw, queue, group)
-        count = await hw.queue(queue).release_leases(group=group, partition=partition)
+        count = await hw.queue(queue).release_leases(group=group or None, partition=partition or None)
     document = {"queue": queue, "released": count}
     if not count:
         return nothing(document, f"nothing of {queue} is leased")
@@ -211,7 +211,7 @@ async def seek(
     if isinstance(place, int) and not partition:
         raise Misuse("an offset counts within one partition: name it with --partition")
     async with reached(settings) as hw:
-        count = await hw.queue(queue).seek(place, group=group, partition=partition, create=create)
+        count = await hw.queue(queue).seek(place, group=group, partition=partition or None, create=create)
     document = {"queue": queue, "group": group, "to": to, "partitions": count}
     return line(document, (group, "cyan"), (f" stands at {to} in {plural(count, 'partition')} of {queue}", ""))
 

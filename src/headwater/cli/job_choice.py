@@ -85,7 +85,7 @@ async def _find(hw: "Database", choice: Choice) -> "list[JobStatus]":
     found: list[JobStatus] = []
     for state in choice.states:
         found += await hw.jobs.list(
-            state=state, queue=choice.queue, type=choice.type, error=choice.error, limit=FOUND_MAX
+            state=state, queue=choice.queue or None, type=choice.type or None, error=choice.error, limit=FOUND_MAX
         )
     return found
 

@@ -35,7 +35,7 @@ async def set_config(
     """
     number = _checked(name, value, for_queue=bool(queue))
     async with reached(settings, create=True) as hw:
-        await hw.jobs.configure(name, number, queue=queue)
+        await hw.jobs.configure(name, number, queue=queue or None)
     return _line(name, number, queue, (name, "cyan"), (f" is {number:g}{f' for queue {queue}' if queue else ''}", ""))
 
 
@@ -47,8 +47,8 @@ async def unset_config(settings: Settings, name: Name, queue: OfQueue = "") -> R
       queuectl config unset max-retries
     """
     async with reached(settings, create=True) as hw:
-        await hw.jobs.configure(name, None, queue=queue)
-        number = (await hw.jobs.config(queue))[name]
+        await hw.jobs.configure(name, None, queue=queue or None)
+        number = (await hw.jobs.config(queue or None))[name]
     return _line(name, number, queue, (name, "cyan"), (f" is {number:g} again", ""))
 
 
@@ -64,7 +64,7 @@ async def get_config(settings: Settings, name: Name, queue: OfQueue = "") -> Res
     if name not in JOB_SETTINGS:
         _checked(name, None)
     async with reached(settings, create=True) as hw:
-        number = (await hw.jobs.config(queue))[name]
+        number = (await hw.jobs.config(queue or None))[name]
     return _line(name, number, queue, (f"{number:g}", ""))
 
 
@@ -83,7 +83,7 @@ async def list_config(settings: Settings, queue: OfQueue = "") -> Result:
     from headwater.model.job_settings import JOB_SETTINGS
 
     async with reached(settings, create=True) as hw:
-        values = await hw.jobs.config(queue)
+        values = await hw.jobs.config(queue or None)
     rows = [(name, f"{values[name]:g}", f"{known.default:g}", known.purpose) for name, known in JOB_SETTINGS.items()]
     return Result([values], lambda: print_table(("NAME", "VALUE", "DEFAULT", ""), rows))
 

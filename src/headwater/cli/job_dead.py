@@ -40,7 +40,7 @@ async def list_dead(
       queuectl dlq list --json
     """
     async with reached(settings, or_empty=True) as hw:
-        dead = await hw.jobs.list(state="dead", queue=queue, type=type_, error=error, limit=limit)
+        dead = await hw.jobs.list(state="dead", queue=queue or None, type=type_ or None, error=error, limit=limit)
     return job_table(dead, limit)
 
 

@@ -49,10 +49,11 @@ async def add_schedule(
         raise Misuse(f"--every has to be above 0, and is {every}: the shortest is 0.1 s")
 
     async with reached(settings, create=True) as hw:
-        next_at = iso_time(await hw.jobs.schedule(name, template, cron=cron, every=seconds, timezone=timezone))
+        found = await hw.jobs.schedule(name, template, cron=cron, every=seconds, timezone=timezone)
         unregistered = await find_unregistered(hw.jobs, [template])
-    document = {"name": name, "next_at": next_at}
-    return line(document, (name, "cyan"), (f" comes next at {next_at}", ""), notes=warnings_of(unregistered))
+    next_at = None if found is None else iso_time(found)
+    said = f" comes next at {next_at}" if next_at else " rests as before; schedule resume lets it go on"
+    return line({"name": name, "next_at": next_at}, (name, "cyan"), (said, ""), notes=warnings_of(unregistered))
 
 
 @command

@@ -76,7 +76,9 @@ def list_jobs(
     check_state(state)
 
     async def look(hw: "Database") -> Result:
-        jobs = await hw.jobs.list(state=state, queue=queue, type=type_, batch=batch, error=error, limit=limit)
+        jobs = await hw.jobs.list(
+            state=state, queue=queue or None, type=type_ or None, batch=batch or None, error=error, limit=limit
+        )
         return job_table(jobs, limit)
 
     return watch(settings, look, watching=watching, or_empty=True)

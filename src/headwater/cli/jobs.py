@@ -106,7 +106,7 @@ async def cleanup(
     check_state(state)
     seconds = duration_of("--older-than", older_than)
     async with reached(settings) as hw:
-        count = await hw.jobs.cleanup(older_than=seconds, state=state, queue=queue)
+        count = await hw.jobs.cleanup(older_than=seconds, state=state, queue=queue or None)
     return line({"dropped": count}, (f"dropped {plural(count, 'job')}", ""))
 
 

@@ -182,7 +182,7 @@ def pop(
       headwater pop orders --json
     """
     settings = settings_of(ctx)
-    options = {"group": group, "batch": batch, "wait": wait, "partition": partition}
+    options = {"group": group, "batch": batch, "wait": wait, "partition": partition or None}
     if run_async(_pop(settings, queue, ack, options)):
         return
     if not settings.json:

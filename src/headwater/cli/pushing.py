@@ -80,7 +80,7 @@ async def push_messages(hw: "Headwater | Client", tally: Tally, messages: "Seque
     aim = tally.aim
     queue = hw.queue(aim.queue)
     receipts = await queue.push_many(
-        messages, partition=aim.partition, durability=aim.durability, delay=aim.delay, priority=aim.priority
+        messages, partition=aim.partition or None, durability=aim.durability, delay=aim.delay, priority=aim.priority
     )
     tally.add(receipts)
 

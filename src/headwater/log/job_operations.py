@@ -87,11 +87,19 @@ class Claimed(msgspec.Struct, frozen=True):
     unknown: list[str] = []
 
 
+class Capacity(msgspec.Struct, frozen=True):
+    """How many jobs a worker runs at once, and which functions it runs one by one."""
+
+    jobs: int
+    one_by_one: frozenset[str] = frozenset()
+
+
 class Claim(Operation[Claimed], frozen=True, kw_only=True):
     """Lease jobs to a worker, the most urgent and then the oldest first. No queues means: all of the database.
 
     The worker's own lease is renewed with it. Who holds no live lease any more gets a new one: what it held is gone.
     `functions` are the types of functions that the worker has; None: it has all. Others are left to other workers.
+    `limit` may be more than the worker can run at once; `capacity` keeps it from holding places of limits meanwhile.
     """
 
     worker: str
@@ -99,6 +107,7 @@ class Claim(Operation[Claimed], frozen=True, kw_only=True):
     limit: int = 1
     lease_seconds: float = 30.0
     functions: frozenset[str] | None = None
+    capacity: Capacity | None = None
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -294,7 +303,8 @@ class Scheduled(msgspec.Struct, frozen=True):
 
 
 class PutSchedule(Operation[Scheduled], frozen=True, kw_only=True):
-    """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds."""
+    """Enqueue a job again and again: by a cron line in a time zone, or every so many seconds. A schedule of this name
+    keeps its next time unless these times are others, and stays paused."""
 
     name: str
     cron: str = ""

@@ -3,7 +3,8 @@
     minute hour day-of-month month day-of-week        0-59 0-23 1-31 1-12 0-7 (0 and 7 are Sunday)
 
 `*`, lists, ranges, steps, names of months and days, and `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`. As in
-cron, when both days are given, either is enough. A time that a change to summer time leaves out is skipped. The hour
+cron, when both days are given, either is enough; a day field that begins with `*`, with a step or without, is not
+given, and then both must fit. A time that a change to summer time leaves out is skipped. The hour
 that the change back repeats counts twice for lines that run all the time (`*` or a step of it as hour or minute), so
 that an hourly job runs every hour; a time of day, like 02:30, comes once.
 """

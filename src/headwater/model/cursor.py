@@ -11,17 +11,28 @@ the cursor turns `cautious` and delivers them one at a time, so that only the gu
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from zlib import crc32
 
 import msgspec
 
-from headwater.clock import SECOND
-from headwater.errors import LeaseLost, UnknownRecord
+from headwater.clock import SECOND, Timestamp
+from headwater.errors import InvalidOption, LeaseLost, UnknownRecord
 from headwater.model.queue import QueueOptions, retry_delay
 
 # Writers on one store see the time some seconds apart; a minute is no jump.
 CLOCK_TOLERANCE = 60 * SECOND
+
+
+def check_not_ahead(name: str, moment: Timestamp | None, now: Timestamp) -> Timestamp | None:
+    """A time at which a group is to begin. One that has not come would mean now, and nobody would be told."""
+    if moment is not None and moment > now + CLOCK_TOLERANCE:
+        shown = datetime.fromtimestamp(moment // SECOND, UTC).isoformat()
+        raise InvalidOption(
+            f"{name} must not lie in the future: {shown} has not come; 'new' or the end mean from now on"
+        )
+    return moment
 
 
 class Outcome(StrEnum):

@@ -23,6 +23,7 @@ class JobLane(msgspec.Struct, frozen=True, gc=False):
     running: int
     takes_turns: int = 0
     gate: int = 0
+    type: str = ""
 
     def above(self) -> list[int]:
         """The other lanes that a job of this one counts in."""
@@ -61,6 +62,12 @@ def allowance(lane: JobLane, now: Timestamp, wanted: int) -> int:
         behind = max(lane.free_at - now, 0)
         count = min(count, lane.burst - -(-behind // lane.interval()))
     return max(count, 0)
+
+
+def share(lane: JobLane, at_once: int, workers: int) -> int:
+    """How many of a lane's places one of so many workers may hold: those that it can use at once, and beyond that only
+    what leaves as much for each of the others."""
+    return max(at_once, lane.concurrency // max(workers, 1))
 
 
 def started(lane: JobLane, now: Timestamp, count: int) -> JobLane:

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from headwater.clock import Timestamp
 from headwater.config import Durability
-from headwater.errors import InvalidInput, InvalidOption
+from headwater.errors import InvalidInput, InvalidName, InvalidOption
 from headwater.model.names import check_name
 from headwater.services.messages import Message, Outgoing, deliveries_of
 
@@ -164,6 +164,14 @@ def check_messages_of(database: str, value: object) -> list[Message]:
 def check_optional_name(kind: str, value: object) -> str:
     """A name, or '' for none."""
     return "" if value == "" else check_name(kind, value)
+
+
+def check_said_name(kind: str, value: object) -> str:
+    """A name, or '' when none is said. One that is said and empty is a variable that nobody filled: it must not mean
+    all of them."""
+    if value == "":
+        raise InvalidName(f"{kind} is empty; leave it out, or say which is meant")
+    return "" if value is None else check_name(kind, value)
 
 
 def check_headers(headers: object) -> dict[str, str] | None:

@@ -10,7 +10,7 @@ from headwater.log.document_operations import SetDocumentRules
 from headwater.log.operations import DeleteGroup
 from headwater.model.document_rules import DocumentRule
 from headwater.model.names import GROUP_DEFAULT, check_name
-from headwater.services.checks import check_durability, check_limit, check_list, check_optional_name, check_text
+from headwater.services.checks import check_durability, check_limit, check_list, check_said_name, check_text
 from headwater.services.documents import Collection
 from headwater.services.job_verbs import JobVerbs
 from headwater.services.jobs import Jobs
@@ -96,8 +96,8 @@ class Database:
     async def pop(
         self,
         *,
-        namespace: str = "",
-        task: str = "",
+        namespace: str | None = None,
+        task: str | None = None,
         group: str = GROUP_DEFAULT,
         batch: int = 1,
         wait: float = 0,
@@ -134,16 +134,17 @@ class Database:
         return await self.queues_service.store.ask(ListQueues(self.name))
 
     @verb
-    async def groups(self, queue: str = "") -> list[GroupStatus]:
+    async def groups(self, queue: str | None = None) -> list[GroupStatus]:
         """All consumer groups, or those of one queue."""
-        return await self.queues_service.store.ask(ListGroups(self.name, check_optional_name("queue", queue)))
+        return await self.queues_service.store.ask(ListGroups(self.name, check_said_name("queue", queue)))
 
     @verb
-    async def leases(self, queue: str = "", *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+    async def leases(
+        self, queue: str | None = None, *, group: str | None = None, limit: int = 1_000
+    ) -> list[LeaseStatus]:
         """What is being worked on, in all queues or in one: who holds which partition, and until when."""
-        for kind, name in (("queue", queue), ("group", group)):
-            check_optional_name(kind, name)
-        return await self.queues_service.store.ask(ListLeases(self.name, queue, group, check_limit(limit)))
+        names = (check_said_name("queue", queue), check_said_name("group", group))
+        return await self.queues_service.store.ask(ListLeases(self.name, *names, check_limit(limit)))
 
     @verb
     async def delete_group(self, group: str) -> int:

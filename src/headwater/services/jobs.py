@@ -37,7 +37,7 @@ from headwater.model.job_policy import JobPolicy
 from headwater.model.job_settings import JOB_SETTINGS
 from headwater.model.names import check_name
 from headwater.services.admission import admit
-from headwater.services.checks import check_limit, check_list, check_optional_name, check_text
+from headwater.services.checks import check_limit, check_list, check_said_name, check_text
 from headwater.services.follow import Followers
 from headwater.services.job_checks import SECONDS_MAX, check_range
 from headwater.services.job_options import JobOptions, Seconds, seconds_of, takes, with_options
@@ -190,19 +190,19 @@ class Jobs:
         self,
         *,
         state: JobState | str | None = None,
-        queue: str = "",
-        type: str = "",
-        batch: str = "",
+        queue: str | None = None,
+        type: str | None = None,
+        batch: str | None = None,
         error: str = "",
         limit: int = 100,
     ) -> list[JobStatus]:
         """Jobs by state, queue, type, batch or a part of their error: those that ended last first, others as they
         would run."""
         chosen = JobFilter(
-            queue=check_optional_name("queue", queue),
+            queue=check_said_name("queue", queue),
             state=check_state(state),
-            type=check_optional_name("job type", type),
-            batch=check_optional_name("batch", batch),
+            type=check_said_name("job type", type),
+            batch=check_said_name("batch", batch),
             error=check_text("error", error),
             limit=check_limit(limit),
         )
@@ -251,13 +251,15 @@ class Jobs:
         unfinished job has the unique key of one; `skip_unfit` leaves those out, and those that have moved on."""
         return await self._change(RetryJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
-    async def retry_dead(self, *, queue: str = "", type: str = "", error: str = "", limit: int = BITE) -> Sequence[str]:
+    async def retry_dead(
+        self, *, queue: str | None = None, type: str | None = None, error: str = "", limit: int = BITE
+    ) -> Sequence[str]:
         """Arm dead jobs again, `limit` at a time: of a queue, of a type, or with this in their error."""
         operation = RetryJobs(
             database=self.database,
             state=JobState.DEAD,
-            queue=queue,
-            type=type,
+            queue=check_said_name("queue", queue),
+            type=check_said_name("job type", type),
             error=error,
             limit=limit,
         )
@@ -272,13 +274,14 @@ class Jobs:
         return await self._change(DropJobs(database=self.database, ids=_names(ids), skip_unfit=skip_unfit))
 
     async def cleanup(
-        self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str = ""
+        self, *, older_than: Seconds = 0.0, state: JobState | str = JobState.COMPLETED, queue: str | None = None
     ) -> int:
         """Forget jobs that ended in `state` more than `older_than` seconds ago; how many."""
         seconds = seconds_of("older_than", older_than)
         check_range("older_than", seconds, 0, SECONDS_MAX)
         before = Timestamp(self.service.clock.now() - int(seconds * SECOND))
-        chosen = DropJobs(database=self.database, state=check_state(state), queue=queue, before=before, limit=BITE)
+        name = check_said_name("queue", queue)
+        chosen = DropJobs(database=self.database, state=check_state(state), queue=name, before=before, limit=BITE)
         dropped = 0
         while found := len(await self._change(chosen)):
             dropped += found
@@ -332,8 +335,9 @@ class Jobs:
 
     # ── settings ──
 
-    async def config(self, queue: str = "") -> dict[str, int | float]:
+    async def config(self, queue: str | None = None) -> dict[str, int | float]:
         """All settings as they hold for the database, or for one queue."""
+        queue = check_said_name("queue", queue)
         settings = await self.service.store.ask(ListJobConfig(self.database))
         found = {(setting.queue, setting.name): setting.value for setting in settings}
         values: dict[str, int | float] = {}
@@ -342,9 +346,11 @@ class Jobs:
             values[name] = found.get((queue, name), standing) if queue else standing
         return values
 
-    async def configure(self, name: str, value: object, *, queue: str = "") -> None:
+    async def configure(self, name: str, value: object, *, queue: str | None = None) -> None:
         """Remember a setting, for jobs that are added and workers that are started from now on; None forgets it."""
-        await self._run(SetJobConfig(database=self.database, queue=queue, name=name, value=value))
+        await self._run(
+            SetJobConfig(database=self.database, queue=check_said_name("queue", queue), name=name, value=value)
+        )
 
     # ── schedules ──
 
@@ -359,8 +365,9 @@ class Jobs:
         every: Seconds = 0.0,
         timezone: str = "UTC",
         **options: Unpack[JobOptions],
-    ) -> Timestamp:
-        """Enqueue a job again and again, by a cron line or every so many seconds; when it does so first."""
+    ) -> Timestamp | None:
+        """Enqueue a job again and again, by a cron line or every so many seconds; when it does so next. A schedule that
+        is there already keeps its next time, unless its times are others now, and its rest: None while it is paused."""
         operation = PutSchedule(
             database=self.database,
             name=name,
@@ -369,9 +376,7 @@ class Jobs:
             timezone=timezone,
             job=with_options(job, options),
         )
-        scheduled = await self._run(operation)
-        assert scheduled.next_at is not None
-        return scheduled.next_at
+        return (await self._run(operation)).next_at
 
     async def register(self, types: Mapping[str, JobPolicy]) -> Sequence[str]:
         """Let jobs of these types be run as their functions are declared, whoever adds them; which ones are new or
@@ -392,8 +397,6 @@ class Jobs:
         changed = [one for one in declared if one.name not in known or not one.is_kept(known[one.name])]
         for one in changed:
             await self.schedule(one.name, one.job, cron=one.cron, every=one.every_seconds, timezone=one.timezone)
-            if one.name in known and known[one.name].paused:
-                await self.pause_schedule(one.name)
         return [one.name for one in changed]
 
     async def schedules(self) -> Sequence[ScheduleStatus]:

@@ -23,15 +23,15 @@ ERROR_LENGTH_MAX = 4_096
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to push, with more than its payload to say. Empty names take those of the call.
+    """A message to push, with more than its payload to say. Names that it does not say are those of the call.
 
     `timestamp` is when it was made, if that is not now: a datetime with its zone, or microseconds since 1970. `delay`
     and `priority` are those of the call unless they are said here.
     """
 
     payload: Any
-    queue: str = ""
-    partition: str = ""
+    queue: str | None = None
+    partition: str | None = None
     transaction_id: str = ""
     trace_id: str = ""
     type: str = ""

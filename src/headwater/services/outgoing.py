@@ -11,7 +11,7 @@ from headwater.errors import InvalidOption
 from headwater.log.operations import Push
 from headwater.model.record import Record, encode_payload
 from headwater.model.spreading import check_priority
-from headwater.services.checks import check_delay, check_optional_name, check_time
+from headwater.services.checks import check_delay, check_said_name, check_time
 from headwater.services.messages import Outgoing
 from headwater.services.records import check_envelope
 
@@ -50,10 +50,10 @@ class Target(NamedTuple):
         )
 
 
-def target(queue: str, partition: str, delay: float | timedelta, priority: int) -> Target:
+def target(queue: str, partition: str | None, delay: float | timedelta, priority: int) -> Target:
     """The target that a call names."""
     seconds = check_delay(delay) if delay else 0.0
-    return Target(queue, check_optional_name("partition", partition), seconds, check_priority(priority, ""))
+    return Target(queue, check_said_name("partition", partition), seconds, check_priority(priority, ""))
 
 
 def target_of(payload: object, call: Target) -> Target:
@@ -62,13 +62,13 @@ def target_of(payload: object, call: Target) -> Target:
         if call.priority:
             check_priority(call.priority, call.partition)
         return call
-    if payload.queue not in ("", call.queue):
+    if payload.queue is not None and payload.queue != call.queue:
         raise InvalidOption(
             f"a message for queue {payload.queue!r} was pushed to {call.queue!r}; push_all takes several"
         )
     own = Target(
         call.queue,
-        check_optional_name("partition", payload.partition) or call.partition,
+        check_said_name("partition", payload.partition) or call.partition,
         call.delay_seconds if payload.delay is None else check_delay(payload.delay),
         call.priority if payload.priority is None else payload.priority,
     )

@@ -24,6 +24,7 @@ from headwater.services.checks import (
     check_list,
     check_messages_of,
     check_outgoing,
+    check_said_name,
     check_seconds,
     check_text,
     check_time,
@@ -47,7 +48,7 @@ class Queue(QueueUpkeep):
         self,
         payload: Any,
         *,
-        partition: str = "",
+        partition: str | None = None,
         transaction_id: str = "",
         trace_id: str = "",
         type: str = "",
@@ -89,7 +90,7 @@ class Queue(QueueUpkeep):
         self,
         payloads: Iterable[Any],
         *,
-        partition: str = "",
+        partition: str | None = None,
         durability: Durability | str | None = None,
         idempotency_key: str = "",
         ttl_seconds: float | None = None,
@@ -125,7 +126,7 @@ class Queue(QueueUpkeep):
         group: str = GROUP_DEFAULT,
         batch: int = 1,
         wait: float = 0,
-        partition: str = "",
+        partition: str | None = None,
         partitions: int = 0,
         ack: Message | Iterable[Message] = (),
         lease_seconds: float | None = None,
@@ -137,7 +138,7 @@ class Queue(QueueUpkeep):
         """Lease up to `batch` messages; wait up to `wait` seconds for the first.
 
         They come from as many partitions as the batch needs, of at most `partitions` if that is given, in the order in
-        which they were pushed as far as that can be told; `partition` names one of them, and an empty one means all.
+        which they were pushed as far as that can be told; `partition` names one of them.
         `ack` reports messages as done in the same commit: a loop that hands in its last batch with the next pop waits
         for the disk once a turn. With `auto_ack` they are done as they are delivered. A group that is new begins with
         all there is, with `subscribe="new"` with what comes, with `since` at a time.
@@ -184,7 +185,7 @@ class Queue(QueueUpkeep):
         *,
         group: str = GROUP_DEFAULT,
         batch: int = 1,
-        partition: str = "",
+        partition: str | None = None,
         lease_seconds: float | None = None,
         auto_ack: bool = False,
         subscribe: str = "all",
@@ -222,7 +223,7 @@ class Queue(QueueUpkeep):
         concurrency: int = 1,
         group: str = GROUP_DEFAULT,
         batch: int = 1,
-        partition: str = "",
+        partition: str | None = None,
         lease_seconds: float | None = None,
         subscribe: str = "all",
         since: datetime | int | None = None,
@@ -281,9 +282,9 @@ def make_pop(
     group: str,
     batch: int,
     queue: str = "",
-    partition: str = "",
-    namespace: str = "",
-    task: str = "",
+    partition: str | None = None,
+    namespace: str | None = None,
+    task: str | None = None,
     partitions: int = 0,
     lease_seconds: float | None,
     auto_ack: bool,
@@ -295,9 +296,9 @@ def make_pop(
     return Pop(
         database=database,
         queue=queue,
-        partition=partition,
-        namespace=namespace,
-        task=task,
+        partition=check_said_name("partition", partition),
+        namespace=check_said_name("namespace", namespace),
+        task=check_said_name("task", task),
         group=group,
         batch=batch,
         partitions=partitions,

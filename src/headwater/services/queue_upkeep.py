@@ -18,7 +18,7 @@ from headwater.services.checks import (
     check_message,
     check_messages_of,
     check_number,
-    check_optional_name,
+    check_said_name,
     check_time,
 )
 from headwater.services.life import Life, verb
@@ -138,13 +138,15 @@ class QueueUpkeep:
         return await self._queues.run(operation)
 
     @verb
-    async def leases(self, *, group: str = "", limit: int = 1_000) -> list[LeaseStatus]:
+    async def leases(self, *, group: str | None = None, limit: int = 1_000) -> list[LeaseStatus]:
         """What is being worked on: which partition, by which group, who holds it as far as is known, until when."""
-        check_optional_name("group", group)
-        return await self._queues.store.ask(ListLeases(self.database, self.name, group, check_limit(limit)))
+        chosen = check_said_name("group", group)
+        return await self._queues.store.ask(ListLeases(self.database, self.name, chosen, check_limit(limit)))
 
     @verb
-    async def release_leases(self, *, group: str = "", partition: str = "", token: int | None = None) -> int:
+    async def release_leases(
+        self, *, group: str | None = None, partition: str | None = None, token: int | None = None
+    ) -> int:
         """Give what is leased back, of all groups and partitions unless one is named; how many leases that ended.
 
         No attempt is counted. Whoever held a lease gets `LeaseLost` for its next report. A `token`, beside the group
@@ -153,8 +155,8 @@ class QueueUpkeep:
         operation = ReleaseLeases(
             database=self.database,
             queue=self.name,
-            group=group,
-            partition=partition,
+            group=check_said_name("group", group),
+            partition=check_said_name("partition", partition),
             token=token,
         )
         return (await self._queues.run(operation)).leases
@@ -165,14 +167,15 @@ class QueueUpkeep:
         to: str | datetime | int = "end",
         *,
         group: str = GROUP_DEFAULT,
-        partition: str = "",
+        partition: str | None = None,
         create: bool = False,
     ) -> int:
         """Move a group to "beginning", "end", a time, or an offset of one partition; how many it moved in.
 
         A group that is not there is an error, unless `create` makes it.
         """
-        operation = Seek(database=self.database, queue=self.name, group=group, partition=partition, create=create)
+        chosen = check_said_name("partition", partition)
+        operation = Seek(database=self.database, queue=self.name, group=group, partition=chosen, create=create)
         if isinstance(to, datetime):
             operation = structs.replace(operation, timestamp=check_time(to))
         elif isinstance(to, bool) or (to not in ("beginning", "end") and not isinstance(to, int)):
@@ -213,7 +216,7 @@ class QueueUpkeep:
 
     @verb
     async def requeue(
-        self, ids: Sequence[int] | None = None, *, limit: int = 1_000, to: str = "", all_groups: bool = False
+        self, ids: Sequence[int] | None = None, *, limit: int = 1_000, to: str | None = None, all_groups: bool = False
     ) -> int:
         """Have dead letters delivered once more, those with these ids or the oldest `limit`; how many there were.
         An empty list of ids is none of them.
@@ -226,7 +229,7 @@ class QueueUpkeep:
             queue=self.name,
             ids=() if ids is None else check_ids(ids),
             limit=check_limit(limit),
-            to=check_optional_name("queue", to),
+            to=check_said_name("queue", to),
             all_groups=check_flag("all_groups", all_groups),
         )
         if ids is not None and not operation.ids:

@@ -67,7 +67,7 @@ class Together:
         queue: str,
         payload: Any,
         *,
-        partition: str = "",
+        partition: str | None = None,
         transaction_id: str = "",
         trace_id: str = "",
         type: str = "",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.log.job_operations import NewJob, WorkerAbout
+from headwater.log.job_operations import Capacity, NewJob, WorkerAbout
 from headwater.model.job import JobState, Work
 from headwater.model.job_policy import JobPolicy
 from headwater.stores.questions import Question
@@ -151,12 +151,15 @@ class FindJobsReady(Question[Timestamp | None], frozen=True):
     """When a claim on these queues (none: all) could get something: `now`, a later time, or None for nobody knows.
 
     Without functions it is asked for every job, with them for commands and those functions. Asked whenever jobs change.
+    For a worker whose capacity is told, what it may not have of limits is as good as not there.
     """
 
     database: str
     queues: Sequence[str]
     now: Timestamp
     functions: frozenset[str] | None = None
+    worker: str = ""
+    capacity: Capacity | None = None
 
 
 class ListJobs(Question[list[JobStatus]], frozen=True):

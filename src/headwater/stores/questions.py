@@ -223,6 +223,10 @@ class FindIdentity(Question[str], frozen=True):
     """Which store this is: a UUID that is made once with it and changes when it is restored (`RenewIdentity`)."""
 
 
+class FindKeyFit(Question[bool | None], frozen=True):
+    """Whether the encryption key at hand is that which the store encrypts with; None when it has encrypted nothing."""
+
+
 class FindLastLsnOf(Question[Lsn], frozen=True):
     """The LSN of the newest segment in queues whose names fit a pattern, 0 when there is none."""
 

@@ -87,6 +87,11 @@ class Functions:
             able = able - self._asynchronous
         return able
 
+    @property
+    def one_by_one(self) -> frozenset[str]:
+        """Functions that are called one after the other: the plain ones."""
+        return self.known - self._asynchronous
+
     def waiting(self) -> int:
         """How many calls have not begun."""
         return sum(runner.count - len(runner.begun()) for runner in self._runners if runner.count) + len(self._early)

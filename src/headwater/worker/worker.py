@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 
 from headwater.clock import SECOND, Clock, Timestamp
 from headwater.errors import Closed, HeadwaterError, StoreReplaced
-from headwater.log.job_operations import Claimed, ClaimedJob, JobReport, Note
+from headwater.log.job_operations import Capacity, Claimed, ClaimedJob, JobReport, Note
 from headwater.log.operations import Touch
 from headwater.model.job import CONTROL_PARTITION, JOBS_QUEUE, JobNumber, JobOutcome, WorkerSettings, runs_command
 from headwater.model.selection import Selection
@@ -229,6 +229,9 @@ class Worker:
         wanted = depth - held if held <= depth // 2 or held < self._options.concurrency else 0
         return min(wanted, self.starts.room)
 
+    def _capacity(self) -> Capacity:
+        return Capacity(self._options.concurrency, self.functions.one_by_one)
+
     def _held(self) -> int:
         """How many jobs are here."""
         return len(self._buffer) + self.commands.count + self.functions.count
@@ -281,7 +284,8 @@ class Worker:
         woken, self._woken_by_others = self._woken_by_others, False
         now, functions = self._clock.now(), self.functions.able_to_begin(STALLED_SECONDS)
         try:
-            question = FindJobsReady(self._options.database, self._options.queues, now, functions)
+            worker = (self._options.id, self._capacity())
+            question = FindJobsReady(self._options.database, self._options.queues, now, functions, *worker)
             self._ready_at = await self._store.ask(question)
         except HeadwaterError as error:
             log.debug("what is ready cannot be told, the claim will say why: %s", error)
@@ -298,7 +302,8 @@ class Worker:
         if not wanted or not self._look:
             await asyncio.sleep(0)
             return
-        claim = self._options.claim(wanted, self._settings, self.functions.able_to_begin(STALLED_SECONDS))
+        able = self.functions.able_to_begin(STALLED_SECONDS)
+        claim = self._options.claim(wanted, self._settings, able, self._capacity())
         self._asked_for = claim.functions if claim.functions != self.functions.known else None
         self._look = False
         self._pace.rest()

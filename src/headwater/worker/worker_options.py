@@ -5,7 +5,7 @@ import socket
 
 import msgspec
 
-from headwater.log.job_operations import Claim, WorkerAbout
+from headwater.log.job_operations import Capacity, Claim, WorkerAbout
 from headwater.model.job import LOAD_SECONDS_MAX, LOOP_SECONDS_MAX, WorkerSettings
 from headwater.worker.call_reports import FunctionSettings
 from headwater.worker.loading import FunctionSources
@@ -43,7 +43,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             concurrency=self.concurrency,
         )
 
-    def claim(self, limit: int, settings: WorkerSettings, functions: frozenset[str]) -> Claim:
+    def claim(self, limit: int, settings: WorkerSettings, functions: frozenset[str], capacity: Capacity) -> Claim:
         """How it asks for jobs."""
         return Claim(
             database=self.database,
@@ -52,6 +52,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             limit=limit,
             lease_seconds=settings.lease,
             functions=functions,
+            capacity=capacity,
         )
 
     def functions(self, settings: WorkerSettings) -> FunctionSettings:

@@ -365,6 +365,18 @@ def test_a_subscription_of_a_group_that_is_not_there_yet_counts_when_it_comes(cl
     assert [message["data"] for message in pop(client, consumerGroup="late")] == ["new"]
 
 
+def test_a_group_that_is_there_is_moved_to_no_time_that_has_not_come(client: httpx.Client) -> None:
+    push(client, "old")
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    refused = client.get("/api/v1/pop/queue/orders", params={"consumerGroup": "late", "subscriptionFrom": later})
+    assert (refused.status_code, "future" in refused.text) == (400, True)
+    assert len(pop(client, consumerGroup="here", autoAck="true")) == 1
+    refused = client.post("/api/v1/consumer-groups/here/subscription", json={"subscriptionTimestamp": later})
+    assert (refused.status_code, "future" in refused.text) == (400, True)
+    push(client, "other", queue="letters")
+    assert len(pop(client, "letters", consumerGroup="here")) == 1, "nor does it begin there elsewhere"
+
+
 @pytest.mark.parametrize(("delete_metadata", "again"), [("false", ["new"]), ("true", ["old", "new"])])
 @pytest.mark.parametrize("path", ["/api/v1/consumer-groups/g", "/api/v1/consumer-groups/g/queues/orders"])
 def test_a_group_that_is_forgotten_without_its_metadata_begins_where_it_began(

@@ -189,9 +189,9 @@ async def found(site: Site, request: Request, query: shapes.JobsQuery | JobFilte
     for queue in queues:
         some = await jobs.list(
             state=query.state,
-            queue=queue,
-            type=query.type,
-            batch=query.batch,
+            queue=queue or None,
+            type=query.type or None,
+            batch=query.batch or None,
             error=query.error,
             limit=query.limit,
         )
@@ -269,7 +269,9 @@ async def clean_up(site: Site, request: Request, body: shapes.CleanUp) -> Respon
         check_use(request, body.queue)
     else:
         require_all(request.principal, Scope.ADMIN)
-    dropped = await jobs_of(site, request).cleanup(older_than=body.older_than, state=body.state, queue=body.queue)
+    dropped = await jobs_of(site, request).cleanup(
+        older_than=body.older_than, state=body.state, queue=body.queue or None
+    )
     return json_response(shapes.Dropped(dropped))
 
 
@@ -326,8 +328,8 @@ async def configure(site: Site, request: Request, body: shapes.Setting, name: st
     """Remember a setting, or forget it."""
     require_all(request.principal, Scope.ADMIN)
     jobs = jobs_of(site, request)
-    await jobs.configure(name, body.value, queue=body.queue)
-    return json_response(shapes.SettingNow(name, (await jobs.config(body.queue))[name]))
+    await jobs.configure(name, body.value, queue=body.queue or None)
+    return json_response(shapes.SettingNow(name, (await jobs.config(body.queue or None))[name]))
 
 
 async def put_schedule(site: Site, request: Request, body: shapes.AddSchedule, name: str) -> Response:

@@ -150,14 +150,15 @@ async def subscribe(site: Site, request: Request, body: SubscriptionBody, group:
     """Have a group read from a time on: in the queues that it reads, and in those that it will read."""
     check_name("group", group)
     at = parse_time("subscriptionTimestamp", body.subscription_timestamp)
-    # Who may use some queues only must not decide where others begin.
-    if request.principal.may_use_all():
-        await site.queues.run(Subscribe(database=request.principal.database, group=group, timestamp=at))
     queues = [status.queue for status in await _groups(site, request) if status.group == group]
     moved = 0
+    # First: a time that has not come is refused where the group is. Elsewhere it may come before the group does.
     for queue in queues:
         operation = Seek(database=request.principal.database, queue=queue, group=group, timestamp=at)
         moved += (await site.queues.run(operation)).partitions
+    # Who may use some queues only must not decide where others begin.
+    if request.principal.may_use_all():
+        await site.queues.run(Subscribe(database=request.principal.database, group=group, timestamp=at))
     return json_response(
         GroupMoved(
             success=True,

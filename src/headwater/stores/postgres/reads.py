@@ -63,7 +63,7 @@ class Reads:
 
     def _jobs_ready(self, asked: FindJobsReady) -> Timestamp | None:
         self._jobs.forget()
-        return self._jobs.ready_at(asked.database, asked.queues, asked.now, asked.functions)
+        return self._jobs.ready_at(asked)
 
     async def database(self) -> str:
         """The name of the database that the store is in."""

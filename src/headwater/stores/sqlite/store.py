@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from typing import TypeVar, cast
 
 import apsw
-from msgspec import structs
 
 from headwater.clock import Clock, SystemClock, Timestamp, steady_of
 from headwater.config import Config
@@ -283,7 +282,7 @@ class SqliteStore:
         if isinstance(question, FindJobsReady):
             self._check()
             with translated("looking for jobs"):
-                return cast(Answer, self._writer.jobs_ready_at(*structs.astuple(question)))
+                return cast(Answer, self._writer.jobs_ready_at(question))
         if isinstance(question, FindJobStates) and len(question.ids) <= QUICK_STATES:
             self._check()
             with translated("reading"):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from headwater.clock import SECOND, Timestamp
-from headwater.errors import HeadwaterError, StoreDamaged
+from headwater.errors import EncryptionKeyMissing, HeadwaterError, StoreDamaged
 from headwater.log.operations import Operation, Promote, Promoted
 from headwater.model.names import Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records
@@ -28,12 +28,13 @@ PROMOTED_AT_ONCE = 500
 POSTPONE_SECONDS = 60
 # A duplicate of a message that is still to come has no offset yet.
 NO_OFFSET = Offset(-1)
+NOTHING_PASSED = -1
 _PLACE = b"delayed"
 
 # When the next one is due, and whether any has an id.
 NextDueRow = tuple[Timestamp | None, int]
-# Number, partition, time to live, count, codec, checksum, body.
-DelayedRow = tuple[int, int, float | None, int, int, int, bytes]
+# When it is due, number, partition, time to live, count, codec, checksum, body.
+DelayedRow = tuple[int, int, int, float | None, int, int, int, bytes]
 
 
 class Delayed(Subject):
@@ -50,6 +51,9 @@ class Delayed(Subject):
         self._next_due: int | None = None
         self._any_ids = False
         self._promoted = 0
+        # Up to here this process has met messages that it has no key for, and does not look at them before a time.
+        self._passed = NOTHING_PASSED
+        self._passed_until = 0
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
@@ -59,7 +63,7 @@ class Delayed(Subject):
         """When the next message is due, and those that are."""
         found = [Read("next_delayed")]
         if self._next_due is not None and self._next_due <= now:
-            found.append(Read("due_delayed", (now, PROMOTED_AT_ONCE)))
+            found.append(Read("due_delayed", (self._passed, now, PROMOTED_AT_ONCE)))
         return found
 
     def foresee_duplicates(self, partition: Partition, records: Sequence[Record]) -> list[Read]:
@@ -79,6 +83,8 @@ class Delayed(Subject):
         """When the next message is due."""
         if not self._is_known:
             [(due, ids)] = self._connection.rows(self._sql.next_delayed, (), NextDueRow)
+            if due is not None and due <= self._passed:
+                due = self._connection.rows(self._sql.next_delayed_after, (self._passed,), NextDueRow)[0][0]
             self._next_due, self._any_ids, self._is_known = due, bool(ids), True
         return self._next_due
 
@@ -130,11 +136,27 @@ class Delayed(Subject):
     def begin(self, now: Timestamp) -> None:
         """Append what is due, at most some at a time."""
         self._promoted = 0
+        if self._passed_until <= now and self._passed != NOTHING_PASSED:
+            self._pass(NOTHING_PASSED, now)
         due = self._next_due if self._is_known else self.next_due()
         if due is None or due > now:
             return
-        for row in self._connection.rows(self._sql.due_delayed, (now, PROMOTED_AT_ONCE), DelayedRow):
-            self._promoted += self._promote(row, now)
+        locked: EncryptionKeyMissing | None = None
+        rows = self._connection.rows(self._sql.due_delayed, (self._passed, now, PROMOTED_AT_ONCE), DelayedRow)
+        for row in rows:
+            try:
+                self._promoted += self._promote(row, now)
+            except EncryptionKeyMissing as error:
+                locked = error
+        self.forget()
+        if locked is not None:
+            log.error("messages that are due are left to a process that has the key of their queue: %s", locked)
+            self._pass(rows[-1][0], now)
+
+    def _pass(self, through: int, now: Timestamp) -> None:
+        """Leave what is due up to then to others for a while. Who has no key must not put it off for who has."""
+        self._passed = through
+        self._passed_until = now + POSTPONE_SECONDS * SECOND
         self.forget()
 
     def promote(self, operation: Promote, now: Timestamp) -> Promoted:
@@ -142,7 +164,7 @@ class Delayed(Subject):
         return Promoted(self._promoted)
 
     def _promote(self, row: DelayedRow, now: Timestamp) -> int:
-        number, partition_id, ttl_seconds, count, codec, checksum, body = row
+        _, number, partition_id, ttl_seconds, count, codec, checksum, body = row
         partition = self._catalog.partition_by_id(PartitionId(partition_id))
         if partition is not None:
             try:
@@ -150,6 +172,8 @@ class Delayed(Subject):
                     raise StoreDamaged(f"delayed message {number} is damaged: its checksum does not match")
                 records = split_records(self._codec.unpack(codec, body, _PLACE))
                 self._segments.append(partition, records, now, ttl_seconds)
+            except EncryptionKeyMissing:
+                raise
             except HeadwaterError as error:
                 # Kept and told again and again: others behind it must not wait for it.
                 log.error("messages that are due cannot be delivered, and are tried again in a minute: %s", error)
@@ -172,7 +196,7 @@ class Delayed(Subject):
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was pushed while the clock was ahead comes as much earlier; the rest keeps its time."""
         self._connection.execute(self._sql.take_delayed_back, (now, by))
-        self.forget()
+        self._pass(NOTHING_PASSED, now)
 
 
 class DelayedAnswers(SubjectAnswers):

@@ -10,12 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from headwater.clock import Timestamp
-from headwater.log.job_operations import Limited, NewJob, SetJobLimit, SweepLanes, Swept
+from headwater.log.job_operations import Claim, Limited, NewJob, SetJobLimit, SweepLanes, Swept
 from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
+from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
 from headwater.stores.tables.job_rows import as_json
+from headwater.stores.tables.job_shares import JobShares
 from headwater.stores.tables.subject import Read
 
 LANES_PER_CLAIM = 64
@@ -133,24 +135,29 @@ class JobLanes:
         found = self._connection.execute(self._sql.get_lane_limits, (number,)).fetchone()
         own, each = Limits(*found[:4]), Limits(*found[4:])
         said = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
+        jobs = self._count_adopted(queue, operation.type, number, now)
         if operation.clear:
-            jobs = self._limit_type(queue, number, Limits(), now)
+            self._limit_type(number, Limits(), now)
             self._limit_each(number, Limits(), now)
         elif operation.each_key:
             jobs = self._limit_each(number, each.changed(*said), now)
         else:
-            jobs = self._limit_type(queue, number, own.changed(*said), now)
+            self._limit_type(number, own.changed(*said), now)
         self.forget()
         return Limited(jobs, was_limited=bool(own) or bool(each))
 
-    def _limit_type(self, queue: JobQueue, number: int, limits: Limits, now: Timestamp) -> int:
-        """New limits for all jobs of a type together; how many they hold for."""
+    def _count_adopted(self, queue: JobQueue, kind: str, number: int, now: Timestamp) -> int:
+        """Jobs that came to the lane of a type without passing through a claim: those that run count, those that wait
+        are worth a look. How many unfinished ones there are of the type."""
+        running, jobs = self._connection.execute(self._sql.count_type, (queue.id, kind)).fetchone()
+        self._connection.execute(self._sql.recount_lane, (running, now, number))
+        return int(jobs)
+
+    def _limit_type(self, number: int, limits: Limits, now: Timestamp) -> None:
+        """New limits for all jobs of a type together."""
         values = (limits.concurrency, limits.rate, limits.seconds, limits.burst)
         self._connection.execute(self._sql.limit_job_lane, (*values, now, number))
-        running, jobs = self._connection.execute(self._sql.count_lane, (queue.id, number)).fetchone()
-        self._connection.execute(self._sql.set_job_lane, (0, running, 0, now, number))
         self._connection.execute(self._sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
-        return int(jobs)
 
     def _limit_each(self, number: int, limits: Limits, now: Timestamp) -> int:
         """New limits for the jobs of each limit key of a type; how many they hold for."""
@@ -205,12 +212,11 @@ class JobLanes:
 
     # ── claiming ──
 
-    def choose(
-        self, queues: list["QueueLook"], limit: int, now: Timestamp, functions: frozenset[str] | None = None
-    ) -> Choice:
+    def choose(self, queues: list["QueueLook"], claim: Claim, now: Timestamp) -> Choice:
         """The jobs that come next, the most urgent first; their lanes are charged. Functions that the worker has not
         are set apart as they are met, each job once: from then on they cost no claim anything."""
         unknown: set[str] = set()
+        limit, functions = claim.limit, claim.functions
         for round in range(LOOKS_MAX):
             width = limit if not round else max(limit, SET_APART_AT_ONCE)
             free, looks = self._look_at_all(queues, width, now, functions)
@@ -225,7 +231,20 @@ class JobLanes:
             looks = {}
         if not looks:
             return Choice([head.number for head in sorted(free)[:limit]], unknown)
-        return Choice(self._choose_limited(free, looks, limit, now), unknown)
+        return Choice(self._choose_limited(free, looks, claim, now), unknown)
+
+    def ready_for(self, queue: JobQueue, asked: FindJobsReady) -> int | None:
+        """When a lane has something that this worker may be given; others may have what it may not."""
+        shares = JobShares(self._connection, asked.worker, asked.database, asked.capacity)
+        known = known_of(asked.functions)
+        values = (queue.id, asked.now, LANES_PER_CLAIM, known)
+        lanes = [JobLane(*row) for row in self._connection.execute(self._sql.ready_lanes, values).fetchall()]
+        above = {number: self._get(number) for number in {number for lane in lanes for number in lane.above()}}
+        for lane in lanes:
+            if all(shares.is_any_left(one, lane.type) for one in (lane, *(above[number] for number in lane.above()))):
+                return asked.now
+        later: int | None = self._connection.execute(self._sql.lanes_later, (queue.id, asked.now, known)).fetchone()[0]
+        return later
 
     def _look_at_all(
         self, queues: list["QueueLook"], limit: int, now: Timestamp, functions: frozenset[str] | None
@@ -261,20 +280,24 @@ class JobLanes:
             self._connection.execute(self._sql.move_to_lane, (lane, as_json(numbers)))
             self._connection.execute(self._sql.lane_entered, (now, lane))
 
-    def _choose_limited(self, free: list[Head], looks: dict[int, _Look], limit: int, now: Timestamp) -> list[int]:
+    def _choose_limited(self, free: list[Head], looks: dict[int, _Look], claim: Claim, now: Timestamp) -> list[int]:
+        limit = claim.limit
+        shares = JobShares(self._connection, claim.worker, claim.database, claim.capacity)
         parents = self._parents(looks)
         room = {number: allowance(look.lane, now, limit) for number, look in {**parents, **looks}.items()}
         chosen: list[int] = []
-        for _, number, lane, _, _ in _in_turn(free, looks):
+        for _, number, lane, kind, _ in _in_turn(free, looks):
             if len(chosen) == limit:
                 break
             counted = [lane, *looks[lane].lane.above()] if lane else []
-            if any(room[one] < 1 for one in counted):
+            counting = [looks.get(one) or parents[one] for one in counted]
+            if any(room[look.lane.id] < 1 or not shares.is_any_left(look.lane, kind) for look in counting):
                 continue
             chosen.append(number)
-            for one in counted:
-                room[one] -= 1
-                (looks.get(one) or parents[one]).taken += 1
+            for look in counting:
+                room[look.lane.id] -= 1
+                look.taken += 1
+                shares.take(look.lane, kind)
         self._charge(looks, parents, now)
         return chosen
 
@@ -310,6 +333,15 @@ class JobLanes:
             is_blocked = waits and None in times
             row = (lane.free_at, lane.running, int(is_blocked), None if is_blocked else ready_at, number)
             self._connection.execute(self._sql.set_job_lane, row)
+        for number in sorted({look.lane.parent for look in looks.values()} - {NO_LANE}):
+            self._pass_on(after[number], now)
+
+    def _pass_on(self, parent: JobLane, now: Timestamp) -> None:
+        """A lane that was woken when a place became free may have no use for it: its jobs were cancelled, or its rate
+        holds it back. Nobody but this claim can wake the others that wait for the place."""
+        places = parent.concurrency - parent.running if parent.concurrency else LANES_PER_CLAIM
+        if places > 0:
+            self._connection.execute(self._sql.wake_lanes_below, (parent.id, now, places))
 
 
 def _in_turn(free: list[Head], looks: dict[int, _Look]) -> list[Head]:

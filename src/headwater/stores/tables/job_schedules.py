@@ -47,13 +47,14 @@ class JobSchedules:
         self._books = books
 
     def put(self, operation: PutSchedule, now: Timestamp) -> Scheduled:
-        """Add a schedule, or change one."""
+        """Add a schedule, or change one. A program that declares it again, as at each start, must neither put its next
+        time off nor wake it from its rest."""
         find_timezone(operation.timezone)
         need_work(operation.job)
         job = msgspec.json.encode(operation.job).decode()
         times = (operation.cron, operation.every_seconds, operation.timezone)
-        schedule = _Schedule(operation.database, operation.name, *times, job, None, now)
-        next_at = schedule.after(now)
+        found = self._connection.execute(self._sql.get_schedule, (operation.database, operation.name)).fetchone()
+        next_at = _next_of(None if found is None else _Schedule(*found), times, now)
         row = (operation.database, operation.name, *times, job, now, next_at)
         self._connection.execute(self._sql.put_schedule, row)
         self._books.control(operation.database, "schedule", operation.name)
@@ -116,3 +117,12 @@ class JobSchedules:
         """When the next schedule is due."""
         (next_at,) = self._connection.execute(self._sql.next_schedule).fetchone()
         return None if next_at is None else Timestamp(next_at)
+
+
+def _next_of(known: _Schedule | None, times: tuple[str, float, str], now: Timestamp) -> Timestamp | None:
+    """When a schedule with these times comes next; one that rests has no next time."""
+    if known is None:
+        return _Schedule("", "", *times, "", None, now).after(now)
+    if known.next_at is None or (known.cron, known.every_seconds, known.timezone) == times:
+        return None if known.next_at is None else Timestamp(known.next_at)
+    return _Schedule("", "", *times, "", None, known.created_at).after(now)

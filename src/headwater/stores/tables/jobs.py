@@ -45,6 +45,7 @@ from headwater.model.job import (
     Verdict,
     first_state,
 )
+from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.tables.catalog import Catalog
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.job_books import JobBooks, JobChange
@@ -165,15 +166,15 @@ class Jobs(Subject):
         self._schedules.clock_set_back(now)
         self._lanes.forget()
 
-    def ready_at(
-        self, database: str, names: Sequence[str], now: Timestamp, functions: frozenset[str] | None = None
-    ) -> Timestamp | None:
-        """When a claim of a worker with these functions could get something: now, later, or nobody knows."""
-        outlook = self._outlook()
+    def ready_at(self, asked: FindJobsReady) -> Timestamp | None:
+        """When a claim of this worker could get something: now, later, or nobody knows."""
+        outlook, now = self._outlook(), asked.now
         times = [outlook.lease_end, outlook.schedule]
-        for queue in self.queues.of(database, names):
+        for queue in self.queues.of(asked.database, asked.queues):
             if not queue.paused:
-                pending, due, lane = self._queue_outlook(queue.id, functions)
+                pending, due, lane = self._queue_outlook(queue.id, asked.functions)
+                if lane is not None and lane <= now and not pending and asked.capacity is not None:
+                    lane = self._lanes.ready_for(queue, asked)
                 times += (now if pending else None, due, lane)
         return _earliest(times, now)
 
@@ -187,13 +188,13 @@ class Jobs(Subject):
             return Claimed(stopping=True, alive=lease.alive)
         queues = [queue for queue in self.queues.of(operation.database, operation.queues) if not queue.paused]
         looks = [QueueLook(queue, *self._promoted(queue.id, now, operation.functions)) for queue in queues]
-        numbers, strange = self._lanes.choose(looks, operation.limit, now, operation.functions)
+        numbers, strange = self._lanes.choose(looks, operation, now)
         unknown = sorted(strange)
         jobs = self.workers.lease(numbers, operation.worker, now) if numbers else []
         if len(jobs) == operation.limit:
             return Claimed(jobs, alive=lease.alive, unknown=unknown)
         if unknown or any(look.lane is not None and look.lane <= now for look in looks):
-            ready_at = self.ready_at(operation.database, operation.queues, now, operation.functions)
+            ready_at = self.ready_at(question_of(operation, now))
         else:
             # All that had no limit was taken: what was read before still holds.
             times = [outlook.lease_end, outlook.schedule, *(time for look in looks for time in (look.due, look.lane))]
@@ -476,6 +477,11 @@ class Jobs(Subject):
 
     def _rows(self, statement: str, *values: int | str) -> list[JobRow]:
         return [JobRow(*row) for row in self._connection.execute(statement, values).fetchall()]
+
+
+def question_of(claim: Claim, now: Timestamp) -> FindJobsReady:
+    """Whether such a claim would get something."""
+    return FindJobsReady(claim.database, claim.queues, now, claim.functions, claim.worker, claim.capacity)
 
 
 def _earliest(times: Sequence[int | None], now: Timestamp) -> Timestamp | None:

@@ -17,6 +17,16 @@ class KeyCheck:
         self._codec = codec
         self._is_known = False
 
+    def fits(self) -> bool | None:
+        """Whether the key is the store's; None when the store has none yet."""
+        row = self._connection.execute(self._sql.get_meta, (META,)).fetchone()
+        if row is None:
+            return None
+        try:
+            return self._codec.opens(bytes.fromhex(row[0]))
+        except EncryptionKeyMissing:
+            return False
+
     def check(self, options: QueueOptions) -> None:
         """Raises when what is about to be encrypted would be so with another key than what is there."""
         if not options.encrypted or self._is_known:

@@ -8,9 +8,19 @@ from headwater.errors import StoreDamaged
 from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import split_records
 from headwater.stores.codec import Codec
-from headwater.stores.questions import FindIdentity, FindLastLsn, FindLastLsnOf, FindLoss, Loss, ReadPartition, Segment
+from headwater.stores.questions import (
+    FindIdentity,
+    FindKeyFit,
+    FindLastLsn,
+    FindLastLsnOf,
+    FindLoss,
+    Loss,
+    ReadPartition,
+    Segment,
+)
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.identity import read_identity
+from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.patterns import as_patterns, as_text
 from headwater.stores.tables.queues import read_lane
 from headwater.stores.tables.segments import open_body, read_last_lsn
@@ -49,6 +59,7 @@ class LogAnswers(SubjectAnswers):
         """What answers which question."""
         return {
             FindIdentity: self.identity,
+            FindKeyFit: self.key_fit,
             FindLastLsn: self.last_lsn,
             FindLastLsnOf: self.last_lsn_of,
             FindLoss: self.loss,
@@ -58,6 +69,10 @@ class LogAnswers(SubjectAnswers):
     def identity(self, asked: FindIdentity) -> str:
         """The UUID of the store."""
         return read_identity(self._connection)
+
+    def key_fit(self, asked: FindKeyFit) -> bool | None:
+        """Whether the key at hand opens what is encrypted."""
+        return KeyCheck(self._connection, self._codec).fits()
 
     def last_lsn(self, asked: FindLastLsn) -> Lsn:
         """The newest LSN ever given out."""

@@ -211,7 +211,7 @@ class Pops(Subject):
         if group is not None:
             return group
         since = Lsn(0)
-        begins_at = operation.since
+        begins_at = rules.check_not_ahead("since", operation.since, now)
         if begins_at is None and operation.subscribe != "new":
             begins_at = self._catalog.subscription(queue.database, operation.group)
         if begins_at is not None:

@@ -149,6 +149,7 @@ class Reports(Subject):
         queue = self._catalog.need_queue(operation.database, operation.queue)
         if operation.offset is not None and not operation.partition:
             raise InvalidOption("seeking to an offset needs a partition: offsets count within one")
+        rules.check_not_ahead("the time to seek to", operation.timestamp, now)
         chosen = self._catalog.find_partition(queue, operation.partition) if operation.partition else None
         if operation.partition and chosen is None:
             raise QueueMissing(f"queue {queue.name!r} has no partition {operation.partition!r}")

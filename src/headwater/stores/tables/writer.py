@@ -18,6 +18,7 @@ from headwater.errors import HeadwaterError, InvalidOption
 from headwater.log.operations import Commit, Operation, Pop, Pushed, Touch, Transacted, Transaction
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
+from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.tables.applied import SAME_KEY, Applied, Remembered
 from headwater.stores.tables.connection import WriterConnection
 from headwater.stores.tables.repeated_pops import KeptPop, RepeatedPops
@@ -207,12 +208,10 @@ class Writer:
         """The segments after `after`, in LSN order."""
         return self._touches(self._connection.rows(self._sql.touched, (after, limit), SegmentRow))
 
-    def jobs_ready_at(
-        self, database: str, queues: Sequence[str], now: Timestamp, functions: frozenset[str] | None
-    ) -> Timestamp | None:
-        """When a claim on these queues could get something."""
+    def jobs_ready_at(self, asked: FindJobsReady) -> Timestamp | None:
+        """When a claim could get something."""
         self.look()
-        return self.jobs.ready_at(database, queues, now, functions)
+        return self.jobs.ready_at(asked)
 
     def _touches(self, rows: Iterable[SegmentRow]) -> list[Touch]:
         """Segments with their addresses; those of partitions that are gone are left out."""

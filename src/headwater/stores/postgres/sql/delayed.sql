@@ -2,6 +2,10 @@
 -- When the next message for later is due, and whether any of them has a transaction id.
 SELECT (SELECT min(due_at) FROM hw_delayed), EXISTS (SELECT 1 FROM hw_delayed_ids);
 
+-- name: next_delayed_after
+-- The same for messages that are due after a time.
+SELECT (SELECT min(due_at) FROM hw_delayed WHERE due_at > $1), EXISTS (SELECT 1 FROM hw_delayed_ids);
+
 -- name: add_delayed
 -- Messages of one partition for later.
 INSERT INTO hw_delayed (partition_id, due_at, pushed_at, ttl_seconds, count, codec, checksum, records)
@@ -18,9 +22,9 @@ SELECT d.due_at FROM hw_delayed_ids i JOIN hw_delayed d ON d.id = i.delayed_id
 WHERE i.partition_id = $1 AND i.transaction_id = $2;
 
 -- name: due_delayed
--- What is due, in the order of its times.
-SELECT id, partition_id, ttl_seconds, count, codec, checksum, records FROM hw_delayed
-WHERE due_at <= $1 ORDER BY due_at, id LIMIT $2;
+-- What is due since a time, in the order of its times.
+SELECT due_at, id, partition_id, ttl_seconds, count, codec, checksum, records FROM hw_delayed
+WHERE due_at > $1 AND due_at <= $2 ORDER BY due_at, id LIMIT $3;
 
 -- name: put_off_delayed
 -- Try again later.

@@ -4,7 +4,7 @@ SELECT id, gate FROM hw_job_lanes WHERE queue_id = $1 AND type = $2 AND key = $3
 
 -- name: get_job_lane
 -- One lane.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes WHERE id = $1;
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate, type FROM hw_job_lanes WHERE id = $1;
 
 -- name: add_job_lane
 -- A new lane.
@@ -39,7 +39,7 @@ SELECT count(*) FROM hw_jobs WHERE lane IN (SELECT id FROM hw_job_lanes WHERE pa
 
 -- name: limit_job_lane
 -- New limits for a lane.
-UPDATE hw_job_lanes SET concurrency = $1, rate = $2, seconds = $3, burst = $4, blocked = 0, ready_at = $5 WHERE id = $6;
+UPDATE hw_job_lanes SET concurrency = $1, rate = $2, seconds = $3, burst = $4, free_at = 0, blocked = 0, ready_at = $5 WHERE id = $6;
 
 -- name: set_lane_concurrency
 -- The last job of a key says how many may run at once: it may be more than before.
@@ -52,9 +52,18 @@ UPDATE hw_job_lanes SET concurrency = $1, ready_at = CASE WHEN blocked = 1 THEN 
 
 -- name: ready_lanes
 -- Lanes of a queue that are worth a look, the one that has waited longest first.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate, type FROM hw_job_lanes
 WHERE queue_id = $1 AND ready_at <= $2 AND (functions = 0 OR $4::text IS NULL OR type = ANY (hw_words($4)))
 ORDER BY ready_at, id LIMIT $3;
+
+-- name: lanes_later
+-- When the next lane of a queue will be worth a look that is not yet.
+SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = $1 AND ready_at > $2 AND (functions = 0 OR $3::text IS NULL OR type = ANY (hw_words($3)));
+
+-- name: lanes_held
+-- The limited jobs that a worker holds, by their lane and type.
+SELECT l.id, l.parent, l.gate, j.type, count(*) FROM hw_jobs j JOIN hw_job_lanes l ON l.id = j.lane
+WHERE j.worker = $1 AND j.state = 'processing' GROUP BY l.id, l.parent, l.gate, j.type;
 
 -- name: keep_for_function
 -- The jobs of a lane are for those workers only that have the function.
@@ -78,10 +87,12 @@ UPDATE hw_job_lanes SET running = greatest(running - $2, 0), ready_at = CASE WHE
 WHERE id = $1 RETURNING parent, gate;
 
 -- name: wake_lanes_below
--- Lanes that the limit of their type held back may go on, as many as have room now.
+-- Lanes that the limit of their type held back may go on, as many as have room now, also behind their gates.
 UPDATE hw_job_lanes SET ready_at = $2, blocked = 0
-WHERE id IN (SELECT id FROM hw_job_lanes WHERE parent = $1 AND blocked = 1 AND (concurrency = 0 OR running < concurrency)
-             ORDER BY id LIMIT $3);
+WHERE id IN (SELECT l.id FROM hw_job_lanes l LEFT JOIN hw_job_lanes g ON g.id = l.gate
+             WHERE l.parent = $1 AND l.blocked = 1 AND (l.concurrency = 0 OR l.running < l.concurrency)
+               AND (g.id IS NULL OR g.concurrency = 0 OR g.running < g.concurrency)
+             ORDER BY l.id LIMIT $3);
 
 -- name: wake_lanes_behind
 -- Lanes of a key that its gate held back may go on: all of them, so that the oldest job among theirs comes first.
@@ -112,10 +123,14 @@ UPDATE hw_job_lanes SET parent = $1 WHERE queue_id = $2 AND type = $3 AND id <> 
 UPDATE hw_jobs SET lane = $1 WHERE queue_id = $2 AND type = $3 AND lane = 0
   AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
 
--- name: count_lane
--- How many jobs of a lane run, and how many are unfinished.
+-- name: count_type
+-- How many jobs of a type run in a queue, in whichever lane, and how many are unfinished.
 SELECT count(*) FILTER (WHERE state = 'processing'), count(*) FROM hw_jobs
-WHERE queue_id = $1 AND lane = $2 AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
+WHERE queue_id = $1 AND type = $2 AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
+
+-- name: recount_lane
+-- Jobs came to a lane that some of them run in already.
+UPDATE hw_job_lanes SET running = $1, blocked = 0, ready_at = $2 WHERE id = $3;
 
 -- name: job_limits
 -- The limits of types in a database, and those of each key of a type.

@@ -217,6 +217,10 @@ DELETE FROM hw_job_minute_tallies WHERE minute < $1;
 -- A worker's lease.
 SELECT lease_until, stopping FROM hw_workers WHERE id = $1 AND database = $2;
 
+-- name: count_workers
+-- How many workers a database has.
+SELECT count(*) FROM hw_workers WHERE database = $1;
+
 -- name: put_worker
 -- A worker's lease, new or renewed.
 INSERT INTO hw_workers (id, database, started_at, seen_at, lease_until, boot, steady_until) VALUES ($1, $2, $3, $3, $4, $5, $6)

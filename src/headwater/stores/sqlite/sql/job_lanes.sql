@@ -4,7 +4,7 @@ SELECT id, gate FROM hw_job_lanes WHERE queue_id = ? AND type = ? AND key = ?;
 
 -- name: get_job_lane
 -- One lane.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes WHERE id = ?;
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate, type FROM hw_job_lanes WHERE id = ?;
 
 -- name: add_job_lane
 -- A new lane.
@@ -37,7 +37,7 @@ SELECT count(*) FROM hw_jobs WHERE lane IN (SELECT id FROM hw_job_lanes WHERE pa
 
 -- name: limit_job_lane
 -- New limits for a lane.
-UPDATE hw_job_lanes SET concurrency = ?, rate = ?, seconds = ?, burst = ?, blocked = 0, ready_at = ? WHERE id = ?;
+UPDATE hw_job_lanes SET concurrency = ?, rate = ?, seconds = ?, burst = ?, free_at = 0, blocked = 0, ready_at = ? WHERE id = ?;
 
 -- name: set_lane_concurrency
 -- The last job of a key says how many may run at once: it may be more than before.
@@ -50,9 +50,18 @@ UPDATE hw_job_lanes SET concurrency = ?1, ready_at = CASE WHEN blocked THEN 0 EL
 
 -- name: ready_lanes
 -- Lanes of a queue that are worth a look, the one that has waited longest first.
-SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate FROM hw_job_lanes
+SELECT id, parent, concurrency, rate, seconds, burst, free_at, running, takes_turns, gate, type FROM hw_job_lanes
 WHERE queue_id = ?1 AND ready_at <= ?2 AND (functions = 0 OR ?4 IS NULL OR type IN (SELECT value FROM json_each(?4)))
 ORDER BY ready_at LIMIT ?3;
+
+-- name: lanes_later
+-- When the next lane of a queue will be worth a look that is not yet.
+SELECT min(ready_at) FROM hw_job_lanes WHERE queue_id = ?1 AND ready_at > ?2 AND (functions = 0 OR ?3 IS NULL OR type IN (SELECT value FROM json_each(?3)));
+
+-- name: lanes_held
+-- The limited jobs that a worker holds, by their lane and type.
+SELECT l.id, l.parent, l.gate, j.type, count(*) FROM hw_jobs j JOIN hw_job_lanes l ON l.id = j.lane
+WHERE j.worker = ?1 AND j.state = 'processing' GROUP BY l.id, l.parent, l.gate, j.type;
 
 -- name: keep_for_function
 -- The jobs of a lane are for those workers only that have the function.
@@ -76,9 +85,12 @@ UPDATE hw_job_lanes SET running = max(running - ?2, 0), ready_at = CASE WHEN blo
 WHERE id = ?1 RETURNING parent, gate;
 
 -- name: wake_lanes_below
--- Lanes that the limit of their type held back may go on, as many as have room now.
+-- Lanes that the limit of their type held back may go on, as many as have room now, also behind their gates.
 UPDATE hw_job_lanes SET ready_at = ?2, blocked = 0
-WHERE id IN (SELECT id FROM hw_job_lanes WHERE parent = ?1 AND blocked = 1 AND (concurrency = 0 OR running < concurrency) LIMIT ?3);
+WHERE id IN (SELECT l.id FROM hw_job_lanes l LEFT JOIN hw_job_lanes g ON g.id = l.gate
+             WHERE l.parent = ?1 AND l.blocked = 1 AND (l.concurrency = 0 OR l.running < l.concurrency)
+               AND (g.id IS NULL OR g.concurrency = 0 OR g.running < g.concurrency)
+             ORDER BY l.id LIMIT ?3);
 
 -- name: wake_lanes_behind
 -- Lanes of a key that its gate held back may go on: all of them, so that the oldest job among theirs comes first.
@@ -109,10 +121,14 @@ UPDATE hw_job_lanes SET parent = ?1 WHERE queue_id = ?2 AND type = ?3 AND id <> 
 UPDATE hw_jobs SET lane = ?1 WHERE queue_id = ?2 AND type = ?3 AND lane = 0
   AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
 
--- name: count_lane
--- How many jobs of a lane run, and how many are unfinished.
+-- name: count_type
+-- How many jobs of a type run in a queue, in whichever lane, and how many are unfinished.
 SELECT coalesce(sum(state = 'processing'), 0), count(*) FROM hw_jobs
-WHERE queue_id = ?1 AND lane = ?2 AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
+WHERE queue_id = ?1 AND type = ?2 AND state IN ('pending', 'scheduled', 'waiting', 'failed', 'processing');
+
+-- name: recount_lane
+-- Jobs came to a lane that some of them run in already.
+UPDATE hw_job_lanes SET running = ?1, blocked = 0, ready_at = ?2 WHERE id = ?3;
 
 -- name: job_limits
 -- The limits of types in a database, and those of each key of a type.

@@ -3,7 +3,7 @@
 INSERT INTO hw_job_schedules (database, name, cron, every_seconds, timezone, job, created_at, next_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (database, name) DO UPDATE SET cron = excluded.cron, every_seconds = excluded.every_seconds,
-    timezone = excluded.timezone, job = excluded.job, next_at = excluded.next_at, paused = 0;
+    timezone = excluded.timezone, job = excluded.job, next_at = excluded.next_at;
 
 -- name: get_schedule
 -- One schedule.
