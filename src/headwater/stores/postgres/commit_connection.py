@@ -121,6 +121,10 @@ class CommitConnection:
         found = self.rows(statement, bindings, row)
         return found[0] if found else None
 
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other."""
+        return iter(self.execute(statement, bindings))
+
     def executemany(self, statement: str, bindings: Iterable[Sequence[Value]]) -> Rows:
         """Run one statement with each of these bindings."""
         for values in bindings:

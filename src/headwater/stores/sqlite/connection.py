@@ -68,6 +68,11 @@ class SqliteConnection(apsw.Connection):
         found = self.rows(statement, bindings, row)
         return found[0] if found else None
 
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other."""
+        found: Iterator[Any] = self.execute(statement, bindings)
+        return found
+
 
 class Borrowed:
     """A connection of the user's own, with our statements."""
@@ -87,6 +92,11 @@ class Borrowed:
         """The row of a statement that has at most one."""
         found = self.rows(statement, bindings, row)
         return found[0] if found else None
+
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other."""
+        found: Iterator[Any] = self.execute(statement, bindings)
+        return found
 
 
 def translate(error: apsw.Error | UnicodeDecodeError, doing: str) -> StoreError:

@@ -16,6 +16,10 @@ Row = TypeVar("Row")
 Number = tuple[int]
 NumberOrNone = tuple[int | None]
 Text = tuple[str]
+# A fact about the store: a number or a text in a file, always a text on PostgreSQL.
+Meta = tuple[int | str]
+# A row that gets its names and types from who makes a value of it, as `GroupRow._make` does.
+Columns = tuple[Value, ...]
 
 
 class Rows(Protocol):
@@ -58,6 +62,10 @@ class Connection(Executor, Protocol):
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
         """The row of a statement that has at most one."""
+        ...
+
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other, for whoever may want only the first of many."""
         ...
 
     def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> Rows:
