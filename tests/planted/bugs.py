@@ -355,7 +355,7 @@ BUGS = [
     Bug(
         "lsn-reused",
         "when the newest segments are dropped, their LSNs are given out again",
-        (Edit(SEGMENTS, '        self._connection.execute(self._sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
+        (Edit(SEGMENTS, '        self._connection.run(self._sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
         (TWO_STORES, "tests/contracts/test_retention.py"),
     ),
     Bug(
