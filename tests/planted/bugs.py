@@ -349,7 +349,7 @@ BUGS = [
     Bug(
         "retention-drops-the-unread",
         "completed retention does not ask how far the slowest group is",
-        (Edit(RETENTION, "return int(slowest) if groups and cursors == groups else 0", "return 2**62"),),
+        (Edit(RETENTION, "return slowest if slowest is not None and cursors == groups else 0", "return 2**62"),),
         ("tests/contracts/test_retention.py",),
     ),
     Bug(
