@@ -60,7 +60,13 @@ class SqliteConnection(apsw.Connection):
 
     def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
         """All rows of a statement."""
-        found: list[Any] = self.run(statement, bindings).fetchall()
+        try:
+            found: list[Any] = self.run(statement, bindings).fetchall()
+        except BaseException:
+            # One that cannot be read leaves the statement open, and with it the state of the file that it saw: once
+            # others have committed, no commit of ours could begin.
+            self.run("")
+            raise
         return found
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
