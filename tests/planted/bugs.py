@@ -904,8 +904,8 @@ BUGS = [
         (
             Edit(
                 "headwater/stores/tables/job_lanes.py",
-                "(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None:",
-                "(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None and not row:",
+                "if self._connection.rows(self._sql.set_lane_concurrency, (limit, row[0]), Number):",
+                "if self._connection.rows(self._sql.set_lane_concurrency, (limit, row[0]), Number) and not row:",
             ),
         ),
         ("tests/stores/test_job_lanes.py",),
