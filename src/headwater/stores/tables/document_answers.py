@@ -18,7 +18,7 @@ from headwater.stores.document_questions import (
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.document_indexes import read_indexes
 from headwater.stores.tables.document_plan import LAST_ID, Asked, Plan, choose_plan, understand
-from headwater.stores.tables.documents import document_of
+from headwater.stores.tables.documents import DocumentRow, document_of
 from headwater.stores.tables.segments import read_last_lsn
 from headwater.stores.tables.subject import Answering, SubjectAnswers
 
@@ -26,7 +26,9 @@ from headwater.stores.tables.subject import Answering, SubjectAnswers
 SCANNED_MAX = 5_000
 READ_AT_ONCE = 500
 
-# Id, version, deleted, body, lsn, key.
+# Id, version, deleted, body, lsn.
+NamedRow = tuple[str, int, int, str, int]
+# The same with its key.
 KeyedRow = tuple[str, int, int, str, int, bytes]
 
 
@@ -57,13 +59,13 @@ class DocumentAnswers(SubjectAnswers):
     def find(self, asked: FindDocument) -> Document | None:
         """One document."""
         place = (asked.database, asked.collection, asked.id)
-        row = self._connection.execute(self._sql.find_document, place).fetchone()
+        row = self._connection.row(self._sql.find_document, place, DocumentRow)
         return None if row is None else document_of(asked.collection, asked.id, *row)
 
     def after_commit(self, asked: ListDocumentsAfter) -> list[Document]:
         """Documents in the order of their commits."""
         place = (asked.database, asked.collection, asked.after, asked.after_id, asked.limit)
-        rows = self._connection.execute(self._sql.documents_after_commit, place)
+        rows = self._connection.rows(self._sql.documents_after_commit, place, NamedRow)
         return [document_of(asked.collection, *row) for row in rows]
 
     def indexes(self, asked: ListDocumentIndexes) -> list[DocumentIndexStatus]:
@@ -176,7 +178,7 @@ class _Way:
     """All documents that a plan leads to."""
 
     def __init__(self, connection: Connection, asked: QueryDocuments, plan: Plan, start: _Start | None) -> None:
-        self._execute = connection.execute
+        self._rows = connection.rows
         self._sql = connection.sql
         self._database, self._collection = asked.database, asked.query.collection
         self._plan = plan
@@ -197,7 +199,7 @@ class _Way:
         statement = self._sql.documents_by_id_back if back else self._sql.documents_by_id
         name = self._start.id if self._start is not None else LAST_ID if back else ""
         while True:
-            rows = self._execute(statement, (self._database, self._collection, name, READ_AT_ONCE)).fetchall()
+            rows = self._rows(statement, (self._database, self._collection, name, READ_AT_ONCE), NamedRow)
             for row in rows:
                 yield Found(document_of(self._collection, *row), 0, b"")
             if len(rows) < READ_AT_ONCE:
@@ -212,13 +214,13 @@ class _Way:
         place = (self._database, self._collection, self._plan.field)
         while True:
             if start is not None:
-                rows = self._execute(among, (*place, start.key, start.id, READ_AT_ONCE)).fetchall()
+                rows = self._rows(among, (*place, start.key, start.id, READ_AT_ONCE), KeyedRow)
                 yield from rows
                 if len(rows) == READ_AT_ONCE:
                     start = start._replace(id=rows[-1][0])
                     continue
                 low, high = (low, start.key) if back else (start.key + b"\0", high)
-            rows = self._execute(onward, (*place, low, high, READ_AT_ONCE)).fetchall()
+            rows = self._rows(onward, (*place, low, high, READ_AT_ONCE), KeyedRow)
             yield from rows
             if len(rows) < READ_AT_ONCE:
                 return
