@@ -72,7 +72,7 @@ class ReadThread:
         result = work(*arguments)
         sql = self.connection.sql
         # Asked after the rows were read: all that they could come from lies before this place in the server's log.
-        (is_flushed,) = self.connection.execute(sql.is_flushed).fetchone()
+        [(is_flushed,)] = self.connection.rows(sql.is_flushed, (), tuple[bool])
         if not is_flushed:
-            self.connection.execute(sql.barrier)
+            self.connection.run(sql.barrier)
         return result
