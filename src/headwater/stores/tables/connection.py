@@ -1,7 +1,7 @@
 """What the rules need of an engine: a connection that runs its statements, under the write lock of a commit."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headwater.stores.statements import Statements
 
@@ -22,29 +22,16 @@ Meta = tuple[int | str]
 Columns = tuple[Value, ...]
 
 
-class Rows(Protocol):
-    """What a statement answers. A row's types are those of its table, which only the statement knows."""
+class RowReader(Protocol):
+    """Whatever answers a statement. A row's types are those of its table: who asks says what they are, and is checked
+    by it."""
 
-    def fetchone(self) -> Any:
-        """The first row, or None."""
-        ...
-
-    def fetchall(self) -> list[Any]:
-        """All rows."""
-        ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class Executor(Protocol):
-    """Whatever runs a statement."""
-
-    def execute(self, statement: str, bindings: Sequence[Value] = ..., /) -> Rows:
-        """Run one statement."""
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement, each a `row`: nothing is converted, the statement selects just that."""
         ...
 
 
-class Connection(Executor, Protocol):
+class Connection(RowReader, Protocol):
     """All that reading and writing the tables needs: `sql` has the statements, in the words of the engine."""
 
     @property
@@ -53,11 +40,7 @@ class Connection(Executor, Protocol):
         ...
 
     def run(self, statement: str, bindings: Sequence[Value] = ..., /) -> object:
-        """Run one statement that answers nothing: most commits are few of those, and it costs less than `execute`."""
-        ...
-
-    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
-        """All rows of a statement, each a `row`: nothing is converted, the statement selects just that."""
+        """Run one statement that answers nothing: most commits are few of those."""
         ...
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
@@ -68,7 +51,7 @@ class Connection(Executor, Protocol):
         """The rows of a statement, one after the other, for whoever may want only the first of many."""
         ...
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> Rows:
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> object:
         """Run one statement with each of these bindings."""
         ...
 
