@@ -14,7 +14,7 @@ from msgspec import Raw
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
-from headwater.log.committer import CommittedResult
+from headwater.log.committer import CommittedPush
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push, Result
 from headwater.log.room_operations import RoomPush
 from headwater.model.cursor import Outcome
@@ -69,11 +69,11 @@ class Verbs(ABC):
     # ── what each has its own way of doing ──
 
     @abstractmethod
-    def push(self, push: Push, durability: Durability | None) -> Awaitable[CommittedResult]:
+    def push(self, push: Push, durability: Durability | None) -> Awaitable[CommittedPush]:
         """Append to one partition."""
 
     @abstractmethod
-    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedResult]:
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> Sequence[CommittedPush]:
         """Append to several partitions in one commit."""
 
     @abstractmethod
