@@ -7,7 +7,6 @@ written once for both; so are the checks that need nothing but the bounds.
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any
 
 from msgspec import Raw
 
@@ -106,11 +105,11 @@ class Verbs(ABC):
 
     # ── pushing ──
 
-    def record(self, message: Any) -> Record:
+    def record(self, message: object) -> Record:
         """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
         return make_record(message, self.config.record_bytes_max)
 
-    def records(self, messages: Sequence[Any]) -> list[Record]:
+    def records(self, messages: Sequence[object]) -> list[Record]:
         """Many at once, as records; plain payloads go together."""
         if {Outgoing, Raw}.isdisjoint(map(type, messages)):
             return list(map(Record, encode_payloads(messages, self.config.record_bytes_max)))
