@@ -10,7 +10,7 @@ import pytest
 import headwater
 import headwater.sync
 from headwater.errors import StoreFull
-from headwater.log.operations import Clear
+from headwater.log.operations import Clear, Operation
 from headwater.stores.sqlite.connection import connect_to_read
 from tests.cli.program import Program
 from tests.contracts.log import push as push_of
@@ -122,7 +122,8 @@ async def test_pushes_do_not_touch_the_reserve(hw: headwater.Headwater, disk: Pa
 
 async def test_a_delete_beside_pushes_takes_effect_alone(hw: headwater.Headwater) -> None:
     await push_until_full(hw)
-    cleared, pushed = hw.committer.submit_all([Clear(queue="orders"), push_of(noise(), queue="other")])
+    together: list[Operation] = [Clear(queue="orders"), push_of(noise(), queue="other")]
+    cleared, pushed = hw.committer.submit_all(together)
     assert (await cleared).result.count > 10
     with pytest.raises(StoreFull):
         await pushed

@@ -117,7 +117,7 @@ class FakeStore:
         return [segment for segment in self.segments if segment.lsn > after][:limit]
 
 
-def operation(name: str = "orders") -> Push:
+def operation(name: str = "orders") -> Operation:
     """An operation; the queue `full` refuses it."""
     return Push(queue=name, records=())
 

@@ -199,7 +199,7 @@ BUGS = [
     Bug(
         "history-by-place-alone",
         "a segment of another history counts as the same when it lies at the same place",
-        (Edit(IDENTITY, "Fingerprint(Lsn(row[0]), _mark(*row))", "Fingerprint(Lsn(row[0]), _mark(*row[:4]))"),),
+        (Edit(IDENTITY, "Fingerprint(row[0], _mark(*row))", "Fingerprint(row[0], _mark(*row[:4]))"),),
         ("tests/contracts/test_identity.py",),
     ),
     Bug(
@@ -349,13 +349,13 @@ BUGS = [
     Bug(
         "retention-drops-the-unread",
         "completed retention does not ask how far the slowest group is",
-        (Edit(RETENTION, "return int(slowest) if groups and cursors == groups else 0", "return 2**62"),),
+        (Edit(RETENTION, "return slowest if slowest is not None and cursors == groups else 0", "return 2**62"),),
         ("tests/contracts/test_retention.py",),
     ),
     Bug(
         "lsn-reused",
         "when the newest segments are dropped, their LSNs are given out again",
-        (Edit(SEGMENTS, '        self._connection.execute(self._sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
+        (Edit(SEGMENTS, '        self._connection.run(self._sql.raise_meta, ("last_lsn", self.last_lsn))\n', ""),),
         (TWO_STORES, "tests/contracts/test_retention.py"),
     ),
     Bug(
@@ -904,8 +904,8 @@ BUGS = [
         (
             Edit(
                 "headwater/stores/tables/job_lanes.py",
-                "(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None:",
-                "(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None and not row:",
+                "if self._connection.rows(self._sql.set_lane_concurrency, (limit, row[0]), Number):",
+                "if self._connection.rows(self._sql.set_lane_concurrency, (limit, row[0]), Number) and not row:",
             ),
         ),
         ("tests/stores/test_job_lanes.py",),

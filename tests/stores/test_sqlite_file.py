@@ -19,9 +19,11 @@ from headwater.errors import StoreNewer
 from headwater.log.job_operations import CancelJobs, RetryJobs
 from headwater.model.queue import LANES_DEFAULT
 from headwater.stores.questions import FindIdentity
+from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.sqlite.migrate import migrations
 from headwater.stores.sqlite.store import open_file
 from headwater.stores.statements import load_statements
+from headwater.stores.tables.connection import Text
 from tests.stores.fresh_tables import definitions, tables_by_migrations
 
 
@@ -54,6 +56,20 @@ async def test_every_statement_can_be_prepared(path: str) -> None:
         explained = text if text.startswith("EXPLAIN ") else f"EXPLAIN {text}"
         assert connection.execute(explained, values).fetchall(), name
     connection.close()
+
+
+async def test_a_row_that_cannot_be_read_keeps_nobody_from_going_on_after_others(path: str) -> None:
+    async with headwater.open(path) as hw:
+        await hw.queue("orders").push(1)
+    ours, others = SqliteConnection(path), SqliteConnection(path)
+    others.run("UPDATE hw_queues SET name = CAST(x'c328' AS TEXT)")
+    with pytest.raises(UnicodeDecodeError):
+        ours.rows(ours.sql.queue_names, ("main",), Text)
+    others.run("UPDATE hw_queues SET name = 'orders'")
+    ours.execute("BEGIN IMMEDIATE")
+    assert ours.rows(ours.sql.queue_names, ("main",), Text) == [("orders",)]
+    ours.close()
+    others.close()
 
 
 async def test_every_migration_counts_up_by_one() -> None:

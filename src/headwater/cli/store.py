@@ -21,7 +21,7 @@ from headwater.cli.settings import Settings
 from headwater.stores.questions import FindIdentity, FindLastLsn
 
 if TYPE_CHECKING:
-    from headwater.log.store_operations import GivenUp, Identified
+    from headwater.log.store_operations import GivenUp
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
 
@@ -59,7 +59,7 @@ async def _renew(settings: Settings) -> Result:
     from headwater.log.store_operations import RenewIdentity
 
     async with opened(settings) as hw:
-        renewed: Identified = (await hw.committer.submit(RenewIdentity())).result
+        renewed = (await hw.committer.submit(RenewIdentity())).result
 
     def show() -> None:
         print_line((renewed.identity, ""))

@@ -16,7 +16,7 @@ from headwater.client.wire import Wire
 from headwater.clock import SystemClock, Timestamp
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError, ServerUnreadable
-from headwater.log.committer import CommittedResult
+from headwater.log.committer import CommittedPush, CommittedResult
 from headwater.log.document_operations import CreateDocument, DeleteDocument, SetDocument, UpdateDocument
 from headwater.log.job_operations import Enqueue
 from headwater.log.operations import (
@@ -122,11 +122,11 @@ class RemoteQueues(Verbs):
 
     # ── pushing ──
 
-    async def push(self, push: Push, durability: Durability | None) -> CommittedResult:
+    async def push(self, push: Push, durability: Durability | None) -> CommittedPush:
         """Append to one partition."""
         return (await self.push_together([push], durability))[0]
 
-    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedResult]:
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedPush]:
         """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)

@@ -76,18 +76,18 @@ class _References:
         self.components: Document = msgspec.json.decode(msgspec.json.encode(components))
         self._schemas = {_identity(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
 
-    def schema(self, kind: Any) -> Document:
+    def schema(self, kind: object) -> Document:
         """The schema of a type, where it is used."""
         return self._schemas[_identity(kind)]
 
-    def fields(self, kind: Any) -> Document:
+    def fields(self, kind: object) -> Document:
         """The schema of a struct, in full."""
         name = self.schema(kind)["$ref"].rpartition("/")[2]
         found: Document = self.components[name]
         return found
 
 
-def _kinds(routes: Sequence[Route]) -> Iterator[Any]:
+def _kinds(routes: Sequence[Route]) -> Iterator[object]:
     seen: set[str] = set()
     for route in routes:
         for kind in (route.takes, route.asks, route.gives):
@@ -96,7 +96,7 @@ def _kinds(routes: Sequence[Route]) -> Iterator[Any]:
                 yield kind
 
 
-def _identity(kind: Any) -> str:
+def _identity(kind: object) -> str:
     """A name for a type; two of one name may come from different modules."""
     return f"{getattr(kind, '__module__', '')}.{kind!r}"
 

@@ -70,13 +70,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     and_scope: Scope | None = None
     takes: Any = None
     asks: Any = None
-    gives: Any = None
+    gives: object = None
     status: int = 200
     changes: bool = False
     content_types: tuple[str, ...] = ("application/json",)
     may_be_empty: bool = False
     lenient: bool = False
-    takes_strictly: Any = None
+    takes_strictly: object = None
 
     def __post_init__(self) -> None:
         annotations = inspect.get_annotations(self.handler, eval_str=True)
@@ -207,9 +207,9 @@ def _refusal(request: Request, error: HeadwaterError) -> Response:
     return response
 
 
-def _values(endpoint: _Endpoint, request: Request, warnings: list[str]) -> list[Any]:
+def _values(endpoint: _Endpoint, request: Request, warnings: list[str]) -> list[object]:
     """The body and the query as the route wants them, and what is odd about them."""
-    values: list[Any] = []
+    values: list[object] = []
     if endpoint.decoder is not None:
         _check_content(request)
         values.append(_body(endpoint, request.body, warnings))
@@ -225,7 +225,7 @@ def _values(endpoint: _Endpoint, request: Request, warnings: list[str]) -> list[
     return values
 
 
-def _body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> Any:
+def _body(endpoint: _Endpoint, body: bytes, warnings: list[str]) -> object:
     """The body. Where there is room for fields that nobody knows, the type without that room is tried first."""
     assert endpoint.decoder is not None
     if endpoint.strict_decoder is None:

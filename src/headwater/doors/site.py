@@ -15,7 +15,7 @@ from headwater.doors.realtime.table import HANDLERS
 from headwater.doors.wire import Request
 from headwater.doors.work import Work
 from headwater.errors import HeadwaterError, NotAllowed
-from headwater.log.committer import CommittedResult, Committer
+from headwater.log.committer import CommittedPush, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
 from headwater.model.command_template import CommandTemplate
@@ -156,7 +156,7 @@ class Site:
         key = (method, path, status)
         self.requests[key] = self.requests.get(key, 0) + 1
 
-    def pushed(self, pushes: Sequence[Push], answers: Sequence[CommittedResult | HeadwaterError]) -> None:
+    def pushed(self, pushes: Sequence[Push], answers: Sequence[CommittedPush | HeadwaterError]) -> None:
         """Count what became of pushes."""
         for push, answer in zip(pushes, answers, strict=True):
             work, count = self.work_of(push.database), len(push.records)

@@ -19,5 +19,4 @@ class Periodic:
         await asyncio.sleep(self._seconds)
 
     async def _submit(self, operation: Operation[Result]) -> Result:
-        result: Result = (await self._committer.submit(operation, Durability.WRITTEN)).result
-        return result
+        return (await self._committer.submit(operation, Durability.WRITTEN)).result

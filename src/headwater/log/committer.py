@@ -21,14 +21,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Generic
 
 import msgspec
 
 from headwater.clock import Clock
 from headwater.config import Durability
 from headwater.errors import Closed, HeadwaterError, Overloaded, StoreFailed, StoreFull, StoreReplaced
-from headwater.log.operations import Commit, Operation
+from headwater.log.operations import Commit, Operation, Pushed, Result
 from headwater.log.timings import Timings
 from headwater.stores.contract import RaceLost, Store
 
@@ -38,11 +38,15 @@ COMMIT_OPERATIONS_MAX = 4_096
 GATHER_SECONDS = 0.001
 
 
-class CommittedResult(msgspec.Struct, frozen=True, gc=False):
+class CommittedResult(msgspec.Struct, Generic[Result], frozen=True, gc=False):
     """What an operation came to, and how safe that is. In memory there is no result yet."""
 
-    result: Any
+    result: Result
     durability: Durability
+
+
+# Of a push, which alone may be answered from memory.
+CommittedPush = CommittedResult[Pushed | None]
 
 
 class _Submission(msgspec.Struct, eq=False):
@@ -127,7 +131,7 @@ class Committer:
         self._closing = False
         self._closed: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.on_orphan: Callable[[Operation, Any], None] = lambda operation, result: None
+        self.on_orphan: Callable[[Operation, object], None] = lambda operation, result: None
         # Whether the disk has refused a commit for want of room, and no room was found since.
         self.full = False
         self.commits = 0
@@ -155,8 +159,8 @@ class Committer:
         self._loop = None
 
     def submit(
-        self, operation: Operation, durability: Durability = Durability.SYNCED
-    ) -> asyncio.Future[CommittedResult]:
+        self, operation: Operation[Result], durability: Durability = Durability.SYNCED
+    ) -> asyncio.Future[CommittedResult[Result]]:
         """Hand in an operation; await what it came to."""
         submission = _Submission(operation, durability, self._loop_with_room(1).create_future())
         self._pending.append(submission)
@@ -164,8 +168,8 @@ class Committer:
         return submission.answer
 
     def submit_all(
-        self, operations: Sequence[Operation], durability: Durability = Durability.SYNCED
-    ) -> list[asyncio.Future[CommittedResult]]:
+        self, operations: Sequence[Operation[Result]], durability: Durability = Durability.SYNCED
+    ) -> list[asyncio.Future[CommittedResult[Result]]]:
         """Hand in operations that go together: all are taken, by one commit, or none. Each is answered by itself."""
         loop = self._loop_with_room(len(operations))
         submitted = [

@@ -4,6 +4,7 @@ What wins, for each option on its own: what the job itself says; then what the f
 (`@app.job(retries=5)`), wherever the job is added; then the settings of its queue; then those of the database.
 """
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -48,7 +49,7 @@ def policy_of(job: JobPolicy) -> JobPolicy:
     return JobPolicy(**options_given(job))
 
 
-def filled(job: Job, standing: dict[str, Any]) -> Job:
+def filled(job: Job, standing: Mapping[str, object]) -> Job:
     """A job that says nothing about these options takes them from its function; what it says itself stays."""
     open_options = {name: value for name, value in standing.items() if _is_open(job, name)}
     return msgspec.structs.replace(job, **open_options) if open_options else job

@@ -7,7 +7,7 @@ twice, numbers that are none. So what the signature covers and what is judged he
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -23,6 +23,8 @@ TIME_MAX = 253_402_300_800
 TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
 # Members of the header that change what the rest means. None of them is understood here.
 CHANGING = ("crit", "b64", "zip", "enc", "cty")
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 _segment = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
@@ -80,13 +82,13 @@ def parse_token(text: str) -> Unverified:
 
 
 def _header(members: dict[str, object]) -> Header:
-    header: Header = _convert(members, Header)
+    header = _convert(members, Header)
     if isinstance(header.typ, str) and header.typ.lower() not in TYPES:
         raise Unauthenticated("the token is of another type")
     return header
 
 
-def _convert(members: dict[str, Any], kind: type[Any]) -> Any:
+def _convert(members: dict[str, object], kind: type[Kind]) -> Kind:
     try:
         return msgspec.convert(members, kind)
     except (msgspec.ValidationError, OverflowError) as error:

@@ -115,7 +115,7 @@ def _variable(source: Mapping[str, str], name: str) -> str:
     return source.get(ENVIRONMENT_PREFIX + name.upper(), "")
 
 
-def _types(given: Any) -> dict[str, TypeSettings]:
+def _types(given: object) -> dict[str, TypeSettings]:
     try:
         return msgspec.convert(given, dict[str, TypeSettings])
     except msgspec.ValidationError as error:

@@ -5,7 +5,7 @@ type. Operations of our own, as those of chores and workers, are not looked at. 
 `verbs.py` has a way for each that looks once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -68,7 +68,7 @@ JOBS_MAX = 100_000
 OUTCOMES_MAX = 100_000
 
 Admitted = TypeVar("Admitted", bound=Operation)
-Check = Callable[[Any], Any]
+Check = Callable[[Any], object]
 
 
 def admit(operation: Admitted, config: Config) -> Admitted:
@@ -90,7 +90,7 @@ def admit(operation: Admitted, config: Config) -> Admitted:
 
 
 @cache
-def _plan(kind: type[Operation]) -> tuple[tuple[str, Any, Check], ...]:
+def _plan(kind: type[Operation]) -> tuple[tuple[str, object, Check], ...]:
     """The checks of a type, each with the value that means nothing was said."""
     found = []
     for field in msgspec.structs.fields(kind):
@@ -114,12 +114,12 @@ def _trace_names(values: object) -> tuple[str, ...]:
     return tuple(check_text("trace name", name) for name in check_list("names", values))
 
 
-def _seconds(value: Any) -> Any:
+def _seconds(value: object) -> object:
     check_seconds("seconds", value)
     return value
 
 
-def _offsets(values: Any) -> Any:
+def _offsets(values: Sized) -> Sized:
     if len(values) > OUTCOMES_MAX:
         raise TooLarge(f"a report is about {OUTCOMES_MAX:,} records at most; got {len(values):,}")
     return values
@@ -163,7 +163,7 @@ _own_checks: dict[tuple[type[Operation], str], Check] = {
 
 # ── what must hold beyond one field; the fields that it changes ──
 
-Changes = dict[str, Any]
+Changes = dict[str, object]
 
 
 def _check_seek(seek: Seek, config: Config) -> Changes:

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headwater.errors import InvalidOption
 
@@ -12,12 +12,12 @@ PLAIN_ONLY = "run of headwater.sync takes a plain function; headwater.open has a
 Result = TypeVar("Result")
 
 
-def is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., object]) -> bool:
     """Whether a call of it is to be awaited, as far as can be told before it is called."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_behind(function))
 
 
-def check_no_generator(taker: str, function: Callable[..., Any]) -> None:
+def check_no_generator(taker: str, function: Callable[..., object]) -> None:
     """Raises if calling it would only make a generator: none of its lines would run, and all would look done."""
     if any(map(_is_generator, (function, _behind(function)))):
         raise InvalidOption(
@@ -26,7 +26,7 @@ def check_no_generator(taker: str, function: Callable[..., Any]) -> None:
         )
 
 
-def check_plain(function: Callable[..., Any]) -> None:
+def check_plain(function: Callable[..., object]) -> None:
     """Raises if a call of it is to be awaited, where nothing can be."""
     if is_async(function):
         raise InvalidOption(PLAIN_ONLY)
@@ -57,7 +57,7 @@ def _is_generator(function: object) -> bool:
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
-def _behind(function: Any) -> Any:
+def _behind(function: object) -> object:
     """What is called in the end, behind `functools.partial` and objects that can be called."""
     while isinstance(function, functools.partial):
         function = function.func

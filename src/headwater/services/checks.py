@@ -39,14 +39,14 @@ def check_timestamp(value: object) -> Timestamp:
 
 
 def check_outgoing(
-    payload: Any,
+    payload: object,
     *,
     transaction_id: str,
     trace_id: str,
     type: str,
     headers: dict[str, str] | None,
     timestamp: datetime | int | None,
-) -> Any:
+) -> object:
     """The payload with what is said about it; an `Outgoing` says it itself."""
     if (transaction_id, trace_id, type, headers, timestamp) == ("", "", "", None, None):
         return payload

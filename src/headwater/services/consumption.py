@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Who asks for messages: a task, or, without async, a thread.
-Taker = asyncio.Task[Any] | threading.Thread
+Taker = asyncio.Task[object] | threading.Thread
 
 # A pop that came back with nothing before its time was sent away by somebody who is closing: no reason to hurry.
 PAUSE_SECONDS = 0.1

@@ -1,7 +1,7 @@
 """What may be handed in about documents, whatever way it came."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -195,7 +195,7 @@ def orders_of(given: Sequence[OrderBy | str] | str) -> tuple[OrderBy, ...]:
     return tuple(found)
 
 
-CHECKS: dict[type[Operation], Any] = {
+CHECKS: dict[type[Operation], Callable[[Any, Config], Changes]] = {
     CreateDocument: check_new,
     SetDocument: check_set,
     UpdateDocument: check_update,

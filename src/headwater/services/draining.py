@@ -167,7 +167,7 @@ def _check_record(record: Record, bytes_max: int) -> None:
     check_timestamp(record.timestamp)
 
 
-def is_duplicate(answer: CommittedResult) -> bool:
+def is_duplicate(answer: CommittedResult[object]) -> bool:
     """Whether the log had all of it before. A row that is moved once more gets the answer of the first time."""
     result = answer.result
     if isinstance(result, Pushed):

@@ -44,7 +44,7 @@ class Event:
         self.change = change
         self.move = move
         self.seq, self.lsn, self.partition_id, self.written_at = place
-        self.encoded: dict[Any, str] = {}
+        self.encoded: dict[object, str] = {}
 
     @property
     def has_left(self) -> bool:

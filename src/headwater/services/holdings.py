@@ -31,7 +31,7 @@ class Holdings:
     def __init__(self) -> None:
         self._open: set[Holder] = set()
         self._left: deque[Holder] = deque()
-        self._leaving: set[asyncio.Task[Any]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, holder: Holder) -> None:

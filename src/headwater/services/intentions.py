@@ -98,7 +98,7 @@ class Intentions:
 
     def __init__(
         self,
-        pop: Callable[[Sequence[Pop]], Sequence[asyncio.Future[CommittedResult]]],
+        pop: Callable[[Sequence[Pop]], Sequence[asyncio.Future[CommittedResult[Popped]]]],
         give_back: Callable[[Ack], None],
         store: Store,
         followers: Followers,
@@ -121,7 +121,7 @@ class Intentions:
         self._numbers = itertools.count(1)
         self._happened = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._under_way: set[asyncio.Future[CommittedResult]] = set()
+        self._under_way: set[asyncio.Future[CommittedResult[Popped]]] = set()
         self._draining = False
         self._access_version = 0
         self.gate: Gate | None = None
@@ -323,7 +323,7 @@ class Intentions:
         key: Key,
         line: _Line,
         chosen: list[tuple[int, _Intention]],
-        answers: Sequence[asyncio.Future[CommittedResult]],
+        answers: Sequence[asyncio.Future[CommittedResult[Popped]]],
     ) -> None:
         """Go on when all pops are answered. Most often they are together; some may have to wait for the disk longer."""
         open_ones = [answer for answer in answers if not answer.done()]
@@ -333,7 +333,7 @@ class Intentions:
         last = open_ones[-1]
         self._under_way.add(last)
 
-        def go_on(_: asyncio.Future[CommittedResult]) -> None:
+        def go_on(_: asyncio.Future[CommittedResult[Popped]]) -> None:
             self._under_way.discard(last)
             self._await(key, line, chosen, answers)
 
@@ -344,7 +344,7 @@ class Intentions:
         key: Key,
         line: _Line,
         chosen: list[tuple[int, _Intention]],
-        answers: Sequence[asyncio.Future[CommittedResult]],
+        answers: Sequence[asyncio.Future[CommittedResult[Popped]]],
     ) -> None:
         """Hand over what the pops have got, and go on while there may be more."""
         served = 0
@@ -356,7 +356,7 @@ class Intentions:
                 served += 1
                 self._refuse(number, intention, error)
                 continue
-            popped: Popped = answer.result().result
+            popped = answer.result().result
             if popped.batches:
                 served += 1
                 self._deliver(number, intention, popped)

@@ -371,7 +371,7 @@ class JobRegistry:
         return made
 
 
-def _module_name(function: Callable[..., Any]) -> str:
+def _module_name(function: Callable[..., object]) -> str:
     """The module that a worker can import; a program that is run as a script is known by its file."""
     if function.__module__ != "__main__":
         return function.__module__

@@ -126,7 +126,7 @@ def encode_call(args: Sequence[Any], kwargs: Mapping[str, Any], of: str = "a fun
         raise InvalidPayload(f"arguments of {of} must be JSON values: {error}") from error
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: object) -> bytes:
     """A value as JSON; ValueError when it holds a number that JSON has not, which would be kept as null otherwise."""
     kept = msgspec.json.encode(value)
     if b"null" in kept and not _is_finite(msgspec.to_builtins(value)):
@@ -179,7 +179,7 @@ def list_of(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: Any) -> object:
     if value is None:
         return getattr(_plain, name)
     if name in _lengths_of_time:
@@ -194,7 +194,7 @@ def _value(name: str, value: Any) -> Any:
 _plain = NewJob()
 
 
-def takes(options: type[Any]) -> Callable[[Function], Function]:
+def takes(options: type) -> Callable[[Function], Function]:
     """Show the keywords of `options` one by one in the signature of a function that takes them together."""
 
     def show(function: Function) -> Function:

@@ -84,8 +84,7 @@ class JobService:
 
     async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
         """One operation, and what it came to."""
-        result: Result = (await self.committer.submit(operation, durability or self._standing)).result
-        return result
+        return (await self.committer.submit(operation, durability or self._standing)).result
 
 
 class DeclaredSchedule(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from headwater.clock import SECOND, Timestamp
 from headwater.config import Durability
 from headwater.errors import InvalidInput
-from headwater.log.committer import CommittedResult
+from headwater.log.committer import CommittedPush
 from headwater.log.operations import Ack, Batch, Extend, Push, Pushed
 from headwater.model.cursor import Outcome
 from headwater.model.names import Lsn, Offset, PartitionId
@@ -316,9 +316,9 @@ def extension_of(message: Message, seconds: float | None) -> Extend:
     )
 
 
-def receipt_of(push: Push, answer: CommittedResult) -> Receipt:
+def receipt_of(push: Push, answer: CommittedPush) -> Receipt:
     """The receipt of a push of one message."""
-    pushed: Pushed | None = answer.result
+    pushed = answer.result
     if pushed is None or pushed.duplicates or pushed.parts or pushed.due_at is not None:
         return Receipts(push, answer)[0]
     partition = pushed.partition or push.partition
@@ -329,9 +329,9 @@ def receipt_of(push: Push, answer: CommittedResult) -> Receipt:
 class Receipts(Sequence[Receipt]):
     """The receipts of one push, made when they are looked at."""
 
-    def __init__(self, push: Push, answer: CommittedResult) -> None:
+    def __init__(self, push: Push, answer: CommittedPush) -> None:
         self._push = push
-        self._pushed: Pushed | None = answer.result
+        self._pushed = answer.result
         self._durability = answer.durability
         self._offsets: list[Offset] | None = None
         self._parts: dict[int, Pushed] | None = None

@@ -5,7 +5,7 @@ What an `Outgoing` says of itself comes before what the call says; what neither 
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headwater.errors import InvalidOption
 from headwater.log.operations import Push
@@ -16,7 +16,7 @@ from headwater.services.messages import Outgoing
 from headwater.services.records import check_envelope
 
 
-def make_record(message: Any, bytes_max: int) -> Record:
+def make_record(message: object, bytes_max: int) -> Record:
     """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
     if type(message) is not Outgoing:
         return Record(encode_payload(message, bytes_max))
@@ -76,7 +76,7 @@ def target_of(payload: object, call: Target) -> Target:
     return own
 
 
-def by_target(payloads: Sequence[Any], call: Target) -> dict[Target, list[int]]:
+def by_target(payloads: Sequence[object], call: Target) -> dict[Target, list[int]]:
     """Which payloads go where, by their indexes."""
     if Outgoing not in set(map(type, payloads)):
         return {target_of(None, call): list(range(len(payloads)))}

@@ -13,7 +13,7 @@ import msgspec
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import Closed, HeadwaterError
-from headwater.log.committer import CommittedResult, Committer
+from headwater.log.committer import CommittedPush, CommittedResult, Committer
 from headwater.log.group_operations import ReleaseLeases
 from headwater.log.operations import (
     Ack,
@@ -77,15 +77,15 @@ class Queues(Verbs):
 
     # ── pushing ──
 
-    def push(self, push: Push, durability: Durability | None) -> asyncio.Future[CommittedResult]:
+    def push(self, push: Push, durability: Durability | None) -> asyncio.Future[CommittedPush]:
         """Append to one partition."""
         check_push(push, self.config)
-        answer = self._committer.submit(push, durability or self.config.durability)
+        answer: asyncio.Future[CommittedPush] = self._committer.submit(push, durability or self.config.durability)
         if push.delay_seconds:
             answer.add_done_callback(lambda _: self._tell_waiters([push]))
         return answer
 
-    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedResult]:
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> Sequence[CommittedPush]:
         """Append to several partitions in one commit."""
         for push in pushes:
             self.check_push(push)
@@ -95,7 +95,7 @@ class Queues(Verbs):
 
     async def push_each(
         self, pushes: Sequence[Push], durability: Durability | None
-    ) -> list[CommittedResult | HeadwaterError]:
+    ) -> Sequence[CommittedPush | HeadwaterError]:
         """Append to several partitions in one commit; a partition that refuses is answered with its error."""
         for push in pushes:
             self.check_push(push)
@@ -156,9 +156,10 @@ class Queues(Verbs):
 
     async def report_and_pop(self, reports: Sequence[Ack], operation: Pop) -> Popped:
         """Reports on the last batches and the pop of the next, in one commit. Errors of reports are raised after it."""
-        settling: list[asyncio.Future[CommittedResult]] = []
+        settling: list[asyncio.Future[CommittedResult[Acked]]] = []
         if reports:
-            *settling, popping = self._committer.submit_all((*reports, operation), self._standing)
+            together: tuple[Operation, ...] = (*reports, operation)
+            *settling, popping = self._committer.submit_all(together, self._standing)
         else:
             popping = self._committer.submit(operation, self._standing)
         try:
@@ -191,18 +192,20 @@ class Queues(Verbs):
         """The same, with what each report came to."""
         return await self._each_settled(reports, self._committer.submit_all(reports, self._standing))
 
-    async def _settled(self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[CommittedResult]]) -> None:
+    async def _settled(
+        self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[CommittedResult[Acked]]]
+    ) -> None:
         for outcome in await self._each_settled(reports, settling):
             if isinstance(outcome, HeadwaterError):
                 raise outcome
 
     async def _each_settled(
-        self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[CommittedResult]]
+        self, reports: Sequence[Ack], settling: Sequence[asyncio.Future[CommittedResult[Acked]]]
     ) -> list[Acked | HeadwaterError]:
         found: list[Acked | HeadwaterError] = []
         for report, answer in zip(reports, settling, strict=True):
             try:
-                acked: Acked = (await answer).result
+                acked = (await answer).result
             except HeadwaterError as error:
                 found.append(error)
             else:
@@ -222,7 +225,7 @@ class Queues(Verbs):
 
     # ── waiting pops ──
 
-    def _pop_together(self, pops: Sequence[Pop]) -> list[asyncio.Future[CommittedResult]]:
+    def _pop_together(self, pops: Sequence[Pop]) -> list[asyncio.Future[CommittedResult[Popped]]]:
         return self._committer.submit_all(pops, self._standing)
 
     def submit_and_forget(self, operation: Operation) -> None:
@@ -290,14 +293,16 @@ class Queues(Verbs):
     async def run(self, operation: Operation[Result], durability: Durability | None = None) -> Result:
         """One operation that may be handed in, and what it came to."""
         operation = admit(operation, self.config)
-        result: Result = (await self._committer.submit(operation, durability or self._standing)).result
+        result = (await self._committer.submit(operation, durability or self._standing)).result
         if type(operation) in _freeing:
             self.intentions.committed_elsewhere()
         elif isinstance(operation, Transaction):
             self._tell_waiters([step for step in operation.operations if isinstance(step, Push)])
         return result
 
-    async def _all(self, operations: Sequence[Operation], durability: Durability) -> list[CommittedResult]:
+    async def _all(
+        self, operations: Sequence[Operation[Result]], durability: Durability
+    ) -> list[CommittedResult[Result]]:
         submitted = self._committer.submit_all(operations, durability)
         if len(submitted) == 1:
             return [await submitted[0]]
@@ -308,14 +313,16 @@ class Queues(Verbs):
         return [answer for answer in answers if isinstance(answer, CommittedResult)]
 
 
-async def _outcomes(submitted: Sequence[asyncio.Future[CommittedResult]]) -> list[CommittedResult | HeadwaterError]:
+async def _outcomes(
+    submitted: Sequence[asyncio.Future[CommittedResult[Result]]],
+) -> list[CommittedResult[Result] | HeadwaterError]:
     """What each operation came to: its answer, or the error that it failed with."""
     if len(submitted) == 1:
         try:
             return [await submitted[0]]
         except HeadwaterError as error:
             return [error]
-    found: list[CommittedResult | HeadwaterError] = []
+    found: list[CommittedResult[Result] | HeadwaterError] = []
     for outcome in await asyncio.gather(*submitted, return_exceptions=True):
         if not isinstance(outcome, CommittedResult | HeadwaterError):
             raise outcome

@@ -79,7 +79,7 @@ class Room:
         return None if level is Durability.MEMORY or answer.result is None else int(answer.result.first_offset)
 
     def push_of(
-        self, data: Any, *, type: str, key: str, sender: str, ttl_seconds: float, partition: str = KEPT
+        self, data: object, *, type: str, key: str, sender: str, ttl_seconds: float, partition: str = KEPT
     ) -> RoomPush:
         """A message of this room as an operation, checked."""
         check_type(type)

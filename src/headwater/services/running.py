@@ -68,7 +68,7 @@ class Run:
         self._workers: list[asyncio.Task[None]] = []
         self._asking: set[asyncio.Task[None]] = set()
         self._is_stopping = self._is_aborted = False
-        self._caller: asyncio.Task[Any] | None = None
+        self._caller: asyncio.Task[object] | None = None
         self._cancels_before = 0
         self._patience: asyncio.TimerHandle | None = None
         self._escaped: BaseException | None = None

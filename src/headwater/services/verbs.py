@@ -7,14 +7,13 @@ written once for both; so are the checks that need nothing but the bounds.
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any
 
 from msgspec import Raw
 
 from headwater.clock import Clock
 from headwater.config import Config, Durability
 from headwater.errors import InvalidName, InvalidOption, QueueError, TooLarge
-from headwater.log.committer import CommittedResult
+from headwater.log.committer import CommittedPush
 from headwater.log.operations import Ack, Extend, Extended, Operation, Pop, Popped, Push, Result
 from headwater.log.room_operations import RoomPush
 from headwater.model.cursor import Outcome
@@ -69,11 +68,11 @@ class Verbs(ABC):
     # ── what each has its own way of doing ──
 
     @abstractmethod
-    def push(self, push: Push, durability: Durability | None) -> Awaitable[CommittedResult]:
+    def push(self, push: Push, durability: Durability | None) -> Awaitable[CommittedPush]:
         """Append to one partition."""
 
     @abstractmethod
-    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> list[CommittedResult]:
+    async def push_together(self, pushes: Sequence[Push], durability: Durability | None) -> Sequence[CommittedPush]:
         """Append to several partitions in one commit."""
 
     @abstractmethod
@@ -106,11 +105,11 @@ class Verbs(ABC):
 
     # ── pushing ──
 
-    def record(self, message: Any) -> Record:
+    def record(self, message: object) -> Record:
         """A payload, or an `Outgoing` with more to say, as a record; raises when it may not be one."""
         return make_record(message, self.config.record_bytes_max)
 
-    def records(self, messages: Sequence[Any]) -> list[Record]:
+    def records(self, messages: Sequence[object]) -> list[Record]:
         """Many at once, as records; plain payloads go together."""
         if {Outgoing, Raw}.isdisjoint(map(type, messages)):
             return list(map(Record, encode_payloads(messages, self.config.record_bytes_max)))

@@ -56,7 +56,7 @@ NULL = Raw(b"null")
 SERVER_SAYS = frozenset({"database", "lanes", "sharers", "asks_again", "part_of", "patterns", "permit", "claims"})
 
 # What fields are wherever they stand, with their bounds; those that are not here are as their type has them.
-_kinds: dict[str, Any] = {
+_kinds: dict[str, object] = {
     "key": Text,
     "limit": Count,
     "partition_id": Annotated[PartitionId, Meta(ge=0, lt=2**62)],
@@ -77,7 +77,7 @@ _kinds: dict[str, Any] = {
     "upload": UploadName,
 }
 # What they are in one type alone.
-_own_kinds: dict[tuple[type[Struct], str], Any] = {
+_own_kinds: dict[tuple[type[Struct], str], object] = {
     (Push, "records"): Records,
     (Push, "delay_seconds"): Annotated[float, Meta(ge=0)],
     (Push, "priority"): Annotated[int, Meta(ge=0, le=PRIORITY_MAX)],
@@ -101,7 +101,7 @@ _own_kinds: dict[tuple[type[Struct], str], Any] = {
     (Enqueue, "jobs"): Annotated[list[NewJob], Meta(min_length=1)],
 }
 # What is taken where nothing is said, otherwise than by the type.
-_own_defaults: dict[tuple[type[Struct], str], Any] = {
+_own_defaults: dict[tuple[type[Struct], str], object] = {
     (Push, "partition"): "",
     (Pop, "partitions"): 0,
     (ListDeadLetters, "limit"): 100,
@@ -228,7 +228,7 @@ def _needs_form(kind: type[Struct], within: frozenset[type[Struct]] = frozenset(
     )
 
 
-def _reads_otherwise(kind: Any, within: frozenset[type[Struct]] = frozenset()) -> bool:
+def _reads_otherwise(kind: object, within: frozenset[type[Struct]] = frozenset()) -> bool:
     if isinstance(kind, type) and issubclass(kind, Struct):
         return _needs_form(kind, within)
     arguments = get_args(kind)
@@ -240,7 +240,7 @@ def _reads_otherwise(kind: Any, within: frozenset[type[Struct]] = frozenset()) -
 # ── from values to what is sent, and back ──
 
 
-def to_wire(value: Struct) -> dict[str, Any]:
+def to_wire(value: Struct) -> dict[str, object]:
     """An operation or a question as it is sent: what differs from what would be taken anyway."""
     found = {}
     for name, default, make_default in _sent(type(value)):
@@ -251,11 +251,11 @@ def to_wire(value: Struct) -> dict[str, Any]:
 
 
 @cache
-def _sent(kind: type[Struct]) -> tuple[tuple[str, Any, Any], ...]:
+def _sent(kind: type[Struct]) -> tuple[tuple[str, object, Any], ...]:
     return tuple((field.name, field.default, field.default_factory) for field in msgspec.structs.fields(form(kind)))
 
 
-def from_wire(value: Any, **says: Any) -> Any:
+def from_wire(value: object, **says: object) -> Any:
     """What was read, as the values that it stands for; `says` is what the server says of it."""
     if isinstance(value, list):
         return [from_wire(one) for one in value]
@@ -285,7 +285,7 @@ class _Form(NamedTuple):
     nested: tuple[str, ...]
 
 
-def _form_of(kind: type[Any]) -> _Form | None:
+def _form_of(kind: type) -> _Form | None:
     """The form that a type is, or was made from by adding to it."""
     for made in kind.__mro__:
         if made in _originals:
@@ -296,13 +296,13 @@ def _form_of(kind: type[Any]) -> _Form | None:
     return None
 
 
-def answer_of(value: Any) -> Any:
+def answer_of(value: object) -> Any:
     """What a server answered, as the values that it stands for. Most stand for themselves; a list is of one kind."""
     first = value[0] if isinstance(value, list) and value else value
     return from_wire(value) if type(first) in _originals else value
 
 
-def _made(value: Any) -> Any:
+def _made(value: object) -> object:
     if isinstance(value, Raw):
         return None if value == NULL else value
     return from_wire(value)

@@ -127,7 +127,12 @@ class Store(Protocol):
         ...
 
     def touched_now(self, after: Lsn, limit: int) -> list[Touch] | None:
-        """Like `touched`, if that needs no waiting; None when it would have to wait."""
+        """Like `touched`, if that needs no waiting; None when it would have to wait.
+
+        It stays beside `touched` for the tail, which asks at every wake-up, while somebody waits: over a file a task
+        for each would make the answer come two fifths later, at as much more work. One method that answers or promises
+        would have all others, who only await `touched`, tell the two apart.
+        """
         ...
 
     async def touched(self, after: Lsn, limit: int) -> list[Touch]:

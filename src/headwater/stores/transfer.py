@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from headwater.errors import InvalidOption, StoreBusy, StoreNewer, StoreReplaced
 from headwater.stores.likeness import Rows, Table, make_alike, refuse_different
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Meta
 from headwater.stores.tables.identity import IDENTITY_KEY, MOVED_KEY
 
 META = "hw_meta"
@@ -226,8 +226,8 @@ def _seal(source: Place, moved_to: str) -> None:
 
 def refuse_moved(connection: Connection, shown: str) -> None:
     """Raises for a store that is another place's now, and for one that is not yet whole."""
-    row = connection.execute(connection.sql.get_meta, (MOVED_KEY,)).fetchone()
+    row = connection.row(connection.sql.get_meta, (MOVED_KEY,), Meta)
     if row is not None:
         raise StoreReplaced(f"the store at {shown} was moved to {row[0]}: use that one")
-    if connection.execute(connection.sql.get_meta, (UNFINISHED_KEY,)).fetchone() is not None:
+    if connection.row(connection.sql.get_meta, (UNFINISHED_KEY,), Meta) is not None:
         raise StoreBusy(f"a store is being moved to {shown}: wait until that is done, or give the same command again")

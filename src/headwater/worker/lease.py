@@ -44,7 +44,7 @@ class Lease:
             about=self._options.about(),
             notes=notes,
         )
-        beat: Beat = (await self._committer.submit(operation, durability)).result
+        beat = (await self._committer.submit(operation, durability)).result
         self._heard(alive=beat.alive)
         return beat
 
@@ -54,7 +54,7 @@ class Lease:
             await self._begin_anew()
         losses = self._losses
         # Not waited for on the disk: a claim that a power cut takes is a job that runs again, as is promised.
-        claimed: Claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
+        claimed = (await self._committer.submit(claim, Durability.WRITTEN)).result
         is_stale = self._losses != losses
         self._heard(alive=claimed.alive)
         if is_stale:

@@ -51,18 +51,18 @@ class Settlement:
         self._tasks.discard(task)
         self.on_change()
 
-    def _submit(self, operation: Settle) -> asyncio.Future[CommittedResult] | None:
+    def _submit(self, operation: Settle) -> asyncio.Future[CommittedResult[Settled]] | None:
         try:
             return self._committer.submit(operation)
         except Overloaded:
             return None
 
-    async def _settle(self, operation: Settle, answer: asyncio.Future[CommittedResult] | None) -> None:
+    async def _settle(self, operation: Settle, answer: asyncio.Future[CommittedResult[Settled]] | None) -> None:
         """Until the store has taken the reports: what was done must not be done again for want of a second try."""
         while True:
             try:
                 if answer is not None:
-                    settled: Settled = (await answer).result
+                    settled = (await answer).result
                     _log_lost(settled)
                     for report in operation.reports:
                         self._starts.let_go(report.number, report.token)

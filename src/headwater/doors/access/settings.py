@@ -92,7 +92,7 @@ def load_access(environment: Mapping[str, str] | None = None, **options: Any) ->
     return settings
 
 
-def _split(name: str, value: Any) -> Any:
+def _split(name: str, value: object) -> object:
     """A list is written with commas; `auth=none` is an empty one."""
     if name not in LISTS or not isinstance(value, str):
         return value
@@ -100,7 +100,7 @@ def _split(name: str, value: Any) -> Any:
     return [] if name == "auth" and texts == ["none"] else texts
 
 
-def _check_auth(kinds: Any) -> None:
+def _check_auth(kinds: object) -> None:
     if not isinstance(kinds, list | tuple) or not set(map(str, kinds)) <= set(Auth):
         came = ",".join(map(str, kinds)) if isinstance(kinds, list | tuple) else kinds
         raise ConfigError(f"auth must be none, {', '.join(Auth)}, or {','.join(Auth)}; got {came!r:.80}")

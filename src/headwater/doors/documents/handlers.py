@@ -24,7 +24,7 @@ from headwater.stores.document_questions import DocumentQuery, FindDocument, Que
 # What clients call the database of a server that has one.
 ANOTHER_NAME = "default"
 
-Wanted = TypeVar("Wanted")
+Wanted = TypeVar("Wanted", bound=Operation)
 
 
 def check_database(request: Request, name: str) -> str:
@@ -37,10 +37,9 @@ def check_database(request: Request, name: str) -> str:
 
 async def permitted(site: Site, request: Request, operation: Wanted) -> Wanted:
     """An operation as it may be handed in by who asks."""
-    rule = OPERATIONS[type(operation)]  # type: ignore[index]
+    rule = OPERATIONS[type(operation)]
     check_scope(request, rule.scope)
-    found: Wanted = admit(await allowed(site, request, rule, operation), site.config)
-    return found
+    return admit(await allowed(site, request, rule, operation), site.config)
 
 
 def shown(document: Document, status: int = 200) -> Response:

@@ -138,18 +138,20 @@ async def _of_their_queues(site: Site, request: Request, asked: Any, answer: lis
 
 
 async def _their_settings(
-    site: Site, request: Request, asked: Any, answer: list[JobSettingStatus]
+    site: Site, request: Request, asked: object, answer: list[JobSettingStatus]
 ) -> list[JobSettingStatus]:
     return [one for one in answer if not one.queue or request.principal.may_use(one.queue)]
 
 
 async def _their_schedules(
-    site: Site, request: Request, asked: Any, answer: list[ScheduleStatus]
+    site: Site, request: Request, asked: object, answer: list[ScheduleStatus]
 ) -> list[ScheduleStatus]:
     return visible_schedules(request, answer)
 
 
-async def _their_types(site: Site, request: Request, asked: Any, answer: dict[str, JobPolicy]) -> dict[str, JobPolicy]:
+async def _their_types(
+    site: Site, request: Request, asked: object, answer: dict[str, JobPolicy]
+) -> dict[str, JobPolicy]:
     """Those that go to queues of theirs."""
     theirs = request.principal.may_use
     return {name: policy for name, policy in answer.items() if theirs(policy.queue or QUEUE_DEFAULT)}

@@ -6,12 +6,12 @@ What has no rule has no route. `tests/doors/test_rules.py` fails on a type that 
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from headwater.config import Durability
-from headwater.doors.routes import Route
+from headwater.doors.routes import Route, RouteHandler
 from headwater.doors.site import Site, check_use, key_of, lane_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import QueueMissing
@@ -21,6 +21,8 @@ from headwater.model.principal import Scope, require_all
 from headwater.services.wire_forms import answer_kind, form, from_wire, operation_path, question_path, result_kind
 from headwater.stores.questions import Question
 
+# An operation or a question.
+Asked = TypeVar("Asked", bound=msgspec.Struct)
 # Called with the site, the request and the operation or question; gives it as it may be asked.
 Check = Callable[[Site, Request, Any], Awaitable[Any]]
 # Called with the site, the request, what was asked and what it came to; gives what they may see of it.
@@ -53,7 +55,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
 
 
-async def allowed(site: Site, request: Request, rule: Rule, asked: Any) -> Any:
+async def allowed(site: Site, request: Request, rule: Rule, asked: Asked) -> Asked:
     """An operation or question as it may be asked; raises when it may not. What is not theirs is not there."""
     if rule.whole:
         require_all(request.principal, rule.scope)
@@ -66,7 +68,8 @@ async def allowed(site: Site, request: Request, rule: Rule, asked: Any) -> Any:
     if rule.queue_too and (queue := getattr(asked, rule.queue_too)):
         check_use(request, check_name("queue", queue))
     if rule.partition:
-        await check_partition(site, request, asked.partition_id)
+        named: Any = asked
+        await check_partition(site, request, named.partition_id)
     return asked if rule.check is None else await rule.check(site, request, asked)
 
 
@@ -91,7 +94,7 @@ def question_routes(rules: Mapping[type[Question[Any]], Rule]) -> Iterable[Route
         yield _route(question_path(kind), kind, rule, answer_kind(kind), _ask(rule))
 
 
-def _route(path: str, kind: type[msgspec.Struct], rule: Rule, gives: Any, handler: Any) -> Route:
+def _route(path: str, kind: type[msgspec.Struct], rule: Rule, gives: object, handler: RouteHandler) -> Route:
     return Route(
         method="POST",
         path=path,
@@ -112,7 +115,7 @@ def summary_of(kind: type[msgspec.Struct]) -> str:
     return said.partition(". ")[0].rstrip(".")
 
 
-def _run(rule: Rule) -> Any:
+def _run(rule: Rule) -> RouteHandler:
     async def run(site: Site, request: Request, body: Any) -> Response:
         says = {"database": request.principal.database, "key": key_of(request, body.key)}
         operation = await allowed(site, request, rule, from_wire(body, **says))
@@ -124,7 +127,7 @@ def _run(rule: Rule) -> Any:
     return run
 
 
-def _ask(rule: Rule) -> Any:
+def _ask(rule: Rule) -> RouteHandler:
     async def ask(site: Site, request: Request, body: Any) -> Response:
         says = {"database": request.principal.database}
         question = await allowed(site, request, rule, from_wire(body, **says))

@@ -88,7 +88,7 @@ async def _check_group(site: Site, request: Request, asked: ListLeases) -> ListL
     return asked
 
 
-async def _their_leases(site: Site, request: Request, asked: Any, found: list[LeaseStatus]) -> list[LeaseStatus]:
+async def _their_leases(site: Site, request: Request, asked: object, found: list[LeaseStatus]) -> list[LeaseStatus]:
     return [status for status in found if request.principal.may_use(status.queue)]
 
 

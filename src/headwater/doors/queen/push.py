@@ -13,7 +13,7 @@ from headwater.doors.queen.shapes import PushBody, PushItem, PushResult
 from headwater.doors.site import Site, check_use, key_of
 from headwater.doors.wire import Request, Response, json_response
 from headwater.errors import EncryptionKeyMissing, HeadwaterError, InvalidOption, KeyReused, StoreError, TooLarge
-from headwater.log.committer import CommittedResult
+from headwater.log.committer import CommittedPush
 from headwater.log.operations import Push, Pushed
 from headwater.model.names import PARTITION_DEFAULT
 from headwater.model.record import SHALLOW_BYTES_MAX, Record, check_ready_json
@@ -59,7 +59,7 @@ async def push(site: Site, request: Request, body: PushBody) -> Response:
     return json_response(results_of(body.items, pushes, list(lanes.values()), answers), status=CREATED)
 
 
-def is_of_the_store(answer: CommittedResult | HeadwaterError) -> TypeGuard[StoreError]:
+def is_of_the_store(answer: CommittedPush | HeadwaterError) -> TypeGuard[StoreError]:
     """Whether it is the store that cannot, whatever is pushed: full, busy, broken or gone."""
     return isinstance(answer, StoreError) and not isinstance(answer, EncryptionKeyMissing)
 
@@ -130,7 +130,7 @@ def results_of(
     items: Sequence[PushItem],
     pushes: Sequence[Push],
     members: Sequence[Sequence[int]],
-    answers: Sequence[CommittedResult | HeadwaterError],
+    answers: Sequence[CommittedPush | HeadwaterError],
 ) -> list[PushResult]:
     """What became of each message, in the order in which they came."""
     results: list[PushResult] = []

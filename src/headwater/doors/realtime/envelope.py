@@ -65,13 +65,13 @@ def decode_payload(envelope: Envelope, decoder: "msgspec.json.Decoder[Value]") -
         raise InvalidInput(f"the payload of {envelope.type!r:.80} is not what was expected: {error}") from None
 
 
-def tell(type: str, payload: Any, *, event_id: str = "") -> Frame:
+def tell(type: str, payload: object, *, event_id: str = "") -> Frame:
     """Something that answers nothing, for one client or for many: it is encoded once. `event_id` is what a listener
     over server-sent events says as the last that it saw when it comes back."""
     return Frame(_encoder.encode(_Told(type, payload)).decode(), event=type, id=event_id)
 
 
-def answer(type: str, payload: Any, id: MessageId) -> Frame:
+def answer(type: str, payload: object, id: MessageId) -> Frame:
     """An answer to the message with this id."""
     return Frame(_encoder.encode(_Answer(id, type, payload)).decode(), event=type)
 

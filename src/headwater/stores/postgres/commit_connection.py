@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headwater.stores.postgres.connection import NO_ROWS, PostgresConnection, Rows
+from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.foreseen import Foreseen, Listed
 from headwater.stores.postgres.pipe import ConnectionLost, Pipe, PipelineResult, Request, ServerError
 from headwater.stores.statements import Statements
@@ -91,41 +91,68 @@ class CommitConnection:
         """A number that changes when another connection has committed."""
         return self._version
 
-    def execute(self, statement: str, bindings: Sequence[Any] = ()) -> Rows:
+    def run(self, statement: str, bindings: Sequence[Value] = (), /) -> None:
         """Run one statement, or keep it until its turn comes."""
-        kind = kind_of(statement)
-        if kind.waits:
-            self._hold(kind, statement, bindings)
-            return NO_ROWS
-        if statement is self.sql.lease_jobs:
-            leased = self._foreseen.leased(json.loads(bindings[2]))
-            if leased is not None:
-                return self._lease(leased, bindings)
-        if kind.writes:
-            return self._run(kind, statement, bindings)
-        found = self.read(statement, *bindings)
-        if statement is self.sql.segments_from:
-            return _Onward(self, found, bindings[0])
-        if statement is self.sql.newest_segments:
-            return _Backward(self, found, bindings[0])
-        return Rows(found.rows)
-
-    run = execute
+        self._answer(statement, bindings)
 
     def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
         """All rows of a statement."""
-        return self.execute(statement, bindings).fetchall()
+        return self._answer(statement, bindings)
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
         """The row of a statement that has at most one."""
         found = self.rows(statement, bindings, row)
         return found[0] if found else None
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]]) -> Rows:
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other."""
+        return self._each(statement, bindings)
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> None:
         """Run one statement with each of these bindings."""
         for values in bindings:
-            self.execute(statement, values)
-        return NO_ROWS
+            self._answer(statement, values)
+
+    def _answer(self, statement: str, bindings: Sequence[Any]) -> list[Any]:
+        kind = kind_of(statement)
+        if kind.waits:
+            self._hold(kind, statement, bindings)
+            return []
+        if statement is self.sql.lease_jobs:
+            leased = self._foreseen.leased(json.loads(bindings[2]))
+            if leased is not None:
+                return self._lease(leased, bindings)
+        if kind.writes:
+            return self._run(kind, statement, bindings)
+        return self.read(statement, *bindings).rows
+
+    def _each(self, statement: str, bindings: Sequence[Any]) -> Iterator[Any]:
+        if statement is self.sql.segments_from:
+            return self._onward(self.read(statement, *bindings), bindings[0])
+        if statement is self.sql.newest_segments:
+            return self._backward(self.read(statement, *bindings), bindings[0])
+        return iter(self._answer(statement, bindings))
+
+    def _onward(self, found: Listed, partition_id: int) -> Iterator[Any]:
+        """Segments of a partition, oldest first: some were read, and the rest is when somebody wants it."""
+        rows, is_complete = found
+        while rows:
+            yield from rows
+            if is_complete:
+                return
+            end = rows[-1][1] + rows[-1][2]
+            more, is_complete = self.fetch(self.sql.segments_from, partition_id, end)
+            # Where none begins at the end, the last one is found again.
+            rows = [row for row in more if row[1] >= end]
+
+    def _backward(self, found: Listed, partition_id: int) -> Iterator[Any]:
+        """The same, newest first."""
+        rows, is_complete = found
+        while rows:
+            yield from rows
+            if is_complete:
+                return
+            rows, is_complete = self.fetch(self.sql.segments_before, partition_id, rows[-1][1])
 
     def read(self, statement: str, *bindings: Value) -> Listed:
         """The rows of a statement that only reads."""
@@ -161,23 +188,23 @@ class CommitConnection:
             self._wrote = True
             self._foreseen.wrote(statement, kind.writes)
 
-    def _lease(self, leased: list[tuple[Value, ...]], bindings: Sequence[Value]) -> Rows:
+    def _lease(self, leased: list[tuple[Value, ...]], bindings: Sequence[Value]) -> list[tuple[Value, ...]]:
         """Jobs whose rows are known need not be waited for."""
         self._hold(kind_of(self.sql.lease_foreseen), self.sql.lease_foreseen, bindings)
-        return Rows(leased)
+        return leased
 
     def _hold_floors(self) -> None:
         self._held += self._before_writes
         self._before_writes = []
 
-    def _run(self, kind: Kind, statement: str, bindings: Sequence[Value]) -> Rows:
+    def _run(self, kind: Kind, statement: str, bindings: Sequence[Value]) -> list[tuple[Any, ...]]:
         """A write whose answer is wanted."""
         self._hold_floors()
         (answer,) = self._send([(statement, bindings)])
         self._foreseen.wrote(statement, kind.writes)
         self._wrote = self._wrote or bool(answer.changed)
         self._rows_written += answer.changed
-        return Rows(answer.rows)
+        return answer.rows
 
     def _send(self, requests: Sequence[Request]) -> list[PipelineResult]:
         """Run these behind what waits, in one round trip."""
@@ -278,46 +305,6 @@ class CommitConnection:
     def _open_pipe(self) -> Pipe:
         assert self._pipe is not None
         return self._pipe
-
-
-class _Onward(Rows):
-    """Segments of a partition, oldest first: some were read, and the rest is when somebody wants it."""
-
-    __slots__ = ("_connection", "_found", "_partition_id")
-
-    def __init__(self, connection: CommitConnection, found: Listed, partition_id: int) -> None:
-        super().__init__(found.rows)
-        self._connection, self._found, self._partition_id = connection, found, partition_id
-
-    def __iter__(self) -> Iterator[Any]:
-        rows, is_complete = self._found
-        while rows:
-            yield from rows
-            if is_complete:
-                return
-            end = rows[-1][1] + rows[-1][2]
-            more, is_complete = self._connection.fetch(self._connection.sql.segments_from, self._partition_id, end)
-            # Where none begins at the end, the last one is found again.
-            rows = [row for row in more if row[1] >= end]
-
-
-class _Backward(Rows):
-    """The same, newest first."""
-
-    __slots__ = ("_connection", "_found", "_partition_id")
-
-    def __init__(self, connection: CommitConnection, found: Listed, partition_id: int) -> None:
-        super().__init__(found.rows)
-        self._connection, self._found, self._partition_id = connection, found, partition_id
-
-    def __iter__(self) -> Iterator[Any]:
-        rows, is_complete = self._found
-        while rows:
-            yield from rows
-            if is_complete:
-                return
-            before = (self._partition_id, rows[-1][1])
-            rows, is_complete = self._connection.fetch(self._connection.sql.segments_before, *before)
 
 
 def _ignore_refused(pipe: Pipe) -> None:

@@ -25,32 +25,6 @@ _session = (
 IDLE_SECONDS_MAX = 10
 
 
-class Rows:
-    """What a statement answered."""
-
-    __slots__ = ("_rows",)
-
-    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        self._rows = rows
-
-    def fetchone(self) -> Any:
-        """The first row, or None."""
-        return self._rows[0] if self._rows else None
-
-    def fetchall(self) -> list[Any]:
-        """All rows."""
-        return self._rows
-
-    def close(self) -> None:
-        """Nothing is left to be read: all rows are here."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._rows)
-
-
-NO_ROWS = Rows([])
-
-
 def open_pipe(address: Address, lock_wait_seconds: float) -> Pipe:
     """A connection with our settings, in the schema of the store."""
     return Pipe(
@@ -87,26 +61,28 @@ class PostgresConnection:
         """What it runs them through."""
         return self._pipe
 
-    def execute(self, statement: str, bindings: Sequence[Value] = ()) -> Rows:
+    def run(self, statement: str, bindings: Sequence[Value] = (), /) -> None:
         """Run one statement."""
-        return Rows(self.pipe.run([(statement, bindings)])[0].rows)
-
-    run = execute
+        self.pipe.run([(statement, bindings)])
 
     def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
         """All rows of a statement."""
-        return self.execute(statement, bindings).fetchall()
+        found: list[Any] = self.pipe.run([(statement, bindings)])[0].rows
+        return found
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
         """The row of a statement that has at most one."""
         found = self.rows(statement, bindings, row)
         return found[0] if found else None
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]]) -> Rows:
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other."""
+        return iter(self.rows(statement, bindings, row))
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> None:
         """Run one statement with each of these bindings."""
         for values in bindings:
-            self.execute(statement, values)
-        return NO_ROWS
+            self.run(statement, values)
 
     def together(self, *requests: Request) -> list[PipelineResult]:
         """Run several statements in one round trip."""

@@ -1,6 +1,7 @@
 """Bringing the tables up to date: numbered scripts, each applied once, in one transaction under the append lock."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -9,7 +10,10 @@ from headwater.stores.migrations import Migration, load_migrations
 from headwater.stores.postgres.address import Address
 from headwater.stores.postgres.connection import PostgresConnection, milliseconds, quoted
 from headwater.stores.postgres.pipe import ServerError
-from headwater.stores.tables.connection import Executor, Rows, Value
+from headwater.stores.tables.connection import Meta, Number, Row, RowReader, Text, Value
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 VERSION_KEY = "schema_version"
 _OWN_TABLES = {"hw_meta", "hw_queues", "hw_segments", "hw_cursors"}
@@ -42,21 +46,22 @@ def _apply_missing(connection: psycopg.Connection, address: Address, *, adopt: b
     for number, _, text in migrations():
         if number > version:
             connection.execute(text.encode(), prepare=False)
-            look.execute(sql.set_meta, (VERSION_KEY, str(number)))
+            connection.execute(sql.set_meta.encode(), (VERSION_KEY, str(number)))
 
 
 class _Look:
-    """A connection of psycopg's own, as statements are run elsewhere."""
+    """A connection of psycopg's own, as statements are asked elsewhere."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
-    def execute(self, statement: str, bindings: Sequence[Value] = ()) -> Rows:
-        """Run one statement."""
-        return self._connection.execute(statement.encode(), bindings)
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement."""
+        found: list[Any] = self._connection.execute(statement.encode(), bindings).fetchall()
+        return found
 
 
-def check_schema(connection: Executor, address: Address, *, adopt: bool, create: bool) -> bool:
+def check_schema(connection: RowReader, address: Address, *, adopt: bool, create: bool) -> bool:
     """Whether the schema is there; raises when it must not be used."""
     tables = _tables(connection, address.schema)
     if tables >= _OWN_TABLES:
@@ -69,10 +74,10 @@ def check_schema(connection: Executor, address: Address, *, adopt: bool, create:
             f"{address.shown} has tables of another program ({', '.join(sorted(tables)[:5])}); name another schema, or "
             "open it with adopt=True (--adopt on the command line) to add Headwater's tables beside them"
         )
-    return connection.execute(sql.find_schema, (address.schema,)).fetchone() is not None
+    return bool(connection.rows(sql.find_schema, (address.schema,), Number))
 
 
-def refuse_newer(connection: Executor, address: Address) -> int:
+def refuse_newer(connection: RowReader, address: Address) -> int:
     """The version of the tables; an error when it is newer than this program."""
     version, newest = read_version(connection, address.schema), migrations()[-1].number
     if version > newest:
@@ -82,12 +87,12 @@ def refuse_newer(connection: Executor, address: Address) -> int:
     return version
 
 
-def read_version(connection: Executor, schema: str) -> int:
+def read_version(connection: RowReader, schema: str) -> int:
     """The version of the schema's tables, 0 when they are not there yet."""
     if "hw_meta" not in _tables(connection, schema):
         return 0
-    row = connection.execute(_get_meta_in(schema), (VERSION_KEY,)).fetchone()
-    return int(row[0]) if row else 0
+    rows = connection.rows(_get_meta_in(schema), (VERSION_KEY,), Meta)
+    return int(rows[0][0]) if rows else 0
 
 
 def _get_meta_in(schema: str) -> str:
@@ -95,5 +100,5 @@ def _get_meta_in(schema: str) -> str:
     return sql.get_meta.replace("hw_meta", f"{quoted(schema)}.hw_meta")
 
 
-def _tables(connection: Executor, schema: str) -> set[str]:
-    return {row[0] for row in connection.execute(sql.list_tables, (schema,))}
+def _tables(connection: RowReader, schema: str) -> set[str]:
+    return {name for (name,) in connection.rows(sql.list_tables, (schema,), Text)}

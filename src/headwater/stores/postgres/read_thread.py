@@ -7,7 +7,7 @@ the server could still take back, so an answer is given once everything that cou
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.errors import translate
@@ -40,11 +40,11 @@ class ReadThread:
         self.connection = LinkedConnection(link)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-reads")
 
-    async def run(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    async def run(self, work: Callable[..., Result], *arguments: object) -> Result:
         """Do some reading there; what it found is on the disk."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, work, *arguments)
 
-    def now(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    def now(self, work: Callable[..., Result], *arguments: object) -> Result:
         """The same, waited for on the spot."""
         return self._thread.submit(self._read, work, *arguments).result()
 
@@ -56,7 +56,7 @@ class ReadThread:
         self._thread.shutdown()
         self._link.drop()
 
-    def _read(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    def _read(self, work: Callable[..., Result], *arguments: object) -> Result:
         try:
             try:
                 return self._flushed(work, *arguments)
@@ -68,11 +68,11 @@ class ReadThread:
         except ServerError as error:
             raise translate(error, "reading") from error
 
-    def _flushed(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    def _flushed(self, work: Callable[..., Result], *arguments: object) -> Result:
         result = work(*arguments)
         sql = self.connection.sql
         # Asked after the rows were read: all that they could come from lies before this place in the server's log.
-        (is_flushed,) = self.connection.execute(sql.is_flushed).fetchone()
+        [(is_flushed,)] = self.connection.rows(sql.is_flushed, (), tuple[bool])
         if not is_flushed:
-            self.connection.execute(sql.barrier)
+            self.connection.run(sql.barrier)
         return result

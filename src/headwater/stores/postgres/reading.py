@@ -5,7 +5,6 @@ repeats the server's commits in their order.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from headwater.clock import Timestamp
 from headwater.config import Config
@@ -20,15 +19,15 @@ from headwater.stores.postgres.read_thread import ReadThread
 from headwater.stores.postgres.traits import traits_of
 from headwater.stores.questions import PartitionStatus
 from headwater.stores.tables.identity import read_fingerprint, read_identity, remembers
-from headwater.stores.tables.log_looks import LogLooks
+from headwater.stores.tables.log_looks import BodyRow, LogLooks
 from headwater.stores.tables.segments import read_last_lsn, read_lsn_at
 
 
 class _ServerLooks(LogLooks):
     """Looks at a server, which answers with all rows that were asked for: large ones are asked for some at a time."""
 
-    def _body_rows(self, after: Lsn, through: Lsn, database: str, names: str) -> Iterable[Any]:
-        while rows := self._connection.execute(self._sql.bodies, (after, through, database, names)).fetchall():
+    def _body_rows(self, after: Lsn, through: Lsn, database: str, names: str) -> Iterable[BodyRow]:
+        while rows := self._connection.rows(self._sql.bodies, (after, through, database, names), BodyRow):
             yield from rows
             after = rows[-1][0]
 

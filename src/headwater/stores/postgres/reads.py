@@ -14,9 +14,13 @@ from headwater.stores.postgres.read_thread import ReadThread
 from headwater.stores.questions import Answer, FindIdentity, Question, Segment
 from headwater.stores.tables.answers import Answers
 from headwater.stores.tables.catalog import Catalog
+from headwater.stores.tables.connection import Number, Text
 from headwater.stores.tables.jobs import Jobs
 from headwater.stores.tables.segments import Segments
 from headwater.stores.tables.subject import Seen
+
+# Whether it is a standby, seconds that it may be behind.
+LagRow = tuple[bool, float]
 
 
 class Reads:
@@ -58,8 +62,8 @@ class Reads:
         return self._thread.now(self._version)
 
     def _version(self) -> int:
-        (version,) = self._connection.execute(self._sql.read_version).fetchone()
-        return int(version)
+        [(version,)] = self._connection.rows(self._sql.read_version, (), Number)
+        return version
 
     def _jobs_ready(self, asked: FindJobsReady) -> Timestamp | None:
         self._jobs.forget()
@@ -70,16 +74,16 @@ class Reads:
         return await self._thread.run(self._database)
 
     def _database(self) -> str:
-        (name,) = self._connection.execute(self._sql.current_database).fetchone()
-        return str(name)
+        [(name,)] = self._connection.rows(self._sql.current_database, (), Text)
+        return name
 
     async def replica_lag(self) -> float | None:
         """By how many seconds a standby may be behind; None when it is the server itself that answers."""
         return await self._thread.run(self._replica_lag)
 
     def _replica_lag(self) -> float | None:
-        is_standby, seconds = self._connection.execute(self._sql.replica_lag).fetchone()
-        return float(seconds) if is_standby else None
+        [(is_standby, seconds)] = self._connection.rows(self._sql.replica_lag, (), LagRow)
+        return seconds if is_standby else None
 
     async def examine(self) -> Findings:
         """What the server says of itself and of the tables."""

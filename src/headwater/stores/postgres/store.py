@@ -11,9 +11,9 @@ Commits run in a thread of their own, reads in another: the event loop never wai
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -43,6 +43,8 @@ from headwater.stores.tables.identity import read_identity
 from headwater.stores.transfer import refuse_moved
 from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.postgres import NoticeWakeup
+
+Result = TypeVar("Result")
 
 # Lists for people to look at, which nobody decides by: these are answered by a replica, where there is one.
 MAY_BE_OLD = (ListJobs, ListJobQueues, ListJobMinutes, ListWorkers)
@@ -122,7 +124,7 @@ class PostgresStore:
         if self._address.replica:
             await self._replica_thread.close()
 
-    async def _run(self, work: Any, *arguments: Any) -> Any:
+    async def _run(self, work: Callable[..., Result], *arguments: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     # ── writing ──
@@ -135,7 +137,7 @@ class PostgresStore:
     async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Commit, in the thread of commits. When it raises, nothing took effect, unless it says that nobody knows."""
         self._check()
-        commit: Commit = await self._run(self._commits.commit, operations, now)
+        commit = await self._run(self._commits.commit, operations, now)
         if commit.wrote:
             self._notices.tell()
         return commit

@@ -22,7 +22,7 @@ from headwater.errors import (
     StoreFull,
 )
 from headwater.stores.statements import load_statements
-from headwater.stores.tables.connection import Connection, Row, Value
+from headwater.stores.tables.connection import Connection, Number, Row, Value
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -60,13 +60,24 @@ class SqliteConnection(apsw.Connection):
 
     def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
         """All rows of a statement."""
-        found: list[Any] = self.run(statement, bindings).fetchall()
+        try:
+            found: list[Any] = self.run(statement, bindings).fetchall()
+        except BaseException:
+            # One that cannot be read leaves the statement open, and with it the state of the file that it saw: once
+            # others have committed, no commit of ours could begin.
+            self.run("")
+            raise
         return found
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
         """The row of a statement that has at most one."""
         found = self.rows(statement, bindings, row)
         return found[0] if found else None
+
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other."""
+        found: Iterator[Any] = self.execute(statement, bindings)
+        return found
 
 
 class Borrowed:
@@ -75,18 +86,23 @@ class Borrowed:
     sql = SqliteConnection.sql
 
     def __init__(self, connection: apsw.Connection | sqlite3.Connection) -> None:
-        self.execute = self.run = connection.execute
+        self.run = connection.execute
         self.executemany = connection.executemany
 
     def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
         """All rows of a statement."""
-        found: list[Any] = self.execute(statement, bindings).fetchall()
+        found: list[Any] = self.run(statement, bindings).fetchall()
         return found
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
         """The row of a statement that has at most one."""
         found = self.rows(statement, bindings, row)
         return found[0] if found else None
+
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other."""
+        found: Iterator[Any] = self.run(statement, bindings)
+        return found
 
 
 def translate(error: apsw.Error | UnicodeDecodeError, doing: str) -> StoreError:
@@ -157,7 +173,7 @@ def allocate_log(connection: Connection, wal: str) -> None:
     Zeros behind the log's end are no frames to SQLite. The write lock is held, so nobody writes there meanwhile; the
     log itself carries no locks, so it may be opened and closed. A disk that has no room for it does without.
     """
-    connection.execute("BEGIN IMMEDIATE")
+    connection.run("BEGIN IMMEDIATE")
     try:
         descriptor = os.open(wal, os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -167,7 +183,7 @@ def allocate_log(connection: Connection, wal: str) -> None:
         finally:
             os.close(descriptor)
     finally:
-        connection.execute("COMMIT")
+        connection.run("COMMIT")
 
 
 def _extend(log: int, size: int) -> None:
@@ -184,8 +200,8 @@ def _extend(log: int, size: int) -> None:
 
 def read_data_version(connection: Connection) -> int:
     """A number that changes when another connection has committed."""
-    (version,) = connection.execute("PRAGMA data_version").fetchone()
-    return int(version)
+    [(version,)] = connection.rows("PRAGMA data_version", (), Number)
+    return version
 
 
 def has_moved(connection: apsw.Connection) -> bool:

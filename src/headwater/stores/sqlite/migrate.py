@@ -6,7 +6,7 @@ from uuid import uuid4
 from headwater.errors import StoreNewer
 from headwater.stores.migrations import Migration, load_fresh, load_migrations
 from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Meta, Text
 from headwater.stores.tables.identity import IDENTITY_KEY
 
 VERSION_KEY = "schema_version"
@@ -66,8 +66,8 @@ def _drop_own_views(connection: SqliteConnection, script: str) -> None:
     }
     for name, drop in drops.items():
         if REPLACES.format(name) in script:
-            row = connection.execute(sql.find_view, (name,)).fetchone()
-            if row is not None and "hw_" in str(row[0]):
+            row = connection.row(sql.find_view, (name,), Text)
+            if row is not None and "hw_" in row[0]:
                 connection.execute(drop)
 
 
@@ -76,7 +76,7 @@ def read_version(connection: Connection) -> tuple[int, int]:
     newest = migrations()[-1].number
     if "hw_meta" not in _tables(connection):
         return 0, newest
-    row = connection.execute(connection.sql.get_meta, (VERSION_KEY,)).fetchone()
+    row = connection.row(connection.sql.get_meta, (VERSION_KEY,), Meta)
     return (int(row[0]) if row else 0), newest
 
 
@@ -95,4 +95,4 @@ def _has_tables(connection: Connection) -> bool:
 
 
 def _tables(connection: Connection) -> set[str]:
-    return {row[0] for row in connection.execute(connection.sql.list_tables)}
+    return {name for (name,) in connection.rows(connection.sql.list_tables, (), Text)}

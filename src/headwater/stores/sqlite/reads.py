@@ -17,6 +17,7 @@ from headwater.stores.sqlite.backup import write_backup
 from headwater.stores.sqlite.connection import SqliteConnection, translated
 from headwater.stores.sqlite.presence import Presence
 from headwater.stores.tables.answers import Answers
+from headwater.stores.tables.connection import Meta, Text
 
 AUTO_VACUUM = {0: "none", 1: "full", 2: "incremental"}
 
@@ -63,8 +64,8 @@ class Reads:
 
     def _examine(self) -> Findings:
         connection = self._connection
-        (version,) = connection.execute(connection.sql.get_meta, ("schema_version",)).fetchall()
-        problems = [str(row[0]) for row in connection.execute("PRAGMA quick_check") if row[0] != "ok"]
+        [(version,)] = connection.rows(connection.sql.get_meta, ("schema_version",), Meta)
+        problems = [said for (said,) in connection.rows("PRAGMA quick_check", (), Text) if said != "ok"]
         facts = [
             Fact("pages", self._number("page_count")),
             Fact("page_bytes", self._number("page_size")),
@@ -72,7 +73,7 @@ class Reads:
             Fact("auto_vacuum", AUTO_VACUUM[self._number("auto_vacuum")]),
             Fact("journal_mode", str(connection.pragma("journal_mode"))),
             Fact("identity", self._answers.answer(FindIdentity())),
-            Fact("schema_version", int(str(version[0]))),
+            Fact("schema_version", int(version)),
         ]
         return Findings(facts, [f"the file is damaged: {problem}" for problem in problems[:10]])
 

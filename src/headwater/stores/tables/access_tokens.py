@@ -12,12 +12,12 @@ from headwater.log.operations import AccessTokenAdded, AddAccessToken, Deleted, 
 from headwater.model.access_token import AccessToken
 from headwater.model.principal import Scope
 from headwater.stores.questions import FindAccessToken, ListAccessTokens
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Meta, Text
 from headwater.stores.tables.subject import Answering, Handlers, Seen, Subject, SubjectAnswers
 
 VERSION_KEY = "access_version"
-
-Row = tuple[str, str, str, str, str, str, int, int | None, int | None]
+# Id, database, name, digest, scopes, queues, when it was made, when it expires, when it was revoked.
+TokenRow = tuple[str, str, str, str, str, str, int, int | None, int | None]
 
 
 class AccessTokens(Subject):
@@ -45,31 +45,31 @@ class AccessTokens(Subject):
 
     def add(self, operation: AddAccessToken, now: Timestamp) -> AccessTokenAdded:
         """Keep a new token."""
-        if self._connection.execute(self._sql.find_access_token, (operation.id,)).fetchone() is not None:
+        if self._connection.row(self._sql.find_access_token, (operation.id,), TokenRow) is not None:
             raise InvalidOption(f"there is an access token {operation.id!r} already")
         scopes, queues = (msgspec.json.encode(value).decode() for value in (operation.scopes, operation.queues))
         about = (operation.id, operation.database, operation.name, operation.digest, scopes, queues)
-        self._connection.execute(self._sql.add_access_token, (*about, now, operation.expires_at))
+        self._connection.run(self._sql.add_access_token, (*about, now, operation.expires_at))
         self.changed()
         return AccessTokenAdded(operation.id, now)
 
     def revoke(self, operation: RevokeAccessToken, now: Timestamp) -> Deleted:
         """Make a token worthless."""
         which = (now, operation.id, operation.database)
-        revoked = self._connection.execute(self._sql.revoke_access_token, which).fetchall()
+        revoked = self._connection.rows(self._sql.revoke_access_token, which, Text)
         if revoked:
             self.changed()
         return Deleted(len(revoked))
 
     def changed(self) -> None:
         """What is known of somebody may be so no longer."""
-        row = self._connection.execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()
+        row = self._connection.row(self._sql.get_meta, (VERSION_KEY,), Meta)
         number = (int(row[0]) if row else 0) + 1
-        self._connection.execute(self._sql.set_meta, (VERSION_KEY, number))
+        self._connection.run(self._sql.set_meta, (VERSION_KEY, number))
         self._meet(number)
 
 
-def access_token_of(row: Row) -> AccessToken:
+def access_token_of(row: TokenRow) -> AccessToken:
     """A row as the value that it was."""
     token_id, database, name, digest, scopes, queues, created_at, expires_at, revoked_at = row
     try:
@@ -101,9 +101,10 @@ class AccessTokenAnswers(SubjectAnswers):
 
     def access_token(self, asked: FindAccessToken) -> AccessToken | None:
         """The access token with this id."""
-        row = self._connection.execute(self._sql.find_access_token, (asked.token_id,)).fetchone()
+        row = self._connection.row(self._sql.find_access_token, (asked.token_id,), TokenRow)
         return None if row is None else access_token_of(row)
 
     def access_tokens(self, asked: ListAccessTokens) -> list[AccessToken]:
         """The access tokens of a database, or of all."""
-        return [access_token_of(row) for row in self._connection.execute(self._sql.access_tokens, (asked.database,))]
+        rows = self._connection.rows(self._sql.access_tokens, (asked.database,), TokenRow)
+        return [access_token_of(row) for row in rows]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import cast
 
 import msgspec
 
@@ -20,6 +19,10 @@ KIND_LENGTH_MAX = 200
 SAME_KEY = object()
 # Keys are kept by the name that an operation had first: a key of before it was renamed still stands for it.
 _first_names: dict[type[Operation], str] = {CancelJobs: "Cancel", RetryJobs: "Rearm"}
+
+
+# The operation, its answer and its fingerprint.
+AppliedRow = tuple[str, str, str | None]
 
 
 class Applied:
@@ -49,16 +52,16 @@ class Applied:
             )
         return SAME_KEY if answer is None else _recall(operation, answer)
 
-    def _find(self, operation: Operation) -> tuple[str, str, str | None] | None:
+    def _find(self, operation: Operation) -> AppliedRow | None:
         """What was done under a key: operation, answer and fingerprint.
 
         Before keys had a scope they were kept without one, and without a fingerprint; those still count for everybody.
         """
-        row = self._connection.execute(self._sql.find_applied, (operation.database, operation.key)).fetchone()
+        row = self._connection.row(self._sql.find_applied, (operation.database, operation.key), AppliedRow)
         plain = plain_key(operation.key)
         if row is not None or plain == operation.key:
-            return cast("tuple[str, str, str | None] | None", row)
-        old = self._connection.execute(self._sql.find_applied, (operation.database, plain)).fetchone()
+            return row
+        old = self._connection.row(self._sql.find_applied, (operation.database, plain), AppliedRow)
         return old if old is not None and old[2] is None else None
 
     def refuse_wholly(self, operations: Sequence[Operation], results: list[object], pushes: list[int]) -> None:
@@ -90,7 +93,7 @@ class Applied:
                 result = kept_of(result)
             answer = msgspec.json.encode(result).decode()
             row = (operation.database, operation.key, _kind(operation), answer, _fingerprint(operation), now)
-            self._connection.execute(self._sql.add_applied, row)
+            self._connection.run(self._sql.add_applied, row)
 
 
 class Remembered(msgspec.Struct, frozen=True):

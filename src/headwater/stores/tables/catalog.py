@@ -20,7 +20,7 @@ from headwater.model.queue import (
 )
 from headwater.model.spreading import priority_of, reader_of
 from headwater.stores.codec import Codec
-from headwater.stores.tables.connection import Connection, Number, Text
+from headwater.stores.tables.connection import Connection, Meta, Number, Text
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.subject import Read, Seen, Subject
 
@@ -31,6 +31,8 @@ PARTITIONS_KNOWN_MAX = 32_768
 QueueRow = tuple[QueueId, str, str, str, str, str]
 # Number, where it begins.
 PartitionRow = tuple[PartitionId, Offset]
+# The queue's number, name, where it begins.
+NamedPartitionRow = tuple[QueueId, str, Offset]
 # Number, from where on it reads, options.
 GroupRow = tuple[GroupId, Lsn, str]
 
@@ -154,7 +156,7 @@ class Catalog(Subject):
         queue = self.find_queue(database, name)
         if queue is None:
             options = encode_options(QueueOptions(lanes=lanes))
-            self._connection.execute(self._sql.add_queue, (database, name, "", "", 0, options, now))
+            self._connection.run(self._sql.add_queue, (database, name, "", "", 0, options, now))
             queue = self.need_queue(database, name)
         return queue
 
@@ -184,7 +186,7 @@ class Catalog(Subject):
         """The partition, made when it is new."""
         partition = self.find_partition(queue, name)
         if partition is None:
-            self._connection.execute(self._sql.add_partition, (queue.id, name, reader_of(name), priority_of(name), now))
+            self._connection.run(self._sql.add_partition, (queue.id, name, reader_of(name), priority_of(name), now))
             self.generation += 1
             [(number, _)] = self._connection.rows(self._sql.find_partition, (queue.id, name), PartitionRow)
             partition = self._remember(number, queue, name)
@@ -195,12 +197,12 @@ class Catalog(Subject):
         partition = self._partitions_by_id.get(number)
         if partition is None:
             try:
-                row = self._connection.execute(self._sql.find_partition_by_id, (number,)).fetchone()
+                row = self._connection.row(self._sql.find_partition_by_id, (number,), NamedPartitionRow)
             except UnicodeDecodeError as error:
                 raise StoreDamaged(f"the name of partition {number} cannot be read: {error}") from error
             if row is None:
                 return None
-            partition = self._remember(number, self.queue_by_id(QueueId(row[0])), row[1])
+            partition = self._remember(number, self.queue_by_id(row[0]), row[1])
         return partition
 
     def has_priorities(self, queue: Queue) -> bool:
@@ -213,8 +215,8 @@ class Catalog(Subject):
 
     def queue_by_id(self, number: QueueId) -> Queue:
         """The queue with this number."""
-        row = self._connection.execute(self._sql.find_queue_by_id, (number,)).fetchone()
-        return self.need_queue(row[1], row[2])
+        [(_, database, name, *_)] = self._connection.rows(self._sql.find_queue_by_id, (number,), QueueRow)
+        return self.need_queue(database, name)
 
     # ── groups ──
 
@@ -235,7 +237,7 @@ class Catalog(Subject):
 
     def add_group(self, queue: Queue, name: str, since_lsn: Lsn, now: Timestamp) -> Group:
         """A new group that reads what came after `since_lsn`."""
-        self._connection.execute(self._sql.add_group, (queue.id, name, since_lsn, now))
+        self._connection.run(self._sql.add_group, (queue.id, name, since_lsn, now))
         group = self.find_group(queue, name)
         if group is None:
             raise InvalidOption(f"group {name!r} could not be made")
@@ -243,7 +245,7 @@ class Catalog(Subject):
 
     def move_group(self, group: Group, since_lsn: Lsn, discovered: int) -> None:
         """Change from where a group reads partitions it has not met."""
-        self._connection.execute(self._sql.move_group, (since_lsn, discovered, group.id))
+        self._connection.run(self._sql.move_group, (since_lsn, discovered, group.id))
         self.changed()
 
     def subscription(self, database: str, group: str) -> Timestamp | None:
@@ -263,13 +265,13 @@ class Catalog(Subject):
 
     def changed(self) -> None:
         """Tell other processes, and ourselves, that names or options are not what they were."""
-        self._connection.execute(self._sql.set_meta, (VERSION_KEY, self._read_version() + 1))
+        self._connection.run(self._sql.set_meta, (VERSION_KEY, self._read_version() + 1))
         self.version = self._read_version()
         self.generation += 1
         self.forget()
 
     def _read_version(self) -> int:
-        row = self._connection.execute(self._sql.get_meta, (VERSION_KEY,)).fetchone()
+        row = self._connection.row(self._sql.get_meta, (VERSION_KEY,), Meta)
         return int(row[0]) if row else 0
 
 

@@ -68,7 +68,7 @@ class ClockJumps(Subject):
         by = self._latest - now
         log.warning("the clock was set back by %.0f s; leases and delays go with it", by / SECOND)
         self._set_others_back(now, by)
-        self._connection.execute(self._sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
+        self._connection.run(self._sql.add_clock_jump, (self._segments.last_lsn, self._latest, now))
         self._newest_jump += 1
         self._jumped_from[self._newest_jump] = self._latest
         self._latest = now
@@ -81,5 +81,5 @@ class ClockJumps(Subject):
 
     def _note(self, now: Timestamp) -> None:
         """Leave the time in the store, for this stretch between two jumps alone."""
-        self._connection.execute(self._sql.raise_meta, (f"clock_at/{self._newest_jump}", now))
+        self._connection.run(self._sql.raise_meta, (f"clock_at/{self._newest_jump}", now))
         self._noted = now

@@ -1,7 +1,7 @@
 """What the rules need of an engine: a connection that runs its statements, under the write lock of a commit."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headwater.stores.statements import Statements
 
@@ -16,35 +16,22 @@ Row = TypeVar("Row")
 Number = tuple[int]
 NumberOrNone = tuple[int | None]
 Text = tuple[str]
+# A fact about the store: a number or a text in a file, always a text on PostgreSQL.
+Meta = tuple[int | str]
+# A row that gets its names and types from who makes a value of it, as `GroupRow._make` does.
+Columns = tuple[Value, ...]
 
 
-class Rows(Protocol):
-    """What a statement answers. A row's types are those of its table, which only the statement knows."""
+class RowReader(Protocol):
+    """Whatever answers a statement. A row's types are those of its table: who asks says what they are, and is checked
+    by it."""
 
-    def fetchone(self) -> Any:
-        """The first row, or None."""
-        ...
-
-    def fetchall(self) -> list[Any]:
-        """All rows."""
-        ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def close(self) -> None:
-        """Read no more of them: a statement that is not read to its end keeps what it reads from changing."""
+    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
+        """All rows of a statement, each a `row`: nothing is converted, the statement selects just that."""
         ...
 
 
-class Executor(Protocol):
-    """Whatever runs a statement."""
-
-    def execute(self, statement: str, bindings: Sequence[Value] = ..., /) -> Rows:
-        """Run one statement."""
-        ...
-
-
-class Connection(Executor, Protocol):
+class Connection(RowReader, Protocol):
     """All that reading and writing the tables needs: `sql` has the statements, in the words of the engine."""
 
     @property
@@ -53,18 +40,18 @@ class Connection(Executor, Protocol):
         ...
 
     def run(self, statement: str, bindings: Sequence[Value] = ..., /) -> object:
-        """Run one statement that answers nothing: most commits are few of those, and it costs less than `execute`."""
-        ...
-
-    def rows(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> list[Row]:
-        """All rows of a statement, each a `row`: nothing is converted, the statement selects just that."""
+        """Run one statement that answers nothing: most commits are few of those."""
         ...
 
     def row(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Row | None:
         """The row of a statement that has at most one."""
         ...
 
-    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> Rows:
+    def each(self, statement: str, bindings: Sequence[Value], row: "TypeForm[Row]", /) -> Iterator[Row]:
+        """The rows of a statement, one after the other, for whoever may want only the first of many."""
+        ...
+
+    def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> object:
         """Run one statement with each of these bindings."""
         ...
 

@@ -57,7 +57,7 @@ class Cursors(Subject):
 
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """Leases and delays go back with the clock."""
-        self._connection.execute(self._sql.take_times_back, (now, by))
+        self._connection.run(self._sql.take_times_back, (now, by))
         self.forget()
 
     def find(self, group: Group, partition_id: PartitionId) -> Cursor | None:
@@ -163,7 +163,7 @@ class Cursors(Subject):
         """Move records that failed for good to the dead letters, if the queue keeps them; they are counted anyway."""
         if not offsets:
             return
-        self._connection.execute(self._sql.count_buried, (len(offsets), group.id))
+        self._connection.run(self._sql.count_buried, (len(offsets), group.id))
         if not group.queue.options.dead_letters:
             return
         wanted = set(offsets)
@@ -172,7 +172,7 @@ class Cursors(Subject):
             self._dead_letters.add(group, partition, offset, record, written_at, burial)
         if len(found) < len(wanted):
             # Retention has dropped them while they were worked on.
-            self._connection.execute(self._sql.count_lost, (len(wanted) - len(found), group.id))
+            self._connection.run(self._sql.count_lost, (len(wanted) - len(found), group.id))
 
     def records_between(
         self, partition_id: PartitionId, first: int, end: int

@@ -22,6 +22,8 @@ from headwater.stores.tables.segments import SegmentHeader, Segments
 from headwater.stores.tables.subject import Handlers, Subject
 
 DAMAGED_TYPE = "headwater/damaged"
+# Partition, first offset, count, time of writing, that of expiry.
+PlaceRow = tuple[PartitionId, Offset, int, Timestamp, int | None]
 
 
 class Damage(Subject):
@@ -41,19 +43,19 @@ class Damage(Subject):
     def give_up(self, operation: GiveUpDamaged, now: Timestamp) -> GivenUp:
         """Replace the records of a damaged segment; an error when it can be read, or may be with a key."""
         self._cursors.forget()
-        row = self._connection.execute(self._sql.segment_place, (operation.lsn,)).fetchone()
-        partition = None if row is None else self._catalog.partition_by_id(PartitionId(row[0]))
+        row = self._connection.row(self._sql.segment_place, (operation.lsn,), PlaceRow)
+        partition = None if row is None else self._catalog.partition_by_id(row[0])
         if row is None or partition is None:
             raise QueueMissing(f"there is no segment {operation.lsn}")
         header = SegmentHeader(operation.lsn, *row[1:])
         self._refuse_sound(header)
         body = encode_records([Record(msgspec.Raw(b"null"), type=DAMAGED_TYPE)] * header.count)
-        self._connection.execute(self._sql.replace_records, (PLAIN, crc32(body), body, operation.lsn))
-        self._connection.execute(self._sql.count_given_up, (header.count, partition.id, header.first_offset))
-        self._connection.execute(self._sql.wake_put_off, (now, partition.id))
+        self._connection.run(self._sql.replace_records, (PLAIN, crc32(body), body, operation.lsn))
+        self._connection.run(self._sql.count_given_up, (header.count, partition.id, header.first_offset))
+        self._connection.run(self._sql.wake_put_off, (now, partition.id))
         self._segments.note_loss(partition.id, operation.lsn)
         self._segments.forget_ends()
-        return GivenUp(operation.lsn, partition.lane, Offset(header.first_offset), header.count)
+        return GivenUp(operation.lsn, partition.lane, header.first_offset, header.count)
 
     def _refuse_sound(self, header: SegmentHeader) -> None:
         try:

@@ -13,7 +13,7 @@ from headwater.model.record import Record, encode_records, split_records
 from headwater.model.spreading import is_lane, priority_of, reader_of, requeued_name
 from headwater.stores.codec import Codec
 from headwater.stores.questions import DeadLetter, ListDeadLetters
-from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
+from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue, QueueRow
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.pushes import Pushes
 from headwater.stores.tables.segments import Segments
@@ -64,7 +64,7 @@ class DeadLetters(Subject):
         codec, body = self._codec.pack(encode_records([record]), group.queue.options, _PLACE)
         reason = burial.reason(offset, record.transaction_id)
         row = (group.queue.id, partition.id, group.name, offset, burial.attempts, reason, written_at, burial.now)
-        self._connection.execute(self._sql.add_dead_letter, (*row, codec, crc32(body), body))
+        self._connection.run(self._sql.add_dead_letter, (*row, codec, crc32(body), body))
 
     def requeue(self, operation: Requeue, now: Timestamp) -> Requeued:
         """Append dead letters once more, for those who are to get them. They are not compared with what is there."""
@@ -84,7 +84,7 @@ class DeadLetters(Subject):
             records = [_with_its_time(letter)]
             self._segments.append(partition, records, now)
             self._segments.remember(partition, records)
-            self._connection.execute(self._sql.drop_dead_letter, (queue.id, letter.id))
+            self._connection.run(self._sql.drop_dead_letter, (queue.id, letter.id))
         # What comes back to its own queue takes room there although nobody asked for it.
         self._pushes.forget()
         return Requeued(len(letters))
@@ -114,16 +114,16 @@ class DeadLetters(Subject):
         queue = self._catalog.need_queue(operation.database, operation.queue)
         letters = [letter.id for letter in self._chosen(queue, operation)]
         for number in letters:
-            self._connection.execute(self._sql.drop_dead_letter, (queue.id, number))
+            self._connection.run(self._sql.drop_dead_letter, (queue.id, number))
         return Deleted(len(letters))
 
     def _chosen(self, queue: Queue, operation: Requeue | Purge) -> Iterator[DeadLetter]:
         if not operation.ids:
-            rows = self._connection.execute(self._sql.dead_letters, (queue.id, 0, operation.limit)).fetchall()
+            rows = self._connection.rows(self._sql.dead_letters, (queue.id, 0, operation.limit), DeadLetterRow)
             yield from (dead_letter_of(row, queue.name, self._codec) for row in rows)
             return
         for number in dict.fromkeys(operation.ids):
-            row = self._connection.execute(self._sql.get_dead_letter, (queue.id, number)).fetchone()
+            row = self._connection.row(self._sql.get_dead_letter, (queue.id, number), DeadLetterRow)
             if row is None:
                 raise QueueMissing(f"queue {queue.name!r} has no dead letter {number}")
             yield dead_letter_of(row, queue.name, self._codec)
@@ -143,10 +143,10 @@ class DeadLetterAnswers(SubjectAnswers):
 
     def dead_letters(self, asked: ListDeadLetters) -> list[DeadLetter]:
         """Dead letters of a queue, oldest first."""
-        row = self._connection.execute(self._sql.find_queue, (asked.database, asked.queue)).fetchone()
+        row = self._connection.row(self._sql.find_queue, (asked.database, asked.queue), QueueRow)
         if row is None:
             raise QueueMissing(f"there is no queue {asked.queue!r}")
-        rows = self._connection.execute(self._sql.dead_letters, (row[0], asked.after, asked.limit)).fetchall()
+        rows = self._connection.rows(self._sql.dead_letters, (row[0], asked.after, asked.limit), DeadLetterRow)
         return [dead_letter_of(found, asked.queue, self._codec) for found in rows]
 
 

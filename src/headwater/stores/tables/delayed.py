@@ -104,7 +104,7 @@ class Delayed(Subject):
         for record in records:
             if record.transaction_id:
                 name = self._codec.name(record.transaction_id, partition.queue.options)
-                self._connection.execute(self._sql.add_delayed_id, (partition.id, name, number))
+                self._connection.run(self._sql.add_delayed_id, (partition.id, name, number))
         self.forget()
 
     def duplicates(self, partition: Partition, records: Sequence[Record]) -> dict[int, Timestamp]:
@@ -177,25 +177,25 @@ class Delayed(Subject):
             except HeadwaterError as error:
                 # Kept and told again and again: others behind it must not wait for it.
                 log.error("messages that are due cannot be delivered, and are tried again in a minute: %s", error)
-                self._connection.execute(self._sql.put_off_delayed, (now + POSTPONE_SECONDS * SECOND, number))
+                self._connection.run(self._sql.put_off_delayed, (now + POSTPONE_SECONDS * SECOND, number))
                 return 0
             self._segments.remember(partition, records)
-        self._connection.execute(self._sql.drop_delayed_ids, (number,))
-        self._connection.execute(self._sql.drop_delayed, (number,))
+        self._connection.run(self._sql.drop_delayed_ids, (number,))
+        self._connection.run(self._sql.drop_delayed, (number,))
         return count
 
     def clear(self, partition_id: PartitionId) -> int:
         """Drop what is still to come for a partition; how many messages that were."""
         [(count,)] = self._connection.rows(self._sql.count_delayed, (partition_id,), Number)
         if count:
-            self._connection.execute(self._sql.clear_delayed_ids, (partition_id,))
-            self._connection.execute(self._sql.clear_delayed, (partition_id,))
+            self._connection.run(self._sql.clear_delayed_ids, (partition_id,))
+            self._connection.run(self._sql.clear_delayed, (partition_id,))
             self.forget()
         return int(count)
 
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was pushed while the clock was ahead comes as much earlier; the rest keeps its time."""
-        self._connection.execute(self._sql.take_delayed_back, (now, by))
+        self._connection.run(self._sql.take_delayed_back, (now, by))
         self._pass(NOTHING_PASSED, now)
 
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headwater.model.document import Document
 from headwater.model.document_order import QueryCursor, cursor_of, place_of, read_cursor, write_cursor
@@ -16,12 +16,15 @@ from headwater.stores.document_questions import (
     ListDocumentsAfter,
     QueryDocuments,
 )
-from headwater.stores.tables.connection import Connection, Rows, Value
+from headwater.stores.tables.connection import Connection, Value
 from headwater.stores.tables.document_indexes import read_indexes
 from headwater.stores.tables.document_plan import LAST_ID, Asked, Plan, choose_plan, understand
-from headwater.stores.tables.documents import document_of
+from headwater.stores.tables.documents import DocumentRow, document_of
 from headwater.stores.tables.segments import read_last_lsn
 from headwater.stores.tables.subject import Answering, SubjectAnswers
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 # So many documents are looked at for one answer, and so many are read at once: others wait for the same thread.
 SCANNED_MAX = 5_000
@@ -34,8 +37,11 @@ QUICK_RANGES = 16
 QUICK_ROWS = 256
 QUICK_BYTES = 65_536
 
-# Id, version, deleted, body, lsn, key.
+# Id, version, deleted, body, lsn.
+NamedRow = tuple[str, int, int, str, int]
+# The same with its key.
 KeyedRow = tuple[str, int, int, str, int, bytes]
+ShownRow = TypeVar("ShownRow", NamedRow, KeyedRow)
 
 
 class Found(NamedTuple):
@@ -57,9 +63,9 @@ class _Allowance:
         self._rows = QUICK_ROWS
         self._bytes = QUICK_BYTES
 
-    def take(self, rows: Rows) -> list[Any]:
+    def take(self, rows: Iterator[ShownRow]) -> list[ShownRow]:
         """All rows; raises as soon as there is one too many, or they are too large."""
-        taken = []
+        taken: list[ShownRow] = []
         for row in rows:
             self._rows -= 1
             self._bytes -= len(row[3])
@@ -88,13 +94,13 @@ class DocumentAnswers(SubjectAnswers):
     def find(self, asked: FindDocument) -> Document | None:
         """One document."""
         place = (asked.database, asked.collection, asked.id)
-        row = self._connection.execute(self._sql.find_document, place).fetchone()
+        row = self._connection.row(self._sql.find_document, place, DocumentRow)
         return None if row is None else document_of(asked.collection, asked.id, *row)
 
     def after_commit(self, asked: ListDocumentsAfter) -> list[Document]:
         """Documents in the order of their commits."""
         place = (asked.database, asked.collection, asked.after, asked.after_id, asked.limit)
-        rows = self._connection.execute(self._sql.documents_after_commit, place)
+        rows = self._connection.rows(self._sql.documents_after_commit, place, NamedRow)
         return [document_of(asked.collection, *row) for row in rows]
 
     def indexes(self, asked: ListDocumentIndexes) -> list[DocumentIndexStatus]:
@@ -237,7 +243,7 @@ class _Way:
         start: _Start | None,
         allowance: _Allowance | None,
     ) -> None:
-        self._execute = connection.execute
+        self._connection = connection
         self._sql = connection.sql
         self._database, self._collection = asked.database, asked.query.collection
         self._plan = plan
@@ -246,17 +252,13 @@ class _Way:
         # Of documents that come in order most often no more are needed than were asked for.
         self._at_once = min(READ_AT_ONCE, asked.query.limit) if plan.is_ordered else READ_AT_ONCE
 
-    def _read(self, statement: str, *bindings: Value) -> tuple[list[Any], bool]:
+    def _read(self, row: "TypeForm[ShownRow]", statement: str, *bindings: Value) -> tuple[list[ShownRow], bool]:
         """The next rows, and whether there may be more. The more there turn out to be, the more are read at once."""
         limit, self._at_once = self._at_once, min(READ_AT_ONCE, 2 * self._at_once)
-        cursor = self._execute(statement, (*bindings, limit))
         if self._allowance is None:
-            rows = cursor.fetchall()
+            rows = self._connection.rows(statement, (*bindings, limit), row)
         else:
-            try:
-                rows = self._allowance.take(cursor)
-            finally:
-                cursor.close()
+            rows = self._allowance.take(self._connection.each(statement, (*bindings, limit), row))
         return rows, len(rows) == limit
 
     def __iter__(self) -> Iterator[Found]:
@@ -274,7 +276,7 @@ class _Way:
         statement = self._sql.documents_by_id_back if back else self._sql.documents_by_id
         name = self._start.id if self._start is not None else LAST_ID if back else ""
         while True:
-            rows, more = self._read(statement, self._database, self._collection, name)
+            rows, more = self._read(NamedRow, statement, self._database, self._collection, name)
             for row in rows:
                 yield Found(document_of(self._collection, *row), 0, b"")
             if not more:
@@ -289,13 +291,13 @@ class _Way:
         place = (self._database, self._collection, self._plan.field)
         while True:
             if start is not None:
-                rows, more = self._read(among, *place, start.key, start.id)
+                rows, more = self._read(KeyedRow, among, *place, start.key, start.id)
                 yield from rows
                 if more:
                     start = start._replace(id=rows[-1][0])
                     continue
                 low, high = (low, start.key) if back else (start.key + b"\0", high)
-            rows, more = self._read(onward, *place, low, high)
+            rows, more = self._read(KeyedRow, onward, *place, low, high)
             yield from rows
             if not more:
                 return

@@ -13,13 +13,15 @@ from headwater.log.operations import Deleted
 from headwater.model.document import Fields, decode_flat, value_at
 from headwater.model.order_key import order_key
 from headwater.stores.tables.catalog import Catalog
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Columns, Connection, Text
 from headwater.stores.tables.subject import Read
 
 # PostgreSQL keeps no longer ones in an index.
 KEY_BYTES_MAX = 1_024
 COLLECTIONS_KNOWN_MAX = 10_000
 
+# Collection, id, deleted, body.
+UnindexedRow = tuple[str, str, int, str]
 # Database, collection, field, key, id.
 KeyRow = tuple[str, str, str, bytes, str]
 
@@ -110,7 +112,7 @@ class DocumentIndexes:
         if row.ready:
             return DocumentIndexed(ready=True)
         place = (operation.database, row.done_collection, row.done_id, operation.limit)
-        found = self._connection.execute(self._sql.documents_to_index, place).fetchall()
+        found = self._connection.rows(self._sql.documents_to_index, place, UnindexedRow)
         keys: list[KeyRow] = []
         for collection, name, deleted, body in found:
             if not deleted and row.fits(collection):
@@ -127,15 +129,13 @@ class DocumentIndexes:
         row = self._find(operation.database, operation.pattern, operation.field)
         if row is None:
             return Deleted(0)
-        self._connection.execute(self._sql.drop_document_index, (operation.database, row.pattern, row.field))
+        self._connection.run(self._sql.drop_document_index, (operation.database, row.pattern, row.field))
         self._changed()
         collection = ""
-        while found := self._connection.execute(
-            self._sql.next_keyed_collection, (operation.database, collection)
-        ).fetchone():
+        while found := self._connection.row(self._sql.next_keyed_collection, (operation.database, collection), Text):
             collection = found[0]
             if row.fits(collection) and row.field not in self.fields_of(operation.database, collection):
-                self._connection.execute(self._sql.drop_field_keys, (operation.database, collection, row.field))
+                self._connection.run(self._sql.drop_field_keys, (operation.database, collection, row.field))
         return Deleted(1)
 
     def _find(self, database: str, pattern: str, field: str) -> IndexRow | None:
@@ -143,7 +143,7 @@ class DocumentIndexes:
         return next((row for row in rows if (row.pattern, row.field) == (pattern, field)), None)
 
     def _put(self, database: str, row: IndexRow) -> None:
-        self._connection.execute(self._sql.put_document_index, (database, *row))
+        self._connection.run(self._sql.put_document_index, (database, *row))
         self._changed()
 
     def _changed(self) -> None:
@@ -162,4 +162,4 @@ def key_of(flat: Fields, field: str) -> bytes:
 
 def read_indexes(connection: Connection, database: str) -> list[IndexRow]:
     """The indexes of a database."""
-    return [IndexRow(*row) for row in connection.execute(connection.sql.document_indexes, (database,)).fetchall()]
+    return list(map(IndexRow._make, connection.rows(connection.sql.document_indexes, (database,), Columns)))

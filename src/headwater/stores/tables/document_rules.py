@@ -12,7 +12,7 @@ from headwater.log.document_operations import DocumentRulesSet, SetDocumentRules
 from headwater.model.document_rules import DocumentRule
 from headwater.stores.document_questions import ListDocumentRules
 from headwater.stores.tables.access_tokens import AccessTokens
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Text
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 PREFIX = "document_rules/"
@@ -33,7 +33,7 @@ class DocumentRules(Subject):
     def set(self, operation: SetDocumentRules, now: Timestamp) -> DocumentRulesSet:
         """Have these rules, and no others."""
         text = msgspec.json.encode(operation.rules).decode()
-        self._connection.execute(self._sql.set_meta, (PREFIX + operation.database, text))
+        self._connection.run(self._sql.set_meta, (PREFIX + operation.database, text))
         self._access_tokens.changed()
         return DocumentRulesSet(len(operation.rules))
 
@@ -51,7 +51,7 @@ class DocumentRuleAnswers(SubjectAnswers):
 
     def list(self, asked: ListDocumentRules) -> list[DocumentRule]:
         """The rules of a database."""
-        row = self._connection.execute(self._sql.get_meta, (PREFIX + asked.database,)).fetchone()
+        row = self._connection.row(self._sql.get_meta, (PREFIX + asked.database,), Text)
         try:
             return [] if row is None else msgspec.json.decode(row[0], type=list[DocumentRule])
         except msgspec.MsgspecError as error:

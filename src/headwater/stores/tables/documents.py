@@ -63,6 +63,8 @@ CHANGES_RETENTION_SECONDS = 7 * 86_400.0
 
 # Database, collection, id.
 Place = tuple[str, str, str]
+# Version, deleted, body, lsn.
+DocumentRow = tuple[int, int, str, int]
 _encode = msgspec.json.Encoder().encode
 _writes = (CreateDocument, SetDocument, UpdateDocument, DeleteDocument)
 
@@ -220,7 +222,7 @@ class Documents(Subject):
         waiting = self._gathered.documents.get((database, collection, name))
         if waiting is not None:
             return waiting
-        row = self._connection.execute(self._sql.find_document, (database, collection, name)).fetchone()
+        row = self._connection.row(self._sql.find_document, (database, collection, name), DocumentRow)
         return None if row is None else document_of(collection, name, *row)
 
     def _need(self, operation: UpdateDocument | DeleteDocument) -> Document:
@@ -307,14 +309,14 @@ class Documents(Subject):
         ]
         self._connection.executemany(self._sql.put_document, rows)
         for is_new, key in keys:
-            self._connection.execute(self._sql.add_document_key if is_new else self._sql.drop_document_key, key)
+            self._connection.run(self._sql.add_document_key if is_new else self._sql.drop_document_key, key)
         self._gathered = _Gathered({}, {}, [])
 
     def _partition(self, database: str, name: str, now: Timestamp) -> Partition:
         queue = self._catalog.find_queue(database, name)
         if queue is None:
             options = msgspec.json.encode({"retention_seconds": CHANGES_RETENTION_SECONDS}).decode()
-            self._connection.execute(self._sql.add_queue, (database, name, "", "", 0, options, now))
+            self._connection.run(self._sql.add_queue, (database, name, "", "", 0, options, now))
             queue = self._catalog.need_queue(database, name)
         return self._catalog.make_partition(queue, PARTITION_DEFAULT, now)
 

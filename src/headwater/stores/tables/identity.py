@@ -12,15 +12,17 @@ from uuid import uuid4
 from headwater.clock import Timestamp
 from headwater.errors import StoreDamaged
 from headwater.log.store_operations import Identified, RenewIdentity
-from headwater.model.names import Lsn
+from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.stores.log_reader import Fingerprint
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Meta
 from headwater.stores.tables.subject import Handlers, Seen, Subject
 
 IDENTITY_KEY = "identity"
 # Where a store is that was moved as a whole.
 MOVED_KEY = "moved_to"
 MARK_LENGTH = 32
+# LSN, partition, first offset, count, time of writing, origin, checksum.
+MarkRow = tuple[Lsn, PartitionId, Offset, int, Timestamp, int, int]
 
 
 class Identity(Subject):
@@ -50,7 +52,7 @@ class Identity(Subject):
         if not self._known:
             self._known.add(found)
         elif found not in self._known:
-            moved = self._connection.execute(self._sql.get_meta, (MOVED_KEY,)).fetchone()
+            moved = self._connection.row(self._sql.get_meta, (MOVED_KEY,), Meta)
             if moved is not None:
                 self._lose(f"the store was moved to {moved[0]}: use that one")
             self._lose(f"the store was restored, and its identity is {found} now")
@@ -59,13 +61,13 @@ class Identity(Subject):
         """Give the store another identity."""
         before, identity = read_identity(self._connection), str(uuid4())
         self._known.add(identity)
-        self._connection.execute(self._sql.set_meta, (IDENTITY_KEY, identity))
+        self._connection.run(self._sql.set_meta, (IDENTITY_KEY, identity))
         return Identified(before, identity)
 
 
 def read_identity(connection: Connection) -> str:
     """The identity that the file has now."""
-    row = connection.execute(connection.sql.get_meta, (IDENTITY_KEY,)).fetchone()
+    row = connection.row(connection.sql.get_meta, (IDENTITY_KEY,), Meta)
     if row is None:
         raise StoreDamaged("the store has no identity: a row of hw_meta is missing")
     return str(row[0])
@@ -73,8 +75,8 @@ def read_identity(connection: Connection) -> str:
 
 def read_fingerprint(connection: Connection, through: Lsn) -> Fingerprint | None:
     """The newest segment at or before `through` that is kept, with what tells it from any other."""
-    row = connection.execute(connection.sql.segment_at_or_before, (through,)).fetchone()
-    return None if row is None else Fingerprint(Lsn(row[0]), _mark(*row))
+    row = connection.row(connection.sql.segment_at_or_before, (through,), MarkRow)
+    return None if row is None else Fingerprint(row[0], _mark(*row))
 
 
 def remembers(connection: Connection, seen: Fingerprint, newest: Lsn) -> bool | None:

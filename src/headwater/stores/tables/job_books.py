@@ -133,7 +133,7 @@ class JobBooks(Subject):
         queue = self._catalog.find_queue(database, JOBS_QUEUE)
         if queue is None:
             options = msgspec.json.encode({"retention_seconds": LOG_RETENTION_SECONDS}).decode()
-            self._connection.execute(self._sql.add_queue, (database, JOBS_QUEUE, "", "", 0, options, now))
+            self._connection.run(self._sql.add_queue, (database, JOBS_QUEUE, "", "", 0, options, now))
             queue = self._catalog.need_queue(database, JOBS_QUEUE)
         records = cast(list[Record], entries)
         self._segments.append(self._catalog.make_partition(queue, partition, now), records, now)

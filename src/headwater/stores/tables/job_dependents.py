@@ -2,8 +2,11 @@
 
 from headwater.clock import Timestamp
 from headwater.model.job import JobState
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Columns, Connection
 from headwater.stores.tables.job_rows import JobRow, as_json
+
+# The job that is waited for, who waits, whether its end is enough.
+DependentRow = tuple[int, int, int]
 
 
 class JobDependents:
@@ -20,22 +23,22 @@ class JobDependents:
         """
         met: dict[int, int] = {}
         lost: set[int] = set()
-        rows = self._connection.execute(self._sql.open_dependents, (as_json(list(ended)),)).fetchall()
+        rows = self._open(as_json(list(ended)))
         for needs, job, settled in rows:
             if settled or ended[needs] is JobState.COMPLETED:
-                self._connection.execute(self._sql.meet_dependency, (needs, job))
+                self._connection.run(self._sql.meet_dependency, (needs, job))
                 met[job] = met.get(job, 0) + 1
             elif ended[needs] is JobState.CANCELLED:
                 lost.add(job)
         for job, count in met.items():
-            self._connection.execute(self._sql.lower_waits, (count, now, job))
+            self._connection.run(self._sql.lower_waits, (count, now, job))
         found = self._waiting([*met, *lost]) if met or lost else []
         free = [row for row in found if row.waits == 0 and row.number not in lost]
         return free, [row for row in found if row.number in lost]
 
     def waiting_for(self, numbers: str) -> list[JobRow]:
         """Those that still wait for these jobs."""
-        rows = self._connection.execute(self._sql.open_dependents, (numbers,)).fetchall()
+        rows = self._open(numbers)
         return self._waiting([job for _, job, _ in rows]) if rows else []
 
     def below(self, number: int) -> dict[int, list[int]]:
@@ -43,7 +46,7 @@ class JobDependents:
         needs: dict[int, list[int]] = {}
         looked_at, level = {number}, [number]
         while level:
-            rows = self._connection.execute(self._sql.open_dependents, (as_json(level),)).fetchall()
+            rows = self._open(as_json(level))
             for need, job, _ in rows:
                 needs.setdefault(job, []).append(need)
             level = sorted({job for _, job, _ in rows} - looked_at)
@@ -52,8 +55,11 @@ class JobDependents:
 
     def move(self, number: int, to: int) -> None:
         """Whoever waits for a job waits for another one instead, which has not ended either."""
-        self._connection.execute(self._sql.move_dependents, (to, number))
+        self._connection.run(self._sql.move_dependents, (to, number))
 
     def _waiting(self, numbers: list[int]) -> list[JobRow]:
-        rows = self._connection.execute(self._sql.jobs_by_number, (as_json(numbers),)).fetchall()
-        return [row for row in (JobRow(*found) for found in rows) if row.state == JobState.WAITING]
+        rows = self._connection.rows(self._sql.jobs_by_number, (as_json(numbers),), Columns)
+        return [row for row in map(JobRow._make, rows) if row.state == JobState.WAITING]
+
+    def _open(self, numbers: str) -> list[DependentRow]:
+        return self._connection.rows(self._sql.open_dependents, (numbers,), DependentRow)

@@ -11,12 +11,12 @@ from headwater.errors import InvalidOption, JobExists, JobMissing, JobUnfit
 from headwater.log.job_operations import Enqueue, Enqueued, NewJob, Placed
 from headwater.model.dependencies import check_no_cycle
 from headwater.model.job import FINISHED, QUEUE_DEFAULT, JobState, first_state, runs_command
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Columns, Connection, Number
 from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_dependents import JobDependents
 from headwater.stores.tables.job_lanes import JobLanes
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
-from headwater.stores.tables.job_rows import JobIds, JobRow, as_json, encode_work
+from headwater.stores.tables.job_rows import JobIds, JobRow, UniqueRow, as_json, encode_work
 from headwater.stores.tables.job_types import JobTypes
 
 _replaceable = (JobState.PENDING, JobState.SCHEDULED, JobState.WAITING, JobState.FAILED)
@@ -120,7 +120,7 @@ class JobIntake:
 
     def _newest(self) -> int:
         if self._last_number is None:
-            self._last_number = int(self._connection.execute(self._sql.last_job_number).fetchone()[0])
+            [(self._last_number,)] = self._connection.rows(self._sql.last_job_number, (), Number)
         return self._last_number
 
     # ── deciding ──
@@ -135,9 +135,8 @@ class JobIntake:
         if len(set(ids)) < len(ids):
             repeated = sorted(name for name in set(ids) if ids.count(name) > 1)
             raise JobExists(f"these ids come more than once: {', '.join(repeated[:5])}")
-        found = self._connection.execute(self._sql.jobs_by_id, (database, as_json(ids))).fetchall()
-        if found:
-            raise JobExists(f"there is a job {found[0][1]} already, it is {found[0][4]}; choose another id")
+        for found in self._named(database, ids):
+            raise JobExists(f"there is a job {found.id} already, it is {found.state}; choose another id")
 
     def _duplicate(
         self, database: str, job: NewJob, keys: dict[str, _Arrival], now: Timestamp
@@ -148,16 +147,27 @@ class JobIntake:
             # One that is added with it is not begun: the newer one takes its place, as in a call of its own.
             is_replaced = job.unique_mode == "replace"
             return (None, earlier.id) if is_replaced else (Placed(earlier.id, JobState.PENDING, True), "")
-        row = self._connection.execute(self._sql.find_unique, (database, job.unique_key)).fetchone()
+        row = self._connection.row(self._sql.find_unique, (database, job.unique_key), UniqueRow)
         if row is None:
             return None, ""
-        _, until, name, state = row
-        unfinished = state is not None and JobState(state) not in FINISHED
-        if job.unique_mode == "replace" and unfinished and JobState(state) in _replaceable:
+        _, until, name, said = row
+        if name is None or said is None:
+            return None, ""
+        state = JobState(said)
+        unfinished = state not in FINISHED
+        if job.unique_mode == "replace" and unfinished and state in _replaceable:
             return None, name
-        if unfinished or (until > now and name is not None and job.unique_mode != "replace"):
-            return Placed(name, JobState(state), True), ""
+        if unfinished or (until > now and job.unique_mode != "replace"):
+            return Placed(name, state, True), ""
         return None, ""
+
+    def _named(self, database: str, ids: Sequence[str]) -> list[JobRow]:
+        rows = self._connection.rows(self._sql.jobs_by_id, (database, as_json(ids)), Columns)
+        return list(map(JobRow._make, rows))
+
+    def _numbered(self, numbers: Sequence[int]) -> list[JobRow]:
+        rows = self._connection.rows(self._sql.jobs_by_number, (as_json(numbers),), Columns)
+        return list(map(JobRow._make, rows))
 
     def _resolve(self, database: str, arrivals: list[_Arrival], stands_for: Mapping[str, str]) -> None:
         """Find the jobs that new ones depend on: among themselves, or in the table. Where one was not added because
@@ -169,8 +179,7 @@ class JobIntake:
         check_no_cycle({**self._inherited(database, arrivals, stands_for), **wanted})
         fresh = {arrival.id: arrival.number for arrival in arrivals}
         names = {name for found in wanted.values() for name in found} - set(fresh)
-        rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json(sorted(names)))).fetchall()
-        known = {row.id: row for row in (JobRow(*found) for found in rows)}
+        known = {row.id: row for row in self._named(database, sorted(names))}
         for name in sorted(names - set(known)):
             raise JobMissing(f"there is no job {name!r} to depend on")
         for arrival in dependent:
@@ -184,11 +193,9 @@ class JobIntake:
         added = {arrival.id for arrival in arrivals}
         found: dict[str, list[str]] = {}
         for name in sorted({one.replaced for one in arrivals if one.replaced} - added):
-            rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json([name]))).fetchall()
-            for row in map(JobRow._make, rows):
+            for row in self._named(database, [name]):
                 below = self._dependents.below(row.number)
-                numbers = as_json(sorted({row.number, *below}))
-                ids = {one[0]: one[1] for one in self._connection.execute(self._sql.jobs_by_number, (numbers,))}
+                ids = {one.number: one.id for one in self._numbered(sorted({row.number, *below}))}
                 for job, needs in below.items():
                     found.setdefault(ids[job], []).extend(_stand_in(ids[need], stands_for) for need in needs)
         return found
@@ -223,7 +230,7 @@ class JobIntake:
             states.append(group.like.state)
             changes.append(JobChange(arrival.id, group.queue.name, job.type, group.state))
         for group in alike.values():
-            self._connection.execute(self._sql.add_jobs, (as_json(group.members), database, *group.like, now))
+            self._connection.run(self._sql.add_jobs, (as_json(group.members), database, *group.like, now))
             self._books.moved(group.queue, None, group.state, len(group.members))
         self._books.tell_all(database, changes)
         self._lanes.entered([group.like.lane for group in alike.values() if group.state == "pending"], now)
@@ -249,8 +256,7 @@ class JobIntake:
         numbers = sorted({number for arrival in arrivals for number in arrival.needs})
         if not numbers:
             return {}
-        rows = self._connection.execute(self._sql.jobs_by_number, (as_json(numbers),)).fetchall()
-        states = {row[0]: JobState(row[4]) for row in rows}
+        states = {row.number: JobState(row.state) for row in self._numbered(numbers)}
         return {
             arrival.number: sum(not _is_met(arrival, states.get(need)) for need in arrival.needs)
             for arrival in arrivals
@@ -261,10 +267,10 @@ class JobIntake:
             job = arrival.job
             if job.unique_key:
                 until = now + int((job.unique_seconds or 0.0) * SECOND)
-                self._connection.execute(self._sql.put_unique, (database, job.unique_key, arrival.number, until))
+                self._connection.run(self._sql.put_unique, (database, job.unique_key, arrival.number, until))
             settled = int(job.depends_when == "finished")
             for need in arrival.needs:
-                self._connection.execute(self._sql.add_dependency, (need, arrival.number, settled))
+                self._connection.run(self._sql.add_dependency, (need, arrival.number, settled))
         met = [arrival for arrival in arrivals if arrival.needs]
         if met:
             self._meet(met)
@@ -272,18 +278,16 @@ class JobIntake:
     def _meet(self, arrivals: list[_Arrival]) -> None:
         """Dependencies that were fulfilled before are not waited for."""
         numbers = sorted({number for arrival in arrivals for number in arrival.needs})
-        rows = self._connection.execute(self._sql.jobs_by_number, (as_json(numbers),)).fetchall()
-        states = {row[0]: JobState(row[4]) for row in rows}
+        states = {row.number: JobState(row.state) for row in self._numbered(numbers)}
         for arrival in arrivals:
             for need in arrival.needs:
                 if _is_met(arrival, states.get(need)):
-                    self._connection.execute(self._sql.meet_dependency, (need, arrival.number))
+                    self._connection.run(self._sql.meet_dependency, (need, arrival.number))
 
     def _replace(self, database: str, arrivals: list[_Arrival], now: Timestamp) -> None:
         names = [arrival.replaced for arrival in arrivals if arrival.replaced]
         if names:
-            rows = self._connection.execute(self._sql.jobs_by_id, (database, as_json(names))).fetchall()
-            replaced = [JobRow(*row) for row in rows]
+            replaced = self._named(database, names)
             places = {arrival.replaced: arrival.number for arrival in arrivals}
             for row in replaced:
                 # The newer one takes its place: to those who wait for it, it was not cancelled.

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from headwater.clock import Timestamp
 from headwater.model.job import FINISHED, JobState
 from headwater.stores.tables.connection import Connection
-from headwater.stores.tables.job_rows import JobRow, numbers_of
+from headwater.stores.tables.job_rows import JobRow, UniqueRow, numbers_of
+
+# The number of a job, its key.
+KeyRow = tuple[int, str]
 
 
 class JobKeys:
@@ -35,16 +38,16 @@ class JobKeys:
     def regain(self, database: str, rows: Sequence[JobRow], now: Timestamp) -> None:
         """These jobs hold their keys again. For how long a key was promised to be kept, it is."""
         for number, key in self._keys(rows).items():
-            found = self._connection.execute(self._sql.find_unique, (database, key)).fetchone()
+            found = self._connection.row(self._sql.find_unique, (database, key), UniqueRow)
             until = now if found is None else found[1]
-            self._connection.execute(self._sql.put_unique, (database, key, number, until))
+            self._connection.run(self._sql.put_unique, (database, key, number, until))
 
     def _keys(self, rows: Sequence[JobRow]) -> dict[int, str]:
-        return dict(self._connection.execute(self._sql.unique_keys_of, (numbers_of(rows),)).fetchall())
+        return dict(self._connection.rows(self._sql.unique_keys_of, (numbers_of(rows),), KeyRow))
 
     def _holder(self, database: str, key: str, number: int) -> str:
         """The id of another unfinished job that has this key, if there is one."""
-        found = self._connection.execute(self._sql.find_unique, (database, key)).fetchone()
+        found = self._connection.row(self._sql.find_unique, (database, key), UniqueRow)
         if found is None or found[0] == number or found[3] is None or JobState(found[3]) in FINISHED:
             return ""
         return str(found[2])

@@ -14,7 +14,7 @@ from headwater.log.job_operations import Claim, Limited, NewJob, SetJobLimit, Sw
 from headwater.model.job import runs_command
 from headwater.model.limits import JobLane, Limits, allowance, next_start, started
 from headwater.stores.job_questions import FindJobsReady
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Number, NumberOrNone
 from headwater.stores.tables.job_queues import JobQueue, JobQueues
 from headwater.stores.tables.job_rows import as_json
 from headwater.stores.tables.job_shares import JobShares
@@ -27,6 +27,20 @@ NO_LANE = 0
 # In place of a queue, for lanes that are gates.
 GATES = 0
 OTHER_KIND = "\0"
+# Number, gate.
+LimitsRow = tuple[int, int]
+# Parent, gate.
+AboveRow = tuple[int, int]
+# Number, parent, concurrency, rate, seconds, burst, free at, running, whether it takes turns, gate, type.
+LaneRow = tuple[int, int, int, float, float, int, int, int, int, int, str]
+# Concurrency, rate, seconds, burst: of a type, and of each key of it.
+TypeLimitsRow = tuple[int, float, float, int, int, float, float, int]
+# Jobs that run, jobs that are unfinished.
+CountRow = tuple[int, int]
+# The last of some lanes, and how many they are.
+PartRow = tuple[int | None, int]
+# Priority with a minus, number, type.
+HeadRow = tuple[int, int, str]
 
 
 class Head(NamedTuple):
@@ -96,30 +110,36 @@ class JobLanes:
             return parent
         limit = job.concurrency_limit or (1 if job.concurrency_key else 0)
         gate = self._gate(queue.database, key, limit) if job.concurrency_key else NO_LANE
-        row = self._connection.execute(self._sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
+        row = self._find(queue.id, job.type, key)
         if row is not None and row[1] != gate:
             # The same text is a limit key of some jobs and the concurrency key of others.
             key += OTHER_KIND
-            row = self._connection.execute(self._sql.find_lane_limits, (queue.id, job.type, key)).fetchone()
+            row = self._find(queue.id, job.type, key)
         if row is None:
             values = (queue.id, job.type, key, parent, limit, int(bool(job.limit_key)), gate)
-            return int(self._connection.execute(self._sql.add_key_lane, values).fetchone()[0])
+            [(number,)] = self._connection.rows(self._sql.add_key_lane, values, Number)
+            return number
         if limit:
-            self._connection.execute(self._sql.set_lane_concurrency, (limit, row[0])).fetchone()
-        return int(row[0])
+            self._connection.rows(self._sql.set_lane_concurrency, (limit, row[0]), Number)
+        return row[0]
+
+    def _find(self, queue_id: int, kind: str, key: str) -> LimitsRow | None:
+        return self._connection.row(self._sql.find_lane_limits, (queue_id, kind, key), LimitsRow)
+
+    def _add(self, queue_id: int, kind: str, key: str = "", limit: int = 0) -> int:
+        """The number of a new lane that nothing is above."""
+        [(number,)] = self._connection.rows(self._sql.add_job_lane, (queue_id, kind, key, NO_LANE, limit), Number)
+        return number
 
     def _gate(self, database: str, key: str, limit: int) -> int:
         """What all jobs of a concurrency key go through, whatever their queue and type. The limit that the last of them
         came with holds for all, also for those that wait already."""
-        row = self._connection.execute(self._sql.find_lane_limits, (GATES, database, key)).fetchone()
+        row = self._find(GATES, database, key)
         if row is None:
-            (number,) = self._connection.execute(
-                self._sql.add_job_lane, (GATES, database, key, NO_LANE, limit)
-            ).fetchone()
-            return int(number)
-        if self._connection.execute(self._sql.set_lane_concurrency, (limit, row[0])).fetchone() is not None:
-            self._connection.execute(self._sql.set_concurrency_behind, (limit, row[0]))
-        return int(row[0])
+            return self._add(GATES, database, key, limit)
+        if self._connection.rows(self._sql.set_lane_concurrency, (limit, row[0]), Number):
+            self._connection.run(self._sql.set_concurrency_behind, (limit, row[0]))
+        return row[0]
 
     def limit(self, operation: SetJobLimit, now: Timestamp) -> Limited:
         """Give a type of job limits; jobs of the type that are there already come under them."""
@@ -128,11 +148,10 @@ class JobLanes:
         if not number and operation.clear:
             return Limited(0)
         if not number:
-            values = (queue.id, operation.type, "", NO_LANE, 0)
-            (number,) = self._connection.execute(self._sql.add_job_lane, values).fetchone()
-        self._connection.execute(self._sql.adopt_jobs, (number, queue.id, operation.type))
-        self._connection.execute(self._sql.adopt_lanes, (number, queue.id, operation.type))
-        found = self._connection.execute(self._sql.get_lane_limits, (number,)).fetchone()
+            number = self._add(queue.id, operation.type)
+        self._connection.run(self._sql.adopt_jobs, (number, queue.id, operation.type))
+        self._connection.run(self._sql.adopt_lanes, (number, queue.id, operation.type))
+        [found] = self._connection.rows(self._sql.get_lane_limits, (number,), TypeLimitsRow)
         own, each = Limits(*found[:4]), Limits(*found[4:])
         said = (operation.concurrency, operation.rate, operation.seconds, operation.burst)
         jobs = self._count_adopted(queue, operation.type, number, now)
@@ -149,28 +168,29 @@ class JobLanes:
     def _count_adopted(self, queue: JobQueue, kind: str, number: int, now: Timestamp) -> int:
         """Jobs that came to the lane of a type without passing through a claim: those that run count, those that wait
         are worth a look. How many unfinished ones there are of the type."""
-        running, jobs = self._connection.execute(self._sql.count_type, (queue.id, kind)).fetchone()
-        self._connection.execute(self._sql.recount_lane, (running, now, number))
-        return int(jobs)
+        [(running, jobs)] = self._connection.rows(self._sql.count_type, (queue.id, kind), CountRow)
+        self._connection.run(self._sql.recount_lane, (running, now, number))
+        return jobs
 
     def _limit_type(self, number: int, limits: Limits, now: Timestamp) -> None:
         """New limits for all jobs of a type together."""
         values = (limits.concurrency, limits.rate, limits.seconds, limits.burst)
-        self._connection.execute(self._sql.limit_job_lane, (*values, now, number))
-        self._connection.execute(self._sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
+        self._connection.run(self._sql.limit_job_lane, (*values, now, number))
+        self._connection.run(self._sql.wake_lanes_below, (number, now, LANES_PER_CLAIM))
 
     def _limit_each(self, number: int, limits: Limits, now: Timestamp) -> int:
         """New limits for the jobs of each limit key of a type; how many they hold for."""
         values = (limits.concurrency, limits.rate, limits.seconds, limits.burst, number)
-        self._connection.execute(self._sql.limit_each_key, values)
-        self._connection.execute(self._sql.limit_key_lanes, (*values, now))
-        return int(self._connection.execute(self._sql.count_key_lanes, (number,)).fetchone()[0])
+        self._connection.run(self._sql.limit_each_key, values)
+        self._connection.run(self._sql.limit_key_lanes, (*values, now))
+        [(jobs,)] = self._connection.rows(self._sql.count_key_lanes, (number,), Number)
+        return jobs
 
     def _lane_of_type(self, queue: JobQueue, kind: str) -> int:
         number = self._limited.get((queue.id, kind))
         if number is None:
-            row = self._connection.execute(self._sql.find_lane_limits, (queue.id, kind, "")).fetchone()
-            number = self._limited[queue.id, kind] = NO_LANE if row is None else int(row[0])
+            row = self._find(queue.id, kind, "")
+            number = self._limited[queue.id, kind] = NO_LANE if row is None else row[0]
         return number
 
     # ── jobs come and go ──
@@ -179,7 +199,7 @@ class JobLanes:
         """Jobs of these lanes may run now."""
         for lane in set(lanes):
             if lane:
-                self._connection.execute(self._sql.lane_entered, (now, lane))
+                self._connection.run(self._sql.lane_entered, (now, lane))
 
     def left(self, lanes: Iterable[int], now: Timestamp) -> None:
         """Jobs of these lanes run no more."""
@@ -188,26 +208,26 @@ class JobLanes:
             if lane:
                 counts[lane] = counts.get(lane, 0) + 1
         for lane, count in counts.items():
-            row = self._connection.execute(self._sql.lane_left, (lane, count, now)).fetchone()
-            self._connection.execute(self._sql.wake_lanes_below, (lane, now, count))
+            row = self._connection.row(self._sql.lane_left, (lane, count, now), AboveRow)
+            self._connection.run(self._sql.wake_lanes_below, (lane, now, count))
             parent, gate = row or (NO_LANE, NO_LANE)
             if parent:
-                self._connection.execute(self._sql.lane_left, (parent, count, now)).fetchone()
-                self._connection.execute(self._sql.wake_lanes_below, (parent, now, count))
+                self._connection.rows(self._sql.lane_left, (parent, count, now), AboveRow)
+                self._connection.run(self._sql.wake_lanes_below, (parent, now, count))
             if gate:
-                self._connection.execute(self._sql.lane_left, (gate, count, now)).fetchone()
-                self._connection.execute(self._sql.wake_lanes_behind, (gate, now))
+                self._connection.rows(self._sql.lane_left, (gate, count, now), AboveRow)
+                self._connection.run(self._sql.wake_lanes_behind, (gate, now))
 
     def sweep(self, operation: SweepLanes, now: Timestamp) -> Swept:
         """Forget lanes of keys that are empty and idle, among the next `limit` lanes: there may be one for every
         customer that ever was."""
         after, limit = operation.after, operation.limit
-        through, seen = self._connection.execute(self._sql.lanes_after, (after, limit)).fetchone()
-        if not seen:
+        [(through, seen)] = self._connection.rows(self._sql.lanes_after, (after, limit), PartRow)
+        if through is None:
             return Swept(0, 0)
-        dropped = self._connection.execute(self._sql.drop_idle_lanes, (after, through, now)).fetchall()
+        dropped = self._connection.rows(self._sql.drop_idle_lanes, (after, through, now), Number)
         for gate in {gate for (gate,) in dropped if gate}:
-            self._connection.execute(self._sql.drop_idle_gate, (gate,))
+            self._connection.run(self._sql.drop_idle_gate, (gate,))
         return Swept(len(dropped), through if seen == limit else 0)
 
     # ── claiming ──
@@ -238,12 +258,12 @@ class JobLanes:
         shares = JobShares(self._connection, asked.worker, asked.database, asked.capacity)
         known = known_of(asked.functions)
         values = (queue.id, asked.now, LANES_PER_CLAIM, known)
-        lanes = [JobLane(*row) for row in self._connection.execute(self._sql.ready_lanes, values).fetchall()]
+        lanes = [JobLane(*row) for row in self._connection.rows(self._sql.ready_lanes, values, LaneRow)]
         above = {number: self._get(number) for number in {number for lane in lanes for number in lane.above()}}
         for lane in lanes:
             if all(shares.is_any_left(one, lane.type) for one in (lane, *(above[number] for number in lane.above()))):
                 return asked.now
-        later: int | None = self._connection.execute(self._sql.lanes_later, (queue.id, asked.now, known)).fetchone()[0]
+        [(later,)] = self._connection.rows(self._sql.lanes_later, (queue.id, asked.now, known), NumberOrNone)
         return later
 
     def _look_at_all(
@@ -257,7 +277,7 @@ class JobLanes:
                 free += self._heads(queue, NO_LANE, limit)
             if lane is None or lane > now:
                 continue
-            rows = self._connection.execute(self._sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM, known)).fetchall()
+            rows = self._connection.rows(self._sql.ready_lanes, (queue.id, now, LANES_PER_CLAIM, known), LaneRow)
             for row in rows:
                 looks[row[0]] = self._look(queue, JobLane(*row), limit, now)
         return free, looks
@@ -267,18 +287,17 @@ class JobLanes:
         moved: dict[tuple[int, str], list[int]] = {}
         for head in strangers:
             if head.lane:
-                self._connection.execute(self._sql.keep_for_function, (head.lane,))
+                self._connection.run(self._sql.keep_for_function, (head.lane,))
             else:
                 moved.setdefault((head.queue_id, head.type), []).append(head.number)
         for (queue_id, kind), numbers in moved.items():
             queue = self._queues.by_id(queue_id)
             lane = self._lane_of_type(queue, kind)
             if not lane:
-                (lane,) = self._connection.execute(self._sql.add_job_lane, (queue_id, kind, "", NO_LANE, 0)).fetchone()
-                self._limited[queue_id, kind] = lane
-            self._connection.execute(self._sql.keep_for_function, (lane,))
-            self._connection.execute(self._sql.move_to_lane, (lane, as_json(numbers)))
-            self._connection.execute(self._sql.lane_entered, (now, lane))
+                lane = self._limited[queue_id, kind] = self._add(queue_id, kind)
+            self._connection.run(self._sql.keep_for_function, (lane,))
+            self._connection.run(self._sql.move_to_lane, (lane, as_json(numbers)))
+            self._connection.run(self._sql.lane_entered, (now, lane))
 
     def _choose_limited(self, free: list[Head], looks: dict[int, _Look], claim: Claim, now: Timestamp) -> list[int]:
         limit = claim.limit
@@ -306,7 +325,7 @@ class JobLanes:
         return _Look(lane, self._heads(queue, lane.id, allowance(lane, now, limit) + 1))
 
     def _heads(self, queue: JobQueue, lane: int, limit: int) -> list[Head]:
-        rows = self._connection.execute(self._sql.ready_heads, (queue.id, lane, limit)).fetchall()
+        rows = self._connection.rows(self._sql.ready_heads, (queue.id, lane, limit), HeadRow)
         return [Head(priority, number, lane, kind, queue.id) for priority, number, kind in rows]
 
     def _parents(self, looks: dict[int, _Look]) -> dict[int, _Look]:
@@ -314,7 +333,8 @@ class JobLanes:
         return {number: _Look(self._get(number), []) for number in numbers}
 
     def _get(self, number: int) -> JobLane:
-        return JobLane(*self._connection.execute(self._sql.get_job_lane, (number,)).fetchone())
+        [row] = self._connection.rows(self._sql.get_job_lane, (number,), LaneRow)
+        return JobLane(*row)
 
     def _charge(self, looks: dict[int, _Look], parents: dict[int, _Look], now: Timestamp) -> None:
         """Write down what each lane has used, and when it is worth another look."""
@@ -324,7 +344,7 @@ class JobLanes:
             lane = after[number]
             own = None if number in gates else next_start(lane, now)
             blocked = int(own is None and number not in gates)
-            self._connection.execute(self._sql.set_job_lane, (lane.free_at, lane.running, blocked, own, number))
+            self._connection.run(self._sql.set_job_lane, (lane.free_at, lane.running, blocked, own, number))
         for number, look in looks.items():
             lane = after[number]
             waits = len(look.heads) > look.taken or (number in {other.lane.parent for other in looks.values()})
@@ -332,7 +352,7 @@ class JobLanes:
             ready_at = max((time for time in times if time is not None), default=now) if waits else None
             is_blocked = waits and None in times
             row = (lane.free_at, lane.running, int(is_blocked), None if is_blocked else ready_at, number)
-            self._connection.execute(self._sql.set_job_lane, row)
+            self._connection.run(self._sql.set_job_lane, row)
         for number in sorted({look.lane.parent for look in looks.values()} - {NO_LANE}):
             self._pass_on(after[number], now)
 
@@ -341,7 +361,7 @@ class JobLanes:
         holds it back. Nobody but this claim can wake the others that wait for the place."""
         places = parent.concurrency - parent.running if parent.concurrency else LANES_PER_CLAIM
         if places > 0:
-            self._connection.execute(self._sql.wake_lanes_below, (parent.id, now, places))
+            self._connection.run(self._sql.wake_lanes_below, (parent.id, now, places))
 
 
 def _in_turn(free: list[Head], looks: dict[int, _Look]) -> list[Head]:

@@ -15,6 +15,10 @@ from headwater.stores.tables.subject import Read
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 # Values of settings by queue and name; those of a database have no queue.
 Found = dict[tuple[str, str], object]
+# Number, database, name, whether it is paused.
+JobQueueRow = tuple[int, str, str, int]
+# Queue, name, value.
+SettingRow = tuple[str, str, str]
 
 
 class JobQueue(msgspec.Struct, frozen=True):
@@ -75,7 +79,7 @@ class JobQueues:
         """The queue, or None."""
         queue = self._queues.get((database, name))
         if queue is None:
-            row = self._connection.execute(self._sql.find_job_queue, (database, name)).fetchone()
+            row = self._connection.row(self._sql.find_job_queue, (database, name), JobQueueRow)
             return None if row is None else self._remember(*row)
         return queue
 
@@ -83,7 +87,7 @@ class JobQueues:
         """The queue, made when it is new."""
         queue = self.find(database, name)
         if queue is None:
-            self._connection.execute(self._sql.add_job_queue, (database, name))
+            self._connection.run(self._sql.add_job_queue, (database, name))
             queue = self.find(database, name)
         if queue is None:
             raise StoreDamaged(f"job queue {name!r} could not be made")
@@ -92,7 +96,7 @@ class JobQueues:
     def by_id(self, number: int) -> JobQueue:
         """The queue with this number."""
         if number not in self._by_id:
-            for row in self._connection.execute(self._sql.all_job_queues).fetchall():
+            for row in self._connection.rows(self._sql.all_job_queues, (), JobQueueRow):
                 self._remember(*row)
         return self._by_id[number]
 
@@ -101,14 +105,14 @@ class JobQueues:
         if names:
             return [queue for name in names if (queue := self.find(database, name)) is not None]
         if database not in self._complete:
-            for row in self._connection.execute(self._sql.find_job_queues, (database,)).fetchall():
+            for row in self._connection.rows(self._sql.find_job_queues, (database,), JobQueueRow):
                 self._remember(*row)
             self._complete.add(database)
         return [queue for queue in self._by_id.values() if queue.database == database]
 
     def databases(self) -> list[str]:
         """All databases that have jobs."""
-        rows = self._connection.execute(self._sql.all_job_queues).fetchall()
+        rows = self._connection.rows(self._sql.all_job_queues, (), JobQueueRow)
         return list(dict.fromkeys(row[1] for row in rows))
 
     def worker_settings(self, database: str) -> WorkerSettings:
@@ -119,17 +123,17 @@ class JobQueues:
         """Remember or forget one setting."""
         place = (operation.database, operation.queue, operation.name)
         if operation.value is None:
-            self._connection.execute(self._sql.drop_job_config, place)
+            self._connection.run(self._sql.drop_job_config, place)
         else:
             value = check_job_setting(operation.name, operation.value, for_queue=bool(operation.queue))
-            self._connection.execute(self._sql.set_job_config, (*place, msgspec.json.encode(value).decode()))
+            self._connection.run(self._sql.set_job_config, (*place, msgspec.json.encode(value).decode()))
         self.forget()
         return Changed([operation.name])
 
     def pause(self, operation: PauseJobs) -> Changed:
         """Hand out the jobs of a queue, or do not; a new queue can be paused before its first job."""
         queue = self.make(operation.database, operation.queue)
-        self._connection.execute(self._sql.pause_job_queue, (int(operation.paused), queue.id))
+        self._connection.run(self._sql.pause_job_queue, (int(operation.paused), queue.id))
         self.forget()
         return Changed([queue.name])
 
@@ -143,7 +147,7 @@ class JobQueues:
     def _read(self, database: str) -> Found:
         known = self._settings.get(database)
         if known is None:
-            rows = self._connection.execute(self._sql.job_config, (database,)).fetchall()
+            rows = self._connection.rows(self._sql.job_config, (database,), SettingRow)
             known = {(queue, name): msgspec.json.decode(value) for queue, name, value in rows}
             self._settings[database] = known
         return known

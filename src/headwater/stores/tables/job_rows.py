@@ -30,6 +30,10 @@ def lists_of(sql: Statements) -> dict[JobState, str]:
     }
 
 
+# Number, end of its promise, and the job that has it with its state, if that is there.
+UniqueRow = tuple[int, Timestamp, str | None, str | None]
+
+
 class JobRow(NamedTuple):
     """The columns that a change of state needs."""
 

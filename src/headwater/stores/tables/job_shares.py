@@ -8,7 +8,10 @@ from collections import Counter
 
 from headwater.log.job_operations import Capacity
 from headwater.model.limits import JobLane, share
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Number
+
+# Number of a lane, its parent, its gate, type, how many jobs.
+HeldRow = tuple[int, int, int, str, int]
 
 
 class JobShares:
@@ -40,7 +43,8 @@ class JobShares:
     def _look(self, capacity: Capacity) -> None:
         """Only once a limit asks for it: most claims meet none."""
         sql = self._connection.sql
-        self._workers = max(int(self._connection.execute(sql.count_workers, (self._database,)).fetchone()[0]), 1)
-        for lane, parent, gate, kind, count in self._connection.execute(sql.lanes_held, (self._worker,)).fetchall():
+        [(workers,)] = self._connection.rows(sql.count_workers, (self._database,), Number)
+        self._workers = max(workers, 1)
+        for lane, parent, gate, kind, count in self._connection.rows(sql.lanes_held, (self._worker,), HeldRow):
             for number in (lane, parent, gate):
                 self._held[number, kind in capacity.one_by_one] += count

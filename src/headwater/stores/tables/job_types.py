@@ -12,6 +12,9 @@ from headwater.log.job_operations import Changed, NewJob, RegisterTypes
 from headwater.model.job_policy import JobPolicy, filled, options_given
 from headwater.stores.tables.connection import Connection
 
+# Name, policy.
+PolicyRow = tuple[str, str]
+
 
 class JobTypes:
     """The policies of all types, under the write lock."""
@@ -38,12 +41,12 @@ class JobTypes:
 
     def register(self, operation: RegisterTypes, now: Timestamp) -> Changed:
         """Remember the policies of types; those that are new or different."""
-        found = dict(self._connection.execute(self._sql.job_types, (operation.database,)).fetchall())
+        found = dict(self._connection.rows(self._sql.job_types, (operation.database,), PolicyRow))
         changed = []
         for name, policy in operation.types.items():
             text = msgspec.json.encode(policy).decode()
             if found.get(name) != text:
-                self._connection.execute(self._sql.put_job_type, (operation.database, name, text, now))
+                self._connection.run(self._sql.put_job_type, (operation.database, name, text, now))
                 changed.append(name)
         self.forget()
         return Changed(changed)
@@ -51,7 +54,7 @@ class JobTypes:
     def _policies(self, database: str) -> dict[str, dict[str, object]]:
         known = self._known.get(database)
         if known is None:
-            rows = self._connection.execute(self._sql.job_types, (database,)).fetchall()
+            rows = self._connection.rows(self._sql.job_types, (database,), PolicyRow)
             policies = {name: options_given(msgspec.json.decode(text, type=JobPolicy)) for name, text in rows}
             known = self._known[database] = {name: standing for name, standing in policies.items() if standing}
         return known

@@ -8,8 +8,9 @@ import msgspec
 from headwater.clock import SECOND, SteadyClock, SystemClock, Timestamp
 from headwater.errors import JobMissing
 from headwater.log.job_operations import Changed, ClaimedJob, Note, StopWorkers, WorkerAbout
+from headwater.model.job import JobNumber
 from headwater.stores.job_starts import Left, boot, kill_left, read_starts, starts_path
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Text
 from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_queues import JobQueues
 from headwater.stores.tables.job_rows import JobRow, as_json, decode_work
@@ -19,6 +20,14 @@ log = logging.getLogger(__name__)
 
 # A lease that is longer was written by another clock than ours.
 LEASE_MAX = 7 * 86_400 * SECOND
+# End of its lease, whether it is to stop.
+LeaseRow = tuple[int, int]
+# Id, database, the run of its machine, end of its lease by the clock of that.
+LostRow = tuple[str, str, str, int]
+# Number, id, queue, type, token, attempts, attempts at most, work, on how many it depended, error.
+LeasedRow = tuple[JobNumber, str, int, str, int, int, int, str, int, str]
+# Id, result.
+ResultRow = tuple[str, str]
 
 
 class WorkerLease(msgspec.Struct, frozen=True):
@@ -44,12 +53,12 @@ class JobWorkers(Subject):
 
     def renew(self, worker: str, database: str, seconds: float, now: Timestamp, *, always: bool = False) -> WorkerLease:
         """Keep a worker's lease. One that has most of its time before it is left alone: a row less to write."""
-        row = self._connection.execute(self._sql.find_worker, (worker, database)).fetchone()
+        row = self._connection.row(self._sql.find_worker, (worker, database), LeaseRow)
         until = now + int(seconds * SECOND)
         if row is None or always or row[0] - now < seconds * SECOND * 2 / 3:
             steady_until = self.clock.steady() + int(seconds * SECOND)
             lease = (worker, database, now, until, boot().decode(), steady_until)
-            self._connection.execute(self._sql.put_worker, lease)
+            self._connection.run(self._sql.put_worker, lease)
         return WorkerLease(row is not None, row is not None and bool(row[1]))
 
     def lost(self, now: Timestamp) -> list[tuple[str, str]]:
@@ -57,11 +66,11 @@ class JobWorkers(Subject):
         nobody can set decides."""
         lost = []
         steady = self.clock.steady()
-        found = self._connection.execute(self._sql.lost_workers, (now,)).fetchall()
+        found = self._connection.rows(self._sql.lost_workers, (now,), LostRow)
         for worker, database, booted, steady_until in found:
             left = steady_until - steady
             if booted == boot().decode() and 0 < left <= LEASE_MAX:
-                self._connection.execute(self._sql.move_lease, (now + left, worker))
+                self._connection.run(self._sql.move_lease, (now + left, worker))
             else:
                 lost.append((worker, database))
         return lost
@@ -84,13 +93,13 @@ class JobWorkers(Subject):
 
     def describe(self, worker: str, about: WorkerAbout) -> None:
         """Remember who a worker is."""
-        self._connection.execute(self._sql.describe_worker, (msgspec.json.encode(about).decode(), worker))
+        self._connection.run(self._sql.describe_worker, (msgspec.json.encode(about).decode(), worker))
 
     def stop(self, operation: StopWorkers, now: Timestamp) -> Changed:
         """Ask workers to stop."""
         if not operation.workers:
-            rows = self._connection.execute(self._sql.stop_workers, (operation.database,)).fetchall()
-            found = sorted(row[0] for row in rows)
+            rows = self._connection.rows(self._sql.stop_workers, (operation.database,), Text)
+            found = sorted(worker for (worker,) in rows)
         else:
             found = [self._stop_one(operation.database, worker) for worker in operation.workers]
         if found:
@@ -98,15 +107,14 @@ class JobWorkers(Subject):
         return Changed(found)
 
     def _stop_one(self, database: str, worker: str) -> str:
-        row = self._connection.execute(self._sql.stop_worker, (database, worker)).fetchall()
-        if not row:
+        if not self._connection.rows(self._sql.stop_worker, (database, worker), Text):
             raise JobMissing(f"there is no worker {worker}")
         return worker
 
     def lease(self, numbers: list[int], worker: str, now: Timestamp) -> list[ClaimedJob]:
         """Give these jobs to a worker, in this order. They are of one database."""
         # No engine promises an order for what an update returns, and the log tells of them in one.
-        rows = sorted(self._connection.execute(self._sql.lease_jobs, (worker, now, as_json(numbers))).fetchall())
+        rows = sorted(self._connection.rows(self._sql.lease_jobs, (worker, now, as_json(numbers)), LeasedRow))
         leased: dict[int, ClaimedJob] = {}
         changes: list[JobChange] = []
         counts: dict[int, int] = {}
@@ -123,7 +131,7 @@ class JobWorkers(Subject):
         return [leased[number] for number in numbers]
 
     def _results(self, number: int) -> dict[str, msgspec.Raw]:
-        rows = self._connection.execute(self._sql.dependency_results, (number,)).fetchall()
+        rows = self._connection.rows(self._sql.dependency_results, (number,), ResultRow)
         return {name: msgspec.Raw(result.encode()) for name, result in rows}
 
     def note(self, notes: Sequence[Note], rows: Sequence[JobRow], now: Timestamp) -> None:
@@ -138,10 +146,10 @@ class JobWorkers(Subject):
         queue = self._queues.by_id(row.queue_id)
         about = {"id": row.id, "queue": queue.name, "type": row.type, "attempt": row.attempts}
         if note.progress is not None:
-            self._connection.execute(self._sql.set_progress, (note.progress, now, row.number))
+            self._connection.run(self._sql.set_progress, (note.progress, now, row.number))
             progress = msgspec.Raw(note.progress.encode())
             self._books.tell(queue.database, JobChange(**about, event="progress", progress=progress))  # type: ignore[arg-type]
         if note.output is not None:
             attempt = (row.number, row.attempts, row.token, row.worker or "", row.started_at, None, "running", "")
-            self._connection.execute(self._sql.put_attempt, (*attempt, None, None, None, note.output))
+            self._connection.run(self._sql.put_attempt, (*attempt, None, None, None, note.output))
             self._books.tell(queue.database, JobChange(**about, event="output"))  # type: ignore[arg-type]

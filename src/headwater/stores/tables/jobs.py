@@ -47,7 +47,7 @@ from headwater.model.job import (
 )
 from headwater.stores.job_questions import FindJobsReady
 from headwater.stores.tables.catalog import Catalog
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Columns, Connection, Text
 from headwater.stores.tables.job_books import JobBooks, JobChange
 from headwater.stores.tables.job_dependents import JobDependents
 from headwater.stores.tables.job_foresight import JobForesight
@@ -76,8 +76,7 @@ ERROR_LENGTH_MAX = 16_384
 MINUTES_KEPT = 30 * 24 * 60
 
 Move = tuple[JobRow, Verdict, JobReport | None]
-
-
+# Whether a job without limits may run, when the next one comes due, when a lane is worth a look.
 _QueueOutlook = tuple[int, int | None, int | None]
 
 
@@ -162,7 +161,7 @@ class Jobs(Subject):
     def clock_set_back(self, now: Timestamp, by: int) -> None:
         """What was counted from a time of the wrong clock comes as much earlier; a time that somebody gave stays."""
         for statement in (self._sql.take_delays_back, self._sql.take_workers_back, self._sql.take_lanes_back):
-            self._connection.execute(statement, (now, by))
+            self._connection.run(statement, (now, by))
         self._schedules.clock_set_back(now)
         self._lanes.forget()
 
@@ -213,15 +212,14 @@ class Jobs(Subject):
 
     def _outlook(self) -> "_Outlook":
         """When something comes due that nobody will announce; other processes may have made queues."""
-        outlook = _Outlook(*self._connection.execute(self._sql.jobs_outlook).fetchone())
+        outlook = _Outlook._make(self._connection.rows(self._sql.jobs_outlook, (), Columns)[0])
         self.queues.catch_up(outlook.queues)
         return outlook
 
     def _queue_outlook(self, queue_id: int, functions: frozenset[str] | None) -> _QueueOutlook:
         """Whether a claim gets something from a queue without a look at limits, and when else it may."""
         values = (queue_id, known_of(functions))
-        found: _QueueOutlook = self._connection.execute(self._sql.queue_outlook, values).fetchone()
-        return found
+        return self._connection.rows(self._sql.queue_outlook, values, _QueueOutlook)[0]
 
     def _promoted(self, queue_id: int, now: Timestamp, functions: frozenset[str] | None) -> _QueueOutlook:
         """The same, once jobs whose time has come are pending."""
@@ -259,7 +257,7 @@ class Jobs(Subject):
         if not done:
             return
         rows = [row for row, _ in done]
-        self._connection.execute(self._sql.complete_jobs, (now, numbers_of(rows)))
+        self._connection.run(self._sql.complete_jobs, (now, numbers_of(rows)))
         self._lanes.left((row.lane for row in rows), now)
         ran: dict[int, list[int]] = {}
         changes = []
@@ -283,8 +281,7 @@ class Jobs(Subject):
         if operation.notes:
             wanted = as_json([note.number for note in operation.notes])
             self.workers.note(operation.notes, self._rows(self._sql.jobs_held_of, wanted, operation.worker), now)
-        rows = self._connection.execute(self._sql.jobs_cancelling, (operation.worker,)).fetchall()
-        return Beat(lease.alive, lease.stopping, [row[0] for row in rows])
+        return Beat(lease.alive, lease.stopping, self._cancelling(operation.worker))
 
     def depart(self, operation: Depart, now: Timestamp) -> Changed:
         """A worker is gone: what it still held counts as a lost attempt."""
@@ -305,8 +302,8 @@ class Jobs(Subject):
     def _take_back(self, worker: str, database: str, reason: str, now: Timestamp) -> list[str]:
         """What it had started counts as a lost attempt; what only waited there, or was to be cancelled, does not."""
         rows = self._rows(self._sql.jobs_held, worker)
-        cancelled = {row[0] for row in self._connection.execute(self._sql.jobs_cancelling, (worker,)).fetchall()}
-        self._connection.execute(self._sql.drop_worker, (worker, database))
+        cancelled = set(self._cancelling(worker))
+        self._connection.run(self._sql.drop_worker, (worker, database))
         started = self.workers.started(worker, held=bool(rows))
         moves = []
         for row in rows:
@@ -325,7 +322,7 @@ class Jobs(Subject):
         rows = self._rows(self._sql.jobs_due, queue_id, now, PROMOTED_AT_ONCE)
         if not rows:
             return
-        self._connection.execute(self._sql.make_pending, (now, numbers_of(rows)))
+        self._connection.run(self._sql.make_pending, (now, numbers_of(rows)))
         self._lanes.entered((row.lane for row in rows), now)
         self._tell(rows, JobState.PENDING)
 
@@ -341,7 +338,7 @@ class Jobs(Subject):
     def _cancel_rows(self, rows: Sequence[JobRow], reason: str, now: Timestamp) -> None:
         running = [row for row in rows if row.state == JobState.PROCESSING]
         if running:
-            self._connection.execute(self._sql.ask_to_cancel, (now, numbers_of(running)))
+            self._connection.run(self._sql.ask_to_cancel, (now, numbers_of(running)))
             for row in running:
                 self.books.control(self.queues.by_id(row.queue_id).database, "cancel", row.id)
         resting = [row for row in rows if row.state != JobState.PROCESSING]
@@ -373,8 +370,8 @@ class Jobs(Subject):
 
     def prune(self, operation: Prune, now: Timestamp) -> Changed:
         """Forget old results, old jobs and old counts; the dead stay until somebody has looked at them."""
-        expired = self._connection.execute(self._sql.expire_results, (now, operation.limit)).fetchall()
-        found = sorted(row[0] for row in expired)
+        expired = self._connection.rows(self._sql.expire_results, (now, operation.limit), Text)
+        found = sorted(name for (name,) in expired)
         for database in self.queues.databases():
             kept = self.queues.worker_settings(database).retention
             before = now - int(kept * SECOND)
@@ -384,7 +381,7 @@ class Jobs(Subject):
                     rows = self._rows(self._sql.jobs_finished_before, *values)
                     self._forget_jobs(rows, now)
                     found += [row.id for row in rows]
-        self._connection.execute(self._sql.drop_minutes, (now // (60 * SECOND) - MINUTES_KEPT,))
+        self._connection.run(self._sql.drop_minutes, (now // (60 * SECOND) - MINUTES_KEPT,))
         return Changed(found)
 
     def _forget_jobs(self, rows: Sequence[JobRow], now: Timestamp) -> None:
@@ -395,11 +392,11 @@ class Jobs(Subject):
         self._cancel_rows(orphans, "a job that it depends on was dropped", now)
         for row in rows:
             self.books.moved(self.queues.by_id(row.queue_id), JobState(row.state), None)
-        self._connection.execute(self._sql.raise_meta, ("last_job", max(row.number for row in rows)))
+        self._connection.run(self._sql.raise_meta, ("last_job", max(row.number for row in rows)))
         sql = self._sql
         for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
-            self._connection.execute(statement, (numbers,))
-        self._connection.execute(self._sql.drop_unique, (numbers, now))
+            self._connection.run(statement, (numbers,))
+        self._connection.run(self._sql.drop_unique, (numbers, now))
 
     def _chosen(
         self, operation: ChooseJobs, allowed: frozenset[JobState], deed: str, before: Timestamp | None = None
@@ -424,9 +421,8 @@ class Jobs(Subject):
                 if before is not None:
                     found += self._rows(self._sql.jobs_finished_before, queue.id, state, before, operation.type, room)
                 else:
-                    chosen = self._connection.execute(
-                        self._lists[JobState(state)], (queue.id, operation.type, room, operation.error)
-                    ).fetchall()
+                    about = (queue.id, operation.type, room, operation.error)
+                    chosen = self._connection.rows(self._lists[JobState(state)], about, Columns)
                     found += self._rows(self._sql.jobs_by_number, numbers_of(chosen))
         return found
 
@@ -476,7 +472,11 @@ class Jobs(Subject):
             self.books.changed(queue, JobState(row.state), change)
 
     def _rows(self, statement: str, *values: int | str) -> list[JobRow]:
-        return [JobRow(*row) for row in self._connection.execute(statement, values).fetchall()]
+        return list(map(JobRow._make, self._connection.rows(statement, values, Columns)))
+
+    def _cancelling(self, worker: str) -> list[JobNumber]:
+        """The numbers of the jobs that a worker is to end."""
+        return [number for (number,) in self._connection.rows(self._sql.jobs_cancelling, (worker,), tuple[JobNumber])]
 
 
 def question_of(claim: Claim, now: Timestamp) -> FindJobsReady:

@@ -3,7 +3,7 @@
 from headwater.errors import EncryptionKeyMissing
 from headwater.model.queue import QueueOptions
 from headwater.stores.codec import Codec
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, Text
 
 META = "encryption_key_check"
 
@@ -19,7 +19,7 @@ class KeyCheck:
 
     def fits(self) -> bool | None:
         """Whether the key is the store's; None when the store has none yet."""
-        row = self._connection.execute(self._sql.get_meta, (META,)).fetchone()
+        row = self._connection.row(self._sql.get_meta, (META,), Text)
         if row is None:
             return None
         try:
@@ -31,9 +31,9 @@ class KeyCheck:
         """Raises when what is about to be encrypted would be so with another key than what is there."""
         if not options.encrypted or self._is_known:
             return
-        row = self._connection.execute(self._sql.get_meta, (META,)).fetchone()
+        row = self._connection.row(self._sql.get_meta, (META,), Text)
         if row is None:
-            self._connection.execute(self._sql.set_meta, (META, self._codec.seal().hex()))
+            self._connection.run(self._sql.set_meta, (META, self._codec.seal().hex()))
         elif self._codec.opens(bytes.fromhex(row[0])):
             self._is_known = True
         else:

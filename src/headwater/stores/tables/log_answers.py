@@ -18,7 +18,7 @@ from headwater.stores.questions import (
     ReadPartition,
     Segment,
 )
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Columns, Connection, Meta, NumberOrNone
 from headwater.stores.tables.identity import read_identity
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.patterns import as_patterns, as_text
@@ -43,7 +43,7 @@ class SegmentRow(NamedTuple):
 def read_last_lsn_of(connection: Connection, database: str, patterns: Sequence[str]) -> Lsn:
     """The newest LSN in the queues of a database whose names fit patterns, also of what was dropped since."""
     about = (database, as_patterns(patterns))
-    (found,) = connection.execute(connection.sql.last_lsn_of_queues, about).fetchone()
+    [(found,)] = connection.rows(connection.sql.last_lsn_of_queues, about, NumberOrNone)
     return Lsn(found or 0)
 
 
@@ -84,33 +84,33 @@ class LogAnswers(SubjectAnswers):
 
     def loss(self, asked: FindLoss) -> Loss:
         """How far records were dropped; looked for only when there was a drop since."""
-        row = self._connection.execute(self._sql.get_meta, ("drops",)).fetchone()
+        row = self._connection.row(self._sql.get_meta, ("drops",), Meta)
         number = int(row[0]) if row else 0
         if number == asked.known:
             return Loss(number, None)
         about = (asked.database, as_patterns(asked.patterns), as_text(asked.partitions))
-        (lsn,) = self._connection.execute(self._sql.last_loss, about).fetchone()
+        [(lsn,)] = self._connection.rows(self._sql.last_loss, about, NumberOrNone)
         return Loss(number, Lsn(lsn or 0))
 
     def read_partition(self, asked: ReadPartition) -> list[Segment]:
         """A stretch of one partition."""
         place = (asked.partition_id, asked.first, asked.limit)
-        return self._segments_of(self._connection.execute(self._sql.read_partition_segments, place).fetchall())
+        return self._segments_of(self._connection.rows(self._sql.read_partition_segments, place, Columns))
 
     def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
         """A stretch of the log."""
         if queue is None:
-            rows = self._connection.execute(self._sql.read_segments, (after, through, limit)).fetchall()
+            rows = self._connection.rows(self._sql.read_segments, (after, through, limit), Columns)
         else:
-            rows = self._connection.execute(self._sql.read_queue_segments, (after, through, limit, *queue)).fetchall()
+            rows = self._connection.rows(self._sql.read_queue_segments, (after, through, limit, *queue), Columns)
         return self._segments_of(rows)
 
-    def _segments_of(self, rows: list[SegmentRow]) -> list[Segment]:
+    def _segments_of(self, rows: list[Columns]) -> list[Segment]:
         """Segments up to the first that cannot be read; when that is the first one, it is told."""
         found: list[Segment] = []
         for row in rows:
             try:
-                segment = self._segment(SegmentRow(*row))
+                segment = self._segment(SegmentRow._make(row))
             except StoreDamaged:
                 if not found:
                     raise

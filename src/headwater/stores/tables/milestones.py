@@ -7,6 +7,11 @@ from headwater.stores.questions import FindMilestone, ListMilestones, Milestone
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
+# Step, what was noted with it.
+StepRow = tuple[int, str]
+# Name, step, what was noted with it, when it was reached.
+MilestoneRow = tuple[str, int, str, Timestamp]
+
 
 class Milestones(Subject):
     """All named work, under the write lock."""
@@ -21,12 +26,12 @@ class Milestones(Subject):
 
     def reach(self, operation: Reach, now: Timestamp) -> Reached:
         """Take a step, once."""
-        row = self._connection.execute(self._sql.find_milestone, (operation.database, operation.name)).fetchone()
+        row = self._connection.row(self._sql.find_milestone, (operation.database, operation.name), StepRow)
         if row is not None and row[0] >= operation.number:
             message = f"{operation.name!r} is at step {row[0]}; step {operation.number} was taken before"
             raise AlreadyReached(message, *row)
         step = (operation.database, operation.name, operation.number, operation.note, now)
-        self._connection.execute(self._sql.set_milestone, step)
+        self._connection.run(self._sql.set_milestone, step)
         return Reached(None if row is None else row[0])
 
 
@@ -43,10 +48,10 @@ class MilestoneAnswers(SubjectAnswers):
 
     def milestone(self, asked: FindMilestone) -> int | None:
         """The last step that named work has reached."""
-        row = self._connection.execute(self._sql.find_milestone, (asked.database, asked.name)).fetchone()
-        return None if row is None else int(row[0])
+        row = self._connection.row(self._sql.find_milestone, (asked.database, asked.name), StepRow)
+        return None if row is None else row[0]
 
     def milestones(self, asked: ListMilestones) -> list[Milestone]:
         """How far all work of a kind is."""
         prefix = (asked.database, asked.prefix, asked.prefix + "\U0010ffff")
-        return [Milestone(*row) for row in self._connection.execute(self._sql.milestone_list, prefix)]
+        return [Milestone(*row) for row in self._connection.rows(self._sql.milestone_list, prefix, MilestoneRow)]

@@ -318,7 +318,7 @@ class Pops(Subject):
             # A loss is told with the next record: while one is on its way, the position stays before the loss.
             cursor = found.cursor
             if found.lost:
-                self._connection.execute(self._sql.count_lost, (found.lost, group.id))
+                self._connection.run(self._sql.count_lost, (found.lost, group.id))
         if not found.offsets:
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
@@ -330,7 +330,7 @@ class Pops(Subject):
             after = self._cursors.caught_up(rules.settle_all(leased, now), partition.id)
         self._cursors.write(group, partition.id, after)
         if leased.attempts > 1:
-            self._connection.execute(self._sql.count_retried, (len(found.offsets), group.id))
+            self._connection.run(self._sql.count_retried, (len(found.offsets), group.id))
         return Batch(
             queue=group.queue.name,
             partition=partition.name,
@@ -420,7 +420,7 @@ class Pops(Subject):
             if ready_at is None:
                 self._segments.idle(partition_id)
         if met:
-            self._connection.execute(self._sql.set_discovered, (max(partition_id for partition_id, _ in met), group.id))
+            self._connection.run(self._sql.set_discovered, (max(partition_id for partition_id, _ in met), group.id))
         if len(met) < limit:
             self._discovered[group.id] = self._catalog.generation
         return len(met)
@@ -444,7 +444,7 @@ class Pops(Subject):
         """A cursor for a group that began later than the partition."""
         position = self._segments.first_after(partition_id, start, group.since_lsn)
         ready_at = now if position < self._segments.end(partition_id) else None
-        self._connection.execute(self._sql.add_cursor, (group.id, partition_id, position, now, ready_at))
+        self._connection.run(self._sql.add_cursor, (group.id, partition_id, position, now, ready_at))
         return partition_id, ready_at
 
     def _next_ready(self, operation: Pop, group: Group) -> list[int]:

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from headwater.clock import Timestamp
 from headwater.log.operations import Configure, Configured, Deleted, DeleteQueue
 from headwater.model.lane import Lane
-from headwater.model.names import PartitionId
+from headwater.model.names import Offset, PartitionId
 from headwater.model.queue import QueueOptions, decode_options, encode_options, merge_options
 from headwater.stores.questions import FindLane, ListPartitions, ListQueues, PartitionStatus, QueueStatus
 from headwater.stores.tables.catalog import Catalog
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Columns, Connection, Number
 from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.patterns import as_patterns
 from headwater.stores.tables.segments import Segments
@@ -38,7 +38,7 @@ class Queues(Subject):
         queue = known or self._catalog.make_queue(operation.database, operation.queue, now)
         namespace = queue.namespace if operation.namespace is None else operation.namespace
         task = queue.task if operation.task is None else operation.task
-        self._connection.execute(
+        self._connection.run(
             self._sql.change_queue, (namespace, task, options.priority, encode_options(options), queue.id)
         )
         self._catalog.changed()
@@ -50,7 +50,7 @@ class Queues(Subject):
         if queue is None:
             return Deleted(0)
         # LSNs never come back, even if the newest segments go.
-        self._connection.execute(self._sql.raise_meta, ("last_lsn", self._segments.last_lsn))
+        self._connection.run(self._sql.raise_meta, ("last_lsn", self._segments.last_lsn))
         for statement in (
             self._sql.drop_queue_segments,
             self._sql.drop_queue_cursors,
@@ -65,11 +65,17 @@ class Queues(Subject):
             self._sql.drop_queue_partitions,
             self._sql.drop_queue,
         ):
-            self._connection.execute(statement, (queue.id,))
+            self._connection.run(statement, (queue.id,))
         self._catalog.changed()
         self._segments.forget_ends()
         self._cursors.forget()
         return Deleted(1)
+
+
+# Queue, partition and its number, where its records begin and end, when it was made.
+PartitionStatusRow = tuple[str, str, PartitionId, Offset, Offset, Timestamp]
+# Database, queue, namespace, task, partition.
+LaneRow = tuple[str, str, str, str, str]
 
 
 class QueueRow(NamedTuple):
@@ -101,12 +107,12 @@ class QueueAnswers(SubjectAnswers):
     def queues(self, asked: ListQueues) -> list[QueueStatus]:
         """The queues of a database with their sizes."""
         about = (asked.database, asked.part.after[0], as_patterns(asked.part.patterns), asked.part.limit)
-        rows = self._connection.execute(self._sql.queue_list, about).fetchall()
-        return [self._status(QueueRow(*row)) for row in rows]
+        rows = self._connection.rows(self._sql.queue_list, about, Columns)
+        return [self._status(QueueRow._make(row)) for row in rows]
 
     def _status(self, row: QueueRow) -> QueueStatus:
-        (waiting,) = self._connection.execute(self._sql.queue_waiting, (row.id,)).fetchone()
-        (delayed,) = self._connection.execute(self._sql.queue_delayed, (row.id,)).fetchone()
+        [(waiting,)] = self._connection.rows(self._sql.queue_waiting, (row.id,), Number)
+        [(delayed,)] = self._connection.rows(self._sql.queue_delayed, (row.id,), Number)
         return QueueStatus(
             database=row.database,
             queue=row.name,
@@ -124,7 +130,8 @@ class QueueAnswers(SubjectAnswers):
     def partitions(self, asked: ListPartitions) -> list[PartitionStatus]:
         """Partitions with where their records begin and end."""
         about = (asked.database, asked.queue, asked.after, asked.limit, as_patterns(asked.patterns))
-        return [PartitionStatus(*row) for row in self._connection.execute(self._sql.partition_list, about)]
+        rows = self._connection.rows(self._sql.partition_list, about, PartitionStatusRow)
+        return [PartitionStatus(*row) for row in rows]
 
     def lane(self, asked: FindLane) -> Lane | None:
         """The address of a partition."""
@@ -133,5 +140,5 @@ class QueueAnswers(SubjectAnswers):
 
 def read_lane(connection: Connection, partition_id: PartitionId) -> Lane | None:
     """The address of a partition."""
-    row = connection.execute(connection.sql.find_lane, (partition_id,)).fetchone()
+    row = connection.row(connection.sql.find_lane, (partition_id,), LaneRow)
     return None if row is None else Lane(*row)

@@ -24,15 +24,21 @@ from headwater.log.operations import (
 )
 from headwater.model import cursor as rules
 from headwater.model.cursor import Cursor, Outcome
-from headwater.model.names import GROUP_DEFAULT, Lsn, Offset, PartitionId
-from headwater.stores.tables.catalog import Catalog, Group, Partition
-from headwater.stores.tables.connection import Connection
-from headwater.stores.tables.cursors import Cursors, cursor_of
+from headwater.model.names import GROUP_DEFAULT, GroupId, Lsn, PartitionId
+from headwater.stores.tables.catalog import Catalog, Group, NamedPartitionRow, Partition
+from headwater.stores.tables.connection import Connection, Number
+from headwater.stores.tables.cursors import CursorRow, Cursors, cursor_of
 from headwater.stores.tables.dead_letters import Burial
 from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.groups import LeaseRow
 from headwater.stores.tables.pops import Pops
 from headwater.stores.tables.segments import Segments, read_lsn_at
 from headwater.stores.tables.subject import Handlers, Phase, Read, Subject
+
+# Number, name.
+NumberedName = tuple[PartitionId, str]
+# As a row of a group's positions, with the group in place of the partition.
+GroupCursorRow = tuple[GroupId, int, str | None, str | None, int, int | None, int, int, int, int, int | None, str]
 
 
 class Reports(Subject):
@@ -165,9 +171,9 @@ class Reports(Subject):
         if chosen is not None:
             self._move(group, chosen.id, operation, now)
             return Sought(1)
-        rows = self._connection.execute(self._sql.group_cursors, (group.id,)).fetchall()
+        rows = self._connection.rows(self._sql.group_cursors, (group.id,), CursorRow)
         for row in rows:
-            self._move(group, PartitionId(row[0]), operation, now)
+            self._move(group, row[0], operation, now)
         return Sought(len(rows))
 
     def release_leases(self, operation: ReleaseLeases, now: Timestamp) -> LeasesReleased:
@@ -178,8 +184,8 @@ class Reports(Subject):
         queue = self._catalog.need_queue(operation.database, operation.queue)
         about = (operation.database, queue.name, operation.group, now, -1)
         leases = records = 0
-        for row in self._connection.execute(self._sql.lease_list, about).fetchall():
-            _, name, partition_id, group_name, _, token, *_, count = row
+        for row in self._connection.rows(self._sql.lease_list, about, LeaseRow):
+            _, name, partition_id, group_name, _, token, _, _, count = row
             if operation.partition not in ("", name) or operation.token not in (None, token):
                 continue
             group = self._catalog.find_group(queue, group_name)
@@ -205,20 +211,20 @@ class Reports(Subject):
         if operation.partition and self._catalog.find_partition(queue, operation.partition) is None:
             raise QueueMissing(f"queue {queue.name!r} has no partition {operation.partition!r}")
         count = 0
-        for number, name in self._connection.execute(self._sql.queue_partitions, (queue.id,)).fetchall():
+        for number, name in self._connection.rows(self._sql.queue_partitions, (queue.id,), NumberedName):
             if operation.partition in ("", name):
-                count += self._clear_partition(PartitionId(number), now)
+                count += self._clear_partition(number, now)
         return Deleted(count)
 
     def _clear_partition(self, partition_id: PartitionId, now: Timestamp) -> int:
         end = self._segments.end(partition_id)
-        for row in self._connection.execute(self._sql.partition_cursors, (partition_id,)).fetchall():
+        for row in self._connection.rows(self._sql.partition_cursors, (partition_id,), GroupCursorRow):
             moved = self._cursors.caught_up(rules.seek(cursor_of((partition_id, *row[1:])), end, now), partition_id)
             self._cursors.write_numbered(row[0], partition_id, moved)
-        (count,) = self._connection.execute(self._sql.count_records, (partition_id,)).fetchone()
+        [(count,)] = self._connection.rows(self._sql.count_records, (partition_id,), Number)
         if count:
             self._segments.drop_before(partition_id, end)
-        return int(count) + self._delayed.clear(partition_id)
+        return count + self._delayed.clear(partition_id)
 
     def pass_over(self, operation: PassOver, now: Timestamp) -> Deleted:
         """Have every group of the queue pass one record; how many had it before them."""
@@ -244,7 +250,7 @@ class Reports(Subject):
 
     def _move(self, group: Group, partition_id: PartitionId, operation: Seek, now: Timestamp) -> None:
         cursor = self._cursors.find(group, partition_id) or Cursor()
-        _, _, start = self._connection.execute(self._sql.find_partition_by_id, (partition_id,)).fetchone()
+        [(_, _, start)] = self._connection.rows(self._sql.find_partition_by_id, (partition_id,), NamedPartitionRow)
         end = self._segments.end(partition_id)
         if operation.offset is not None:
             position = max(operation.offset, start)
@@ -252,7 +258,7 @@ class Reports(Subject):
             lsn = operation.lsn
             if lsn is None:
                 lsn = read_lsn_at(self._connection, Timestamp(operation.timestamp or 0), self._segments.last_lsn)
-            position = self._segments.first_after(partition_id, Offset(start), lsn)
+            position = self._segments.first_after(partition_id, start, lsn)
         else:
             position = end if operation.to == "end" else start
         moved = rules.seek(cursor, position, now)

@@ -1,16 +1,24 @@
 """Dropping what is old: whole segments, from the oldest on, a bounded number of partitions at a time."""
 
+from collections.abc import Iterator
+
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
 from headwater.log.room_operations import TrimRoom
-from headwater.model.names import PartitionId, QueueId
+from headwater.model.names import Offset, PartitionId, QueueId
 from headwater.model.room import KEPT
 from headwater.stores.tables.catalog import Catalog, Queue
-from headwater.stores.tables.connection import Connection
-from headwater.stores.tables.segments import Segments
+from headwater.stores.tables.connection import Connection, Number
+from headwater.stores.tables.segments import HeaderRow, Segments
 from headwater.stores.tables.subject import Handlers, Subject
 
 SEGMENTS_PER_PARTITION = 1_000
+# Number, that of its queue.
+PlaceRow = tuple[PartitionId, QueueId]
+# A row for each that was dropped.
+Dropped = tuple[int]
+# How many groups read a partition, and the least position among them.
+SlowestRow = tuple[int, int | None]
 
 
 class Retention(Subject):
@@ -29,12 +37,11 @@ class Retention(Subject):
     def retain(self, operation: Retain, now: Timestamp) -> Retained:
         """One bite of a round over all partitions."""
         dropped: list[int] = []
-        rows = self._connection.execute(self._sql.partitions_after, (operation.after, operation.limit)).fetchall()
+        rows = self._connection.rows(self._sql.partitions_after, (operation.after, operation.limit), PlaceRow)
         for partition_id, queue_id in rows:
-            queue = self._catalog.queue_by_id(QueueId(queue_id))
-            before = self._droppable(queue, PartitionId(partition_id), now)
-            dropped.extend(self._drop_before(PartitionId(partition_id), before))
-        after = PartitionId(rows[-1][0]) if len(rows) == operation.limit else PartitionId(0)
+            queue = self._catalog.queue_by_id(queue_id)
+            dropped.extend(self._drop_before(partition_id, self._droppable(queue, partition_id, now)))
+        after = rows[-1][0] if len(rows) == operation.limit else PartitionId(0)
         return Retained(len(dropped), sum(dropped), after)
 
     def trim(self, operation: TrimRoom, now: Timestamp) -> Deleted:
@@ -45,8 +52,7 @@ class Retention(Subject):
             return Deleted(0)
         through = min(operation.through, self._archived(queue)) if queue.options.archive_required else operation.through
         before = 0
-        rows = self._connection.execute(self._sql.oldest_segments, (partition.id, SEGMENTS_PER_PARTITION))
-        for lsn, first_offset, count, _, _ in rows:
+        for lsn, first_offset, count, _, _ in self._oldest(partition.id):
             if lsn > through:
                 break
             before = first_offset + count
@@ -55,8 +61,8 @@ class Retention(Subject):
     def forget_old(self, operation: Forget, now: Timestamp) -> Deleted:
         """Drop old idempotency keys and traces."""
         bounds = (operation.before, operation.limit)
-        keys = self._connection.execute(self._sql.forget_applied, bounds).fetchall()
-        traces = self._connection.execute(self._sql.forget_traces, bounds).fetchall()
+        keys = self._connection.rows(self._sql.forget_applied, bounds, Dropped)
+        traces = self._connection.rows(self._sql.forget_traces, bounds, Dropped)
         return Deleted(len(keys) + len(traces))
 
     def _droppable(self, queue: Queue, partition_id: PartitionId, now: Timestamp) -> int:
@@ -68,8 +74,7 @@ class Retention(Subject):
         passed = self._passed(queue, partition_id) if old_completed is not None else 0
         archived = self._archived(queue) if options.archive_required else None
         before = 0
-        rows = self._connection.execute(self._sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION))
-        for lsn, first_offset, count, written_at, expires_at in rows:
+        for lsn, first_offset, count, written_at, expires_at in self._oldest(partition_id):
             if archived is not None and lsn > archived:
                 break
             end = first_offset + count
@@ -82,21 +87,26 @@ class Retention(Subject):
 
     def _archived(self, queue: Queue) -> int:
         """The LSN up to which the queue is in an archive."""
-        row = self._connection.execute(self._sql.get_archived, (queue.id,)).fetchone()
-        return int(row[0]) if row else 0
+        row = self._connection.row(self._sql.get_archived, (queue.id,), Number)
+        return row[0] if row else 0
 
     def _passed(self, queue: Queue, partition_id: PartitionId) -> int:
         """The position that every group of the queue has reached."""
-        (groups,) = self._connection.execute(self._sql.count_groups, (queue.id, partition_id)).fetchone()
-        cursors, slowest = self._connection.execute(self._sql.slowest_position, (partition_id,)).fetchone()
-        return int(slowest) if groups and cursors == groups else 0
+        [(groups,)] = self._connection.rows(self._sql.count_groups, (queue.id, partition_id), Number)
+        [(cursors, slowest)] = self._connection.rows(self._sql.slowest_position, (partition_id,), SlowestRow)
+        return slowest if slowest is not None and cursors == groups else 0
 
     def _drop_before(self, partition_id: PartitionId, offset: int) -> list[int]:
         """Drop the segments before `offset`; how many records each had."""
         if not offset:
             return []
-        rows = self._connection.execute(self._sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION)).fetchall()
-        counts = [row[2] for row in rows if row[1] + row[2] <= offset]
-        if counts:
-            self._segments.drop_before(partition_id, rows[len(counts) - 1][1] + rows[len(counts) - 1][2])
-        return counts
+        whole = [
+            (first + count, count) for _, first, count, _, _ in self._oldest(partition_id) if first + count <= offset
+        ]
+        if whole:
+            self._segments.drop_before(partition_id, Offset(whole[-1][0]))
+        return [count for _, count in whole]
+
+    def _oldest(self, partition_id: PartitionId) -> Iterator[HeaderRow]:
+        """The segments of a partition from the oldest on, as many as are dropped at a time."""
+        return self._connection.each(self._sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION), HeaderRow)

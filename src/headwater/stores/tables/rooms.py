@@ -4,13 +4,17 @@ each index is done by one that all queues have."""
 from typing import NamedTuple
 
 from headwater.stores.room_questions import CheckRooms, RoomPart
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Columns, Connection
 from headwater.stores.tables.subject import Answering, SubjectAnswers
 
 COLUMNS = {
     "message_queue": ("id", "canvas_id", "message_type", "payload", "created_at", "expires_at"),
     "canvas_watermarks": ("id", "canvas_id", "server_instance_id", "last_processed_id", "updated_at"),
 }
+
+
+# Two names: of a view and a column, or of a table and the columns of an index.
+Names = tuple[str, str]
 
 
 class Work(NamedTuple):
@@ -47,15 +51,13 @@ class RoomAnswers(SubjectAnswers):
     def check(self, asked: CheckRooms) -> list[RoomPart]:
         """Tables first, then indexes."""
         columns: dict[str, list[str]] = {}
-        for view, column in self._connection.execute(self._sql.room_views).fetchall():
+        for view, column in self._connection.rows(self._sql.room_views, (), Names):
             columns.setdefault(view, []).append(column)
         tables = [
             RoomPart(name, "table", f"a view of {', '.join(wanted)}", set(wanted) <= set(columns.get(name, ())))
             for name, wanted in COLUMNS.items()
         ]
-        indexes = [
-            (str(table), str(found)) for table, found in self._connection.execute(self._sql.room_indexes).fetchall()
-        ]
+        indexes = self._connection.rows(self._sql.room_indexes, (), Names)
         plans = self._plans()
         return tables + [
             RoomPart(
@@ -79,4 +81,4 @@ class RoomAnswers(SubjectAnswers):
         return {name: self._plan(statement) for name, statement in zip(INDEXES, statements, strict=True)}
 
     def _plan(self, statement: str) -> str:
-        return "; ".join(str(row[-1]).strip() for row in self._connection.execute(statement).fetchall())
+        return "; ".join(str(row[-1]).strip() for row in self._connection.rows(statement, (), Columns))

@@ -21,7 +21,7 @@ from headwater.model.names import Lsn, Offset, PartitionId
 from headwater.model.record import Record, encode_records, split_records, transaction_ids
 from headwater.stores.codec import Codec
 from headwater.stores.tables.catalog import Partition
-from headwater.stores.tables.connection import Connection, Number, NumberOrNone
+from headwater.stores.tables.connection import Connection, Meta, Number, NumberOrNone
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.subject import Read, Seen, Subject
 
@@ -36,6 +36,10 @@ OLD_IN_A_ROW_MAX = 64
 SegmentRow = tuple[Lsn, PartitionId, Offset, int]
 # The same with the time of writing, that of expiry, the origin, the codec, the checksum and the body.
 StagedRow = tuple[Lsn, PartitionId, Offset, int, Timestamp, int | None, int, int, int, bytes]
+# LSN, first offset, count, time of writing.
+PlacedRow = tuple[Lsn, Offset, int, Timestamp]
+# The same with the time of expiry.
+HeaderRow = tuple[Lsn, Offset, int, Timestamp, int | None]
 # Codec, checksum, partition, first offset, body.
 BodyRow = tuple[int, int, PartitionId, Offset, bytes]
 # LSN and time of writing.
@@ -227,11 +231,11 @@ class Segments(Subject):
     def drop_before(self, partition_id: PartitionId, offset: int) -> None:
         """Drop the segments before an offset at which one begins. LSNs and offsets are never given out twice."""
         self._rewrote = True
-        self._connection.execute(self._sql.raise_partition_start, (offset, partition_id))
-        self._connection.execute(self._sql.raise_meta, ("last_lsn", self.last_lsn))
+        self._connection.run(self._sql.raise_partition_start, (offset, partition_id))
+        self._connection.run(self._sql.raise_meta, ("last_lsn", self.last_lsn))
         self._note_drop(partition_id, offset)
         self._current.pop(partition_id, None)
-        self._connection.execute(self._sql.drop_segments_before, (partition_id, offset))
+        self._connection.run(self._sql.drop_segments_before, (partition_id, offset))
 
     def _note_drop(self, partition_id: PartitionId, offset: int) -> None:
         """Readers that come by LSN must learn that records are gone which they have not seen."""
@@ -241,10 +245,10 @@ class Segments(Subject):
 
     def note_loss(self, partition_id: PartitionId, lsn: Lsn) -> None:
         """Records of a partition up to this LSN are gone."""
-        row = self._connection.execute(self._sql.get_meta, ("drops",)).fetchone()
+        row = self._connection.row(self._sql.get_meta, ("drops",), Meta)
         number = int(row[0]) + 1 if row else 1
-        self._connection.execute(self._sql.set_meta, ("drops", number))
-        self._connection.execute(self._sql.note_drop, (partition_id, lsn, number))
+        self._connection.run(self._sql.set_meta, ("drops", number))
+        self._connection.run(self._sql.note_drop, (partition_id, lsn, number))
 
     # ── duplicates ──
 
@@ -348,28 +352,28 @@ class Segments(Subject):
                 return
         if len(self._current) > CURRENT_MAX:
             self._current.clear()
-        for row in self._connection.execute(self._sql.segments_from, (partition_id, offset)):
+        for row in self._connection.each(self._sql.segments_from, (partition_id, offset), HeaderRow):
             current = self._current[partition_id] = SegmentHeader(*row)
             yield current
 
     def _newest(self, partition_id: PartitionId) -> Iterator[SegmentHeader]:
-        for row in self._connection.execute(self._sql.newest_segments, (partition_id,)):
+        for row in self._connection.each(self._sql.newest_segments, (partition_id,), PlacedRow):
             yield SegmentHeader(*row)
 
     def last_written_at(self, partition_id: PartitionId) -> Timestamp:
         """When the newest record of a partition was written."""
-        row = self._connection.execute(self._sql.newest_segments, (partition_id,)).fetchone()
-        return Timestamp(row[3]) if row else Timestamp(0)
+        newest = next(self._newest(partition_id), None)
+        return newest.written_at if newest else Timestamp(0)
 
     def first_after(self, partition_id: PartitionId, start: Offset, lsn: Lsn) -> Offset:
         """The first record of a partition that came after `lsn`, or the end. Within a partition, LSNs rise."""
         if lsn == 0:
             return start
         position = self.end(partition_id)
-        for row in self._connection.execute(self._sql.newest_segments, (partition_id,)):
-            if row[0] <= lsn:
+        for header in self._newest(partition_id):
+            if header.lsn <= lsn:
                 break
-            position = Offset(row[1])
+            position = header.first_offset
         return position
 
     def records_of(self, header: SegmentHeader) -> list[Record]:
@@ -412,7 +416,7 @@ def open_body(codec: Codec, lsn: int, kind: int, checksum: int, partition_id: in
 def read_last_lsn(connection: Connection) -> Lsn:
     """The newest LSN ever given out; segments may have been dropped since."""
     [(newest,)] = connection.rows(connection.sql.last_lsn, (), NumberOrNone)
-    row = connection.execute(connection.sql.get_meta, ("last_lsn",)).fetchone()
+    row = connection.row(connection.sql.get_meta, ("last_lsn",), Meta)
     return Lsn(max(newest or 0, int(row[0]) if row else 0))
 
 

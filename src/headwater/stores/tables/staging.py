@@ -14,6 +14,12 @@ STAGED_SECONDS = 3_600
 UPLOADS_MAX = 4
 
 
+# Bytes of other uploads, and of other parts of this one.
+StagedBytesRow = tuple[int, int]
+# Number, body.
+PartRow = tuple[int, bytes]
+
+
 class Staging(Subject):
     """All uploads, under the write lock."""
 
@@ -30,8 +36,8 @@ class Staging(Subject):
         """Keep a part; what was left lying is dropped on the way."""
         place = (operation.database, operation.upload, operation.part)
         if operation.part == 0:
-            self._connection.execute(self._sql.drop_old_staged, (operation.database, now - STAGED_SECONDS * SECOND))
-        others, before = self._connection.execute(self._sql.staged_bytes, place).fetchone()
+            self._connection.run(self._sql.drop_old_staged, (operation.database, now - STAGED_SECONDS * SECOND))
+        [(others, before)] = self._connection.rows(self._sql.staged_bytes, place, StagedBytesRow)
         size = before + operation.size
         if size > self._bytes_max:
             raise TooLarge(
@@ -40,13 +46,13 @@ class Staging(Subject):
             )
         if others + size > UPLOADS_MAX * self._bytes_max:
             raise Overloaded(f"{others:,} bytes of other large commits are under way; come back later")
-        self._connection.execute(self._sql.stage_part, (*place, now, operation.size, operation.body))
+        self._connection.run(self._sql.stage_part, (*place, now, operation.size, operation.body))
         return Staged(size)
 
     def unstage(self, operation: Unstage, now: Timestamp) -> Deleted:
         """Drop an upload."""
-        before = self._connection.execute(self._sql.staged_parts, (operation.database, operation.upload)).fetchall()
-        self._connection.execute(self._sql.unstage, (operation.database, operation.upload))
+        before = self._connection.rows(self._sql.staged_parts, (operation.database, operation.upload), PartRow)
+        self._connection.run(self._sql.unstage, (operation.database, operation.upload))
         return Deleted(len(before))
 
 
@@ -63,5 +69,5 @@ class StagingAnswers(SubjectAnswers):
 
     def staged(self, asked: ListStaged) -> list[bytes]:
         """The parts of an upload, from the first on as far as there is no gap."""
-        rows = self._connection.execute(self._sql.staged_parts, (asked.database, asked.upload)).fetchall()
+        rows = self._connection.rows(self._sql.staged_parts, (asked.database, asked.upload), PartRow)
         return [body for place, (part, body) in enumerate(rows) if part == place]

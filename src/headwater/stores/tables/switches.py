@@ -6,6 +6,9 @@ from headwater.stores.questions import ListSwitches
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
+# Database, name.
+SwitchRow = tuple[str, str]
+
 
 class Switches(Subject):
     """All switches, under the write lock."""
@@ -21,9 +24,9 @@ class Switches(Subject):
     def set(self, operation: SetSwitch, now: Timestamp) -> Switched:
         """Turn something on or off."""
         if operation.is_on:
-            self._connection.execute(self._sql.turn_on, (operation.database, operation.name, now))
+            self._connection.run(self._sql.turn_on, (operation.database, operation.name, now))
         else:
-            self._connection.execute(self._sql.turn_off, (operation.database, operation.name))
+            self._connection.run(self._sql.turn_off, (operation.database, operation.name))
         return Switched(operation.is_on)
 
 
@@ -40,4 +43,4 @@ class SwitchAnswers(SubjectAnswers):
 
     def switches(self, asked: ListSwitches) -> list[tuple[str, str]]:
         """What is turned on."""
-        return [(str(database), str(name)) for database, name in self._connection.execute(self._sql.switches)]
+        return self._connection.rows(self._sql.switches, (), SwitchRow)

@@ -34,12 +34,14 @@ class Traces(Subject):
         data = bytes(operation.data).decode()
         about = (operation.database, operation.partition_id, operation.transaction_id, operation.group)
         for name in names:
-            self._connection.execute(self._sql.add_trace, (*about, name, operation.event, data, now))
+            self._connection.run(self._sql.add_trace, (*about, name, operation.event, data, now))
         return Traced(len(names))
 
 
 # Partition, transaction id, group, name, event, time, data.
 TraceRow = tuple[PartitionId, str, str, str, str, Timestamp, str]
+# Name, how many events it has, when the last was.
+TraceNameRow = tuple[str, int, Timestamp]
 
 
 class TraceAnswers(SubjectAnswers):
@@ -56,17 +58,17 @@ class TraceAnswers(SubjectAnswers):
     def traces(self, asked: ListTraces) -> list[TraceEvent]:
         """The noted events of one record."""
         about = (asked.database, asked.partition_id, asked.transaction_id)
-        return [_event(row) for row in self._connection.execute(self._sql.traces, about).fetchall()]
+        return [_event(row) for row in self._connection.rows(self._sql.traces, about, TraceRow)]
 
     def named(self, asked: ListTracesNamed) -> list[TraceEvent]:
         """The events noted under a name."""
         about = (asked.database, asked.name, as_patterns(asked.patterns), asked.limit, asked.skip)
-        return [_event(row) for row in self._connection.execute(self._sql.traces_named, about).fetchall()]
+        return [_event(row) for row in self._connection.rows(self._sql.traces_named, about, TraceRow)]
 
     def names(self, asked: ListTraceNames) -> list[TraceName]:
         """The names of events."""
         about = (asked.database, as_patterns(asked.patterns), asked.limit)
-        return [TraceName(*row) for row in self._connection.execute(self._sql.trace_names, about)]
+        return [TraceName(*row) for row in self._connection.rows(self._sql.trace_names, about, TraceNameRow)]
 
 
 def _event(row: TraceRow) -> TraceEvent:

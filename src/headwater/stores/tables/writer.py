@@ -250,20 +250,20 @@ class Writer:
     def _transaction(self, operation: Transaction, now: Timestamp) -> Transacted:
         """All or nothing: a savepoint, because here a later operation can fail after an earlier one wrote."""
         back = [keep() for keep in self._keep]
-        self._connection.execute("SAVEPOINT hw_transaction")
+        self._connection.run("SAVEPOINT hw_transaction")
         try:
             for lease in operation.leases:
                 self._check_lease(operation.database, lease, now)
             results = [self._inside(step, now) for step in operation.operations]
         except HeadwaterError:
-            self._connection.execute("ROLLBACK TO hw_transaction")
+            self._connection.run("ROLLBACK TO hw_transaction")
             self.forget()
             self.catch_up()
             for go_back in back:
                 go_back()
             raise
         finally:
-            self._connection.execute("RELEASE hw_transaction")
+            self._connection.run("RELEASE hw_transaction")
         return Transacted(results)
 
     def _inside(self, step: Operation, now: Timestamp) -> object:
