@@ -66,6 +66,9 @@ LIVE = "tests/doors/realtime/test_documents.py"
 LIVE_SERVERS = "tests/faults/test_live_servers.py"
 REPLICATION = "headwater/services/replication.py"
 REPLICA_RULES = "tests/doors/test_replica_rules.py"
+PLANS = "tests/stores/test_document_plans.py"
+OTHER_LOGS = "tests/doors/realtime/test_places_of_another_log.py"
+WHO_ASKS = "tests/doors/realtime/test_filters_of_who_asks.py"
 DOCUMENT_RULES = "tests/doors/test_document_rules.py"
 FORMS_AGREE = "tests/filters/test_forms_agree.py::test_every_awkward_value_is_told_apart_by_all_forms"
 
@@ -1958,8 +1961,8 @@ BUGS = [
         (
             Edit(
                 REPLICATION,
-                "(checkpoint.identity, checkpoint.rules) == (self._identity, self._rules)",
-                "checkpoint.identity == self._identity",
+                "checkpoint.id) if checkpoint.rules == self._rules else BEGINNING",
+                "checkpoint.id)",
             ),
         ),
         (f"{REPLICA_RULES}::test_other_rules_give_a_replica_what_it_could_not_read_before",),
@@ -2226,5 +2229,97 @@ BUGS = [
             ),
         ),
         ("tests/doors/access/test_influence.py",),
+    ),
+    Bug(
+        "replica-goes-on-in-another-log",
+        "after a store was put back from a copy, replicas are never told of what is written up to their place",
+        (Edit(REPLICATION, "        if self._is_of_another_log(", "        if False and self._is_of_another_log("),),
+        (f"{OTHER_LOGS}::test_a_checkpoint_ahead_of_the_log_begins_anew_and_says_so",),
+    ),
+    Bug(
+        "made-up-checkpoint-asks-for-a-document",
+        "whoever makes a checkpoint up learns whether there is a document that they may not read",
+        (
+            Edit(
+                REPLICATION,
+                "self._permit is not None and (found is None or not self._may_read(found))",
+                "self._permit is not None and found is None",
+            ),
+        ),
+        (f"{OTHER_LOGS}::test_of_documents_that_may_not_be_read_a_made_up_checkpoint_learns_nothing",),
+    ),
+    Bug(
+        "resume-in-a-restored-store",
+        "a client goes on in a store that was restored as if nothing had happened",
+        (
+            Edit(
+                "headwater/doors/realtime/documents.py",
+                "is_same and about.identity in",
+                "is_same or about.identity in",
+            ),
+        ),
+        (f"{OTHER_LOGS}::test_a_resume_in_a_store_that_was_restored_begins_anew",),
+    ),
+    Bug(
+        "claims-of-nobody",
+        "a query over HTTP that speaks of who asks is refused",
+        (
+            Edit(
+                "headwater/doors/native/documents.py", "claims_text() if speaks_of_who_asks(query) else", "database and"
+            ),
+        ),
+        (f"{WHO_ASKS}::test_a_query_may_speak_of_who_asks_over_every_route",),
+    ),
+    Bug(
+        "caller-brings-claims",
+        "a caller says over our own wire who they are",
+        (Edit("headwater/services/wire_forms.py", '"permit", "claims"})', '"permit"})'),),
+        (f"{WHO_ASKS}::test_a_caller_cannot_bring_claims",),
+    ),
+    Bug(
+        "names-of-no-text-are-one",
+        "all names in a path that are no UTF-8 are the same name",
+        (
+            Edit(
+                "headwater/doors/wire.py",
+                '.encode("latin-1")).decode()',
+                '.encode("latin-1")).decode(errors="replace")',
+            ),
+        ),
+        ("tests/doors/test_paths.py::test_documents_whose_ids_are_no_utf_8_are_not_written",),
+    ),
+    Bug(
+        "update-tells-everything",
+        "a token for writing alone reads what others wrote in the answer to an update",
+        (
+            Edit(
+                "headwater/doors/native/documents.py", "        return written.receipt()\n", "        return written\n"
+            ),
+        ),
+        ("tests/doors/test_documents.py::test_an_update_tells_what_others_wrote_only_to_who_may_read",),
+    ),
+    Bug(
+        "quick-query-of-large-documents",
+        "a query reads megabytes while everybody waits",
+        (
+            Edit(
+                "headwater/stores/tables/document_answers.py",
+                "            if self._rows < 0 or self._bytes < 0:\n",
+                "            if self._rows < 0:\n",
+            ),
+        ),
+        (f"{PLANS}::test_large_documents_are_not_read_while_everybody_waits",),
+    ),
+    Bug(
+        "quick-query-that-scans",
+        "a query looks at all documents while everybody waits",
+        (
+            Edit(
+                "headwater/stores/tables/document_answers.py",
+                "if not plan.field or len(plan.ranges) > QUICK_RANGES:",
+                "if len(plan.ranges) > QUICK_RANGES:",
+            ),
+        ),
+        (f"{PLANS}::test_what_may_take_long_is_not_answered_while_everybody_waits",),
     ),
 ]
