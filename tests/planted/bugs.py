@@ -902,6 +902,36 @@ BUGS = [
         ("tests/worker/test_calls.py",),
     ),
     Bug(
+        "hoarded-limit",
+        "a worker is given all places of a limit, for jobs that only wait in it",
+        (Edit("headwater/stores/tables/job_shares.py", "1 if alone else self._capacity.jobs", "lane.concurrency"),),
+        ("tests/contracts/test_job_shares.py",),
+    ),
+    Bug(
+        "place-kept-by-nobody",
+        "a place of a limit that the key has no use for which was woken for it is offered to no other",
+        (Edit(JOB_LANES, "        if places > 0:\n", "        if places > 0 and not parent:\n"),),
+        ("tests/contracts/test_job_ties.py",),
+    ),
+    Bug(
+        "keyless-put-off",
+        "who has no key puts messages for later off for who has",
+        (
+            Edit(
+                "headwater/stores/tables/delayed.py",
+                "            except EncryptionKeyMissing:\n                raise\n            except HeadwaterError",
+                "            except HeadwaterError",
+            ),
+        ),
+        ("tests/contracts/test_codec.py",),
+    ),
+    Bug(
+        "schedule-begun-anew",
+        "a schedule that is declared again begins its interval anew",
+        (Edit(JOB_SCHEDULES, "    if known is None:\n", "    if known is None or known.next_at is not None:\n"),),
+        ("tests/contracts/test_job_schedules.py",),
+    ),
+    Bug(
         "limit-of-a-queue",
         "each queue and type keeps the limit that its own first job of a concurrency key came with",
         (
