@@ -1,5 +1,5 @@
-"""The shared page of docs/rooms.md, as somebody new would make it: saved, delivered by a web server of their own,
-opened twice; and the server of the rooms ends and comes back."""
+"""The shared pages of docs/rooms.md and docs/browser.md, as somebody new would make them: saved, delivered by a web
+server of their own, opened twice; and the server of the rooms ends and comes back."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.browser.chromium import Browser, chromium
 from tests.docs.samples import find_fences
 from tests.scenarios.servers import Server, free_port
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "rooms.md"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 SAID = "[...document.querySelectorAll('#said li')].map(line => line.textContent).join(' ')"
 
 
@@ -48,8 +48,16 @@ def say(text: str) -> str:
     return f"(() => {{ const text = document.querySelector('#text'); text.value = '{text}'; text.onchange(); }})()"
 
 
-def test_the_page_of_the_tutorial_is_shared_and_outlives_its_server(browser: Browser, tmp_path: Path) -> None:
-    (page,) = (fence.text for fence in find_fences(DOCUMENT.read_text()) if fence.words[:1] == ("html",))
+# With headwater.js the page is ready when its module has run: what is said before it is connected waits.
+@pytest.mark.parametrize(
+    ("document", "is_ready"),
+    [("rooms.md", "socket.readyState === 1"), ("browser.md", "document.querySelector('#text').onchange !== null")],
+)
+def test_the_page_of_the_tutorial_is_shared_and_outlives_its_server(
+    browser: Browser, tmp_path: Path, document: str, is_ready: str
+) -> None:
+    text = (DOCUMENTS / document).read_text()
+    (page,) = (fence.text for fence in find_fences(text) if fence.words[:1] == ("html",))
     assert "127.0.0.1:6632" in page
     folder = tmp_path / "page"
     folder.mkdir()
@@ -60,7 +68,7 @@ def test_the_page_of_the_tutorial_is_shared_and_outlives_its_server(browser: Bro
         with delivered(folder, port) as url:
             one, two = browser.open(url), browser.open(url)
             for page_open in (one, two):
-                page_open.expect("socket.readyState", 1)
+                page_open.expect(is_ready, True)
             one.see(say("hello"))
             two.expect(SAID, "hello")
             two.see(say("you"))
@@ -68,7 +76,7 @@ def test_the_page_of_the_tutorial_is_shared_and_outlives_its_server(browser: Bro
             server.kill()
             server.start()
             for page_open in (one, two):
-                page_open.expect("socket.readyState", 1)
+                page_open.expect(is_ready, True)
             one.see(say("again"))
             for page_open in (one, two):
                 page_open.expect(SAID, "hello you again")

@@ -2140,6 +2140,30 @@ BUGS = [
         ("tests/services/test_room_watermarks.py",),
     ),
     Bug(
+        "nobody-is-a-token",
+        "clients without a token count together for the bound of one",
+        (
+            Edit(
+                "headwater/doors/realtime/hall.py",
+                "(principal.database, principal.subject) if principal.subject else None",
+                "(principal.database, principal.subject)",
+            ),
+        ),
+        ("tests/doors/realtime/test_session.py::test_who_has_no_token_is_bounded_by_the_address_alone",),
+    ),
+    Bug(
+        "room-let-in-before-it-is-open",
+        "whoever comes while a room is being opened does not wait for that",
+        (
+            Edit(
+                "headwater/services/rooms.py",
+                "if live in self._opening:\n                await",
+                "if live.users == 1:\n                await",
+            ),
+        ),
+        ("tests/services/test_room_opening.py",),
+    ),
+    Bug(
         "switched-in-one-process",
         "whether rooms go through the log is looked at when a room is opened and never again",
         (Edit("headwater/services/rooms.py", "        self._look_later()\n", ""),),
