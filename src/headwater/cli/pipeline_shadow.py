@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.exits import Misuse
-from headwater.cli.pipeline import LOCAL, Log, Master, access_of, place_of, run_flow
+from headwater.cli.pipeline import LOCAL, Decrypt, Log, Master, access_of, place_of, run_flow
 from headwater.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def record(
         ),
     ] = None,
     key_file: KeyFile = None,
+    decrypt: Decrypt = False,
     master: Master = LOCAL,
     log: Log = None,
 ) -> None:
@@ -71,6 +72,7 @@ def record(
             folder=str(to),
             collections=tuple(collections),
             rules=rules,
+            decrypt=decrypt,
         )
 
     run_flow(settings, "recording", master, log, job)

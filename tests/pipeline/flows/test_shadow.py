@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 
 import headwater.sync
 from headwater.cli.program import run
+from headwater.model.document import changes_queue
 from headwater.pipeline.sanitising import hash_value, is_sampled
 from tests.doors.live_door import LiveDoor, on_the_edge
+from tests.pipeline.conftest import KEY as ENCRYPTION_KEY
 from tests.scenarios.servers import Server
 
 KEY = "k" * 32
@@ -177,6 +179,23 @@ def test_a_new_version_is_compared_with_answers_that_the_old_one_gave(spark: Spa
     code, _, err = shop.replay("--matcher", "slow:Slow", "--slowdown-max", "2")
     assert (code, "times as long" in err) == (5, True)
     assert shop.replay("--keep", "answers")[0] == 1, "what is kept is not written over"
+
+
+def test_changes_that_are_encrypted_in_the_store_are_not_recorded_in_the_open_unasked(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADWATER_ENCRYPTION_KEY", ENCRYPTION_KEY)
+    path = tmp_path / "log.db"
+    fill(path, 0, 1)
+    assert run(["queues", "configure", changes_queue("orders"), "encrypted=true", "--store", str(path)]) == 0
+    fill(path, 1, 2)
+    capsys.readouterr()
+    shop = Shop(path, ("--store", str(path)), capsys)
+    code, _, err = shop.record()
+    assert (code, "--decrypt" in err, list(tmp_path.glob("recording/lsn-*"))) == (1, True, [])
+    code, facts, _ = shop.record("--decrypt")
+    assert (code, facts["recorded"], len(rows(spark))) == (0, 7, 7)
 
 
 def test_a_token_records_the_collections_that_it_may_read_and_no_others(

@@ -21,7 +21,7 @@ from headwater.client.access import Access
 from headwater.errors import QueueMissing, SourceUnfit, StoreDamaged
 from headwater.model.document import DocumentChange, collection_of
 from headwater.pipeline.belonging import check_owner, with_end
-from headwater.pipeline.ends import RECORDS_PER_STEP, Step, check_gone, plan, read_step
+from headwater.pipeline.ends import RECORDS_PER_STEP, Step, check_gone, check_plain, plan, read_step
 from headwater.pipeline.files import plain_place
 from headwater.pipeline.flows.export import take_parts
 from headwater.pipeline.manifest import STAGING, Entry, Manifest, holding, remove_strangers, write_manifest
@@ -68,6 +68,7 @@ class ShadowRecord(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     collections: tuple[str, ...]
     rules: Sanitising = Sanitising()
+    decrypt: bool = False
     records_per_step: int = RECORDS_PER_STEP
 
 
@@ -96,6 +97,7 @@ def run(spark: SparkSession, job: ShadowRecord, tell: Tell = keep_quiet) -> Summ
     with open_log(job.store, job.access) as log, holding(folder):
         began_at = log.now()
         queues = find_queues(log, job.database, job.collections)
+        check_plain(log, job.database, queues, job.decrypt)
         about = {"collections": ", ".join(sorted(job.collections)), **about_rules(job.rules)}
         manifest = before = resume_folder(folder, log, Purpose(KIND, job.database, about, FILES), queues)
         marks = {queue: manifest.queues.get(queue, 0) for queue in queues}
