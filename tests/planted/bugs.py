@@ -392,8 +392,8 @@ BUGS = [
         (
             Edit(
                 INTENTIONS,
-                " or not self._leave(number, intention.key):\n            return\n        if not",
-                ":\n            return\n        if not",
+                "is_open = self._leave(number, intention.key) and not intention.answer.done()",
+                "is_open = not intention.answer.done()",
             ),
         ),
         (WAITING,),
@@ -613,7 +613,7 @@ BUGS = [
     Bug(
         "revocation-waits",
         "a token that is known stays good until it is looked up again",
-        (Edit(RECEPTION, "known.version != self._version(verifier) or ", ""),),
+        (Edit(RECEPTION, "        if known.version != self._version(verifier):\n            return False\n", ""),),
         (RECEIVED,),
     ),
     Bug(

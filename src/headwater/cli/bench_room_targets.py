@@ -184,7 +184,8 @@ async def heard_ms(sender: "Headwater", receiver: "Headwater", seconds: float) -
             heard.clear()
             said = time.perf_counter()
             sending = asyncio.ensure_future(sender.room("heard").send(DATA))
-            await asyncio.wait_for(heard.wait(), PATIENCE_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await heard.wait()
             call_ms.append((time.perf_counter() - said) * 1_000)
             await sending
         return call_ms

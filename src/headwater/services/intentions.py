@@ -31,6 +31,7 @@ from headwater.services.deadlines import Deadlines
 from headwater.services.follow import Followers
 from headwater.services.messages import ack_of
 from headwater.services.pop_keys import Key, is_wanted, key_of, selection_of
+from headwater.services.pop_lines import Intention, IsKnown, Line
 from headwater.stores.contract import Store
 from headwater.stores.questions import ListReady
 
@@ -43,41 +44,8 @@ POPS_GROWTH = 4
 POPS_AT_ONCE = 1_024
 
 
-# Whether somebody's credential is still what it was when they came.
-IsKnown = Callable[[], bool]
 # How often something happened that the tail does not tell, and where that is.
 Mark = tuple[int, Lsn]
-
-
-class _Intention:
-    """One waiting pop. Of who came through a door, `is_known` tells whether they are known there still."""
-
-    __slots__ = ("answer", "deadline", "is_asked_for", "is_known", "key", "operation")
-
-    def __init__(
-        self, operation: Pop, key: Key, deadline: float, answer: asyncio.Future[Popped], is_known: IsKnown | None
-    ) -> None:
-        self.operation = operation
-        self.is_known = is_known
-        self.key = key
-        self.deadline = deadline
-        self.answer = answer
-        # While a pop that acks on the way is under way for it, its deadline waits: nobody could give back what comes.
-        self.is_asked_for = False
-
-
-class _Line:
-    """The intentions of one key, oldest first."""
-
-    __slots__ = ("again", "busy", "served_before", "timer", "unwatch", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: dict[int, _Intention] = {}
-        self.busy = False
-        self.again = False
-        self.served_before = 0
-        self.timer: asyncio.TimerHandle | None = None
-        self.unwatch: Callable[[], None] = lambda: None
 
 
 class Gate(Protocol):
@@ -113,7 +81,7 @@ class Intentions:
         self._waiters_max = waiters_max
         followers.on_elsewhere.append(self.committed_elsewhere)
         followers.on_clock_set.append(self._clock_set)
-        self._lines: dict[Key, _Line] = {}
+        self._lines: dict[Key, Line] = {}
         # Keys that name a queue are found under it; those that name none are under "" of their database.
         self._by_queue: dict[tuple[str, str], set[Key]] = {}
         self._deadlines = Deadlines(self._is_waiting, self._time_is_over)
@@ -174,7 +142,7 @@ class Intentions:
             self._access_version = self._store.access_version()
         loop = asyncio.get_running_loop()
         key = key_of(operation)
-        intention = _Intention(operation, key, loop.time() + seconds, loop.create_future(), is_known)
+        intention = Intention(operation, key, loop.time() + seconds, loop.create_future(), is_known)
         number = next(self._numbers)
         line = self._enter(number, intention)
         if empty is not None and empty[0] == self.mark() and not line.busy:
@@ -213,7 +181,7 @@ class Intentions:
 
     # ── who is woken ──
 
-    def _touched(self, key: Key, line: _Line, touches: Sequence[Touch]) -> None:
+    def _touched(self, key: Key, line: Line, touches: Sequence[Touch]) -> None:
         """New segments of the queues of a key, or of all: serve it if it could want one of them."""
         if (key.queue and touches) or any(is_wanted(key, touch.lane) for touch in touches):
             self._serve(key, line)
@@ -274,7 +242,7 @@ class Intentions:
     def _is_shut(self, database: str) -> bool:
         return self.gate is not None and self.gate.is_shut(database)
 
-    def _serve(self, key: Key, line: _Line) -> None:
+    def _serve(self, key: Key, line: Line) -> None:
         """Pop for a key, unless a pop for it is under way: then once more after it."""
         if line.busy:
             line.again = True
@@ -285,7 +253,7 @@ class Intentions:
             line.served_before = self.served
             self._ask(key, line, POPS_FIRST)
 
-    def _ask(self, key: Key, line: _Line, size: int) -> None:
+    def _ask(self, key: Key, line: Line, size: int) -> None:
         """Pops for the oldest intentions of a line, in one commit; on to more when all of them got something."""
         line.again = False
         self._look_at_access()
@@ -306,9 +274,9 @@ class Intentions:
             intention.is_asked_for = intention.operation.auto_ack
         self._await(key, line, chosen, answers)
 
-    def _choose(self, line: _Line, size: int) -> list[tuple[int, _Intention]]:
+    def _choose(self, line: Line, size: int) -> list[tuple[int, Intention]]:
         """The oldest intentions. Whose credential has ended is sent to the door, before anything is popped for them."""
-        chosen: list[tuple[int, _Intention]] = []
+        chosen: list[tuple[int, Intention]] = []
         for number, intention in list(line.waiting.items()):
             if len(chosen) == size:
                 break
@@ -321,8 +289,8 @@ class Intentions:
     def _await(
         self,
         key: Key,
-        line: _Line,
-        chosen: list[tuple[int, _Intention]],
+        line: Line,
+        chosen: list[tuple[int, Intention]],
         answers: Sequence[asyncio.Future[CommittedResult[Popped]]],
     ) -> None:
         """Go on when all pops are answered. Most often they are together; some may have to wait for the disk longer."""
@@ -342,8 +310,8 @@ class Intentions:
     def _popped(
         self,
         key: Key,
-        line: _Line,
-        chosen: list[tuple[int, _Intention]],
+        line: Line,
+        chosen: list[tuple[int, Intention]],
         answers: Sequence[asyncio.Future[CommittedResult[Popped]]],
     ) -> None:
         """Hand over what the pops have got, and go on while there may be more."""
@@ -371,7 +339,7 @@ class Intentions:
         self._look_later(key, line, ready_at)
         self._end_turn(key, line)
 
-    def _deliver(self, number: int, intention: _Intention, popped: Popped) -> None:
+    def _deliver(self, number: int, intention: Intention, popped: Popped) -> None:
         """Hand over what was leased for an intention; back with it when its caller has left."""
         if self._leave(number, intention.key) and not intention.answer.done():
             self.served += 1
@@ -380,17 +348,17 @@ class Intentions:
         else:
             self._return(popped.batches, intention.key)
 
-    def _end_turn(self, key: Key, line: _Line) -> None:
+    def _end_turn(self, key: Key, line: Line) -> None:
         line.busy = False
         self.useful_wakes += self.served > line.served_before
         if not line.waiting:
             self._drop_line(key, line)
 
-    def _refuse(self, number: int, intention: _Intention, error: BaseException) -> None:
+    def _refuse(self, number: int, intention: Intention, error: BaseException) -> None:
         if self._leave(number, intention.key) and not intention.answer.done():
             intention.answer.set_exception(error)
 
-    def _look_later(self, key: Key, line: _Line, ready_at: int | None) -> None:
+    def _look_later(self, key: Key, line: Line, ready_at: int | None) -> None:
         """Nothing is free now; what is leased or delayed may be at `ready_at`."""
         if line.timer is not None:
             line.timer.cancel()
@@ -406,17 +374,17 @@ class Intentions:
                 line.timer.cancel()
                 self._serve_again(key, line)
 
-    def _serve_again(self, key: Key, line: _Line) -> None:
+    def _serve_again(self, key: Key, line: Line) -> None:
         line.timer = None
         self._serve(key, line)
 
     # ── coming and going ──
 
-    def _enter(self, number: int, intention: _Intention) -> _Line:
+    def _enter(self, number: int, intention: Intention) -> Line:
         key = intention.key
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line()
+            line = self._lines[key] = Line()
             line.unwatch = self._followers.watch(selection_of(key), partial(self._touched, key, line))
             self._by_queue.setdefault((key.database, key.queue), set()).add(key)
         line.waiting[number] = intention
@@ -434,7 +402,7 @@ class Intentions:
             self._drop_line(key, line)
         return True
 
-    def _drop_line(self, key: Key, line: _Line) -> None:
+    def _drop_line(self, key: Key, line: Line) -> None:
         if line.timer is not None:
             line.timer.cancel()
         if self._lines.get(key) is not line:
@@ -458,12 +426,12 @@ class Intentions:
         if intention is not None and not intention.is_asked_for:
             self._end_if_over(number, intention)
 
-    def _end_if_over(self, number: int, intention: _Intention) -> None:
+    def _end_if_over(self, number: int, intention: Intention) -> None:
         """Answer with nothing when the time is over."""
         if intention.deadline <= asyncio.get_running_loop().time():
             self.timeouts += self._answer_nothing(number, intention)
 
-    def _answer_nothing(self, number: int, intention: _Intention) -> bool:
+    def _answer_nothing(self, number: int, intention: Intention) -> bool:
         """End a wait with nothing; whether it was there to be ended."""
         is_open = self._leave(number, intention.key) and not intention.answer.done()
         if is_open:
@@ -493,7 +461,7 @@ class Intentions:
         for line in list(self._lines.values()):
             self._send_all_home(line)
 
-    def _send_all_home(self, line: _Line) -> None:
+    def _send_all_home(self, line: Line) -> None:
         """End the waits of a line. What a pop that acks on the way gets is gone for everybody else, so whoever has one
         under way is answered when it is known what that has got."""
         for number, intention in list(line.waiting.items()):

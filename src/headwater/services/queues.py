@@ -34,8 +34,9 @@ from headwater.model.selection import Selection
 from headwater.services.admission import admit
 from headwater.services.follow import Followers, Limits, Step, Steps
 from headwater.services.holdings import Holdings
-from headwater.services.intentions import Intentions, IsKnown, release, shared
+from headwater.services.intentions import Intentions, release, shared
 from headwater.services.life import Life
+from headwater.services.pop_lines import IsKnown
 from headwater.services.verbs import Verbs, check_push
 from headwater.stores.contract import Counts, Store, Traits
 from headwater.stores.questions import Answer, FindLane, FindLastLsn, Question
