@@ -138,8 +138,13 @@ class PureLog:
         if not identity or not self.options.window:
             return None
         names = [name for _, name in added]
-        kept = lane.find(identity, now - self.options.window)
+        kept = lane.find(identity, self._recognised_from(now))
         return kept if kept is not None or identity not in names else lane.end + names.index(identity)
+
+    def _recognised_from(self, now: int) -> int:
+        """What was written before is not looked at for transaction ids."""
+        window, retention = self.options.window, self.options.retention
+        return now - (min(window, retention) if retention else window)
 
     def retain(self, now: int) -> int:
         """How many records are dropped."""
@@ -157,7 +162,10 @@ class PureLog:
         readers = [readers.get(name) for readers in self.readers.values()]
         passed = bool(readers) and all(reader and reader.position >= segment.end for reader in readers)
         completed = self.options.completed_retention
-        return bool(completed) and passed and segment.written_at <= now - completed
+        if not completed or not passed or segment.written_at > now - completed:
+            return False
+        has_ids = any(identity for _, identity in segment.entries)
+        return not has_ids or not self.options.window or segment.written_at < self._recognised_from(now)
 
     # ── popping ──
 

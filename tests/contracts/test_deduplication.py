@@ -1,5 +1,6 @@
 """Transaction ids: a record that was pushed before, within the queue's window, is answered and not kept twice."""
 
+from headwater.log.operations import Configure, Retain
 from tests.contracts.clock import FakeClock
 from tests.contracts.conftest import OpenLog
 from tests.contracts.log import Log, payloads, push
@@ -121,3 +122,77 @@ async def test_ids_beyond_the_memory_bound_are_kept_and_pushed_on(open_log: Open
         await log.push(number, ids=[str(number)])
     assert (await log.push("again", ids=["39"])).duplicates == {0: 39}
     assert payloads(await log.take(100)) == list(range(40))
+
+
+# ── transaction ids outlive what retention takes ──
+
+
+async def test_an_id_is_known_for_its_window_however_soon_what_is_completed_may_go(
+    log: Log, clock: FakeClock, open_log: OpenLog
+) -> None:
+    await log.configure(completed_retention_seconds=2, deduplication_seconds=60)
+    await log.push("pay", ids=["invoice-7"])
+    assert await log.drain() == ["pay"]
+    clock.advance(60)
+    assert (await log.run(Retain())).records == 0
+    again = await open_log()
+    assert (await again.push("pay", ids=["invoice-7"])).duplicates == {0: 0}
+    assert await again.drain() == []
+    clock.advance(0.001)
+    assert (await again.run(Retain())).records == 1
+    assert (await again.push("pay", ids=["invoice-7"])).offsets() == [1]
+
+
+async def test_an_id_is_known_for_its_window_however_short_its_time_to_live(log: Log, clock: FakeClock) -> None:
+    await log.push("short", ids=["1"], ttl_seconds=2)
+    clock.advance(300)
+    assert (await log.run(Retain())).records == 0
+    assert await log.drain() == []
+    assert (await log.push("again", ids=["1"])).duplicates == {0: 0}
+    clock.advance(0.001)
+    assert (await log.run(Retain())).records == 1
+
+
+async def test_what_has_no_ids_or_no_window_goes_when_it_is_completed(log: Log, clock: FakeClock) -> None:
+    await log.configure("none", completed_retention_seconds=2, deduplication_seconds=0)
+    await log.configure(completed_retention_seconds=2)
+    await log.push("with an id", ids=["1"], queue="none")
+    await log.push("without")
+    await log.push("with an id", ids=["1"])
+    await log.push("behind it")
+    await log.drain(queue="none")
+    await log.drain()
+    clock.advance(2)
+    assert (await log.run(Retain())).records == 2
+    clock.advance(298.001)
+    assert (await log.run(Retain())).records == 2
+
+
+async def test_an_id_is_known_as_long_as_records_are_kept_by_age_and_the_options_say_so(
+    log: Log, clock: FakeClock
+) -> None:
+    configured = await log.run(Configure(queue="orders", options={"retention_seconds": 2}))
+    assert configured.options.deduplication_seconds == 2
+    assert (await log.queue()).options.deduplication_seconds == 2
+    await log.push("a", ids=["1"])
+    clock.advance(1.999)
+    await log.run(Retain())
+    assert (await log.push("a", ids=["1"])).duplicates == {0: 0}
+    clock.advance(0.002)
+    assert (await log.push("a", ids=["1"])).offsets() == [1], "whether or not anything was dropped meanwhile"
+    configured = await log.run(Configure(queue="orders", options={"retention_seconds": 0}))
+    assert configured.options.deduplication_seconds == 300
+
+
+async def test_a_segment_that_does_not_open_is_kept_for_the_window_and_then_dropped(
+    log: Log, clock: FakeClock, open_log: OpenLog
+) -> None:
+    keyed = await open_log(encryption_key="0f" * 32)
+    await keyed.configure(encrypted=True, completed_retention_seconds=2)
+    await keyed.push("secret", ids=["1"])
+    assert await keyed.drain() == ["secret"]
+    clock.advance(300)
+    assert (await log.run(Retain())).records == 0
+    assert (await keyed.push("secret", ids=["1"])).duplicates == {0: 0}
+    clock.advance(0.001)
+    assert (await log.run(Retain())).records == 1

@@ -11,10 +11,14 @@ from headwater.log.job_operations import (
     CancelJobs,
     ChangeSchedule,
     DropJobs,
+    Enqueue,
     FireSchedules,
     NewJob,
+    Placed,
+    Prune,
     PutSchedule,
     RetryJobs,
+    SetJobConfig,
     SetJobLimit,
 )
 from headwater.model.job import JobOutcome, JobState
@@ -134,6 +138,47 @@ async def test_a_unique_job_with_a_window_keeps_others_out_even_after_its_end(bo
     assert await board.add(shell("b", unique_key="import")) == ["a"]
     board.log.clock.advance(60)
     assert await board.add(shell("c", unique_key="import")) == ["c"]
+
+
+async def unique_and_completed(board: Board) -> None:
+    """A job whose key is kept for ten minutes, though jobs that have ended are kept for a second, and one without."""
+    await board.log.run(SetJobConfig(name="retention", value="1"))
+    await board.add(shell("a", unique_key="import", unique_seconds=600), "plain")
+    await board.settle(*await board.claim(10))
+
+
+async def test_a_job_is_not_pruned_while_its_unique_key_is_kept(board: Board) -> None:
+    await unique_and_completed(board)
+    board.log.clock.advance(599.999)
+    assert await board.change(Prune()) == ["plain"]
+    enqueued = await board.log.run(Enqueue(jobs=[shell("b", unique_key="import")]))
+    assert enqueued.jobs == [Placed("a", JobState.COMPLETED, duplicate=True)]
+    board.log.clock.advance(0.001)
+    assert await board.change(Prune()) == ["a"]
+    assert await board.add(shell("c", unique_key="import")) == ["c"]
+
+
+async def test_a_job_is_not_cleaned_up_by_age_while_its_unique_key_is_kept(board: Board) -> None:
+    await unique_and_completed(board)
+    cleanup = DropJobs(state=JobState.COMPLETED, before=board.log.clock.advance(10))
+    assert await board.change(cleanup) == ["plain"]
+    assert await board.add(shell("b", unique_key="import")) == ["a"]
+
+
+async def test_a_job_that_lost_its_unique_key_to_a_newer_one_is_pruned_in_its_own_time(board: Board) -> None:
+    await unique_and_completed(board)
+    newer = shell("b", unique_key="import", unique_mode="replace", unique_seconds=600)
+    assert await board.add(newer) == ["b"]
+    board.log.clock.advance(10)
+    assert sorted(await board.change(Prune())) == ["a", "plain"]
+    assert await board.add(shell("c", unique_key="import")) == ["b"]
+
+
+async def test_a_job_that_is_dropped_by_its_id_gives_its_unique_key_and_its_id_back(board: Board) -> None:
+    await unique_and_completed(board)
+    assert await board.change(DropJobs(ids=["a"])) == ["a"]
+    assert await board.add(shell("a", unique_key="import")) == ["a"]
+    assert await board.state("a") is JobState.PENDING
 
 
 async def die(board: Board, *names: str) -> None:

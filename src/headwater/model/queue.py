@@ -40,7 +40,8 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     retention_seconds: float = 0.0
     """Drop records of this age, consumed or not."""
     completed_retention_seconds: float = 7.0 * DAY
-    """Drop records of this age once every group has passed them."""
+    """Drop records of this age once every group has passed them; those with transaction ids not before their window
+    is over."""
     archive_required: bool = False
     """Drop nothing that `headwater pipeline run archive` has not put into an archive."""
     size_max: int = 0
@@ -48,11 +49,20 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     partitions_max: int = 0
     """Refuse pushes that would make more partitions than this."""
     deduplication_seconds: float = 300.0
-    """How long a transaction id is remembered."""
+    """How long a transaction id is remembered: at most as long as `retention_seconds` keeps its record."""
     compress_bytes_min: int = 65_536
     """Segments from this size on are compressed with zstd; 0 leaves all as they are."""
     encrypted: bool = False
     """Keep records encrypted with AES-256-GCM under the key from the environment."""
+
+    def in_force(self) -> "QueueOptions":
+        """The options as they hold together: what is dropped by age is not recognised for longer than that."""
+        return msgspec.structs.replace(self, deduplication_seconds=self.recognised_seconds())
+
+    def recognised_seconds(self) -> float:
+        """For how long a transaction id is recognised."""
+        window, age = self.deduplication_seconds, self.retention_seconds
+        return min(window, age) if age else window
 
 
 _bounds: dict[str, tuple[float, float]] = {

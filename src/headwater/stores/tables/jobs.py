@@ -330,7 +330,7 @@ class Jobs(Subject):
 
     def cancel(self, operation: CancelJobs, now: Timestamp) -> Changed:
         """Cancel jobs; those that run are ended by their worker."""
-        rows = self._chosen(operation, UNFINISHED, "cancelled")
+        rows = self._chosen(operation, UNFINISHED, "cancelled", now)
         self._cancel_rows(rows, "", now)
         running = [row.id for row in rows if row.state == JobState.PROCESSING]
         return Changed([row.id for row in rows], asked_to_stop=running)
@@ -348,7 +348,7 @@ class Jobs(Subject):
 
     def retry(self, operation: RetryJobs, now: Timestamp) -> Changed:
         """Give jobs all their attempts again, unless another has their unique key meanwhile."""
-        chosen = self._chosen(operation, RETRYABLE, "retried")
+        chosen = self._chosen(operation, RETRYABLE, "retried", now)
         held = self._keys.held_elsewhere(operation.database, chosen)
         if operation.ids and not operation.skip_unfit:
             for row in chosen:
@@ -364,7 +364,7 @@ class Jobs(Subject):
 
     def drop(self, operation: DropJobs, now: Timestamp) -> Changed:
         """Forget jobs that have ended."""
-        rows = self._chosen(operation, FINISHED, "dropped", operation.before)
+        rows = self._chosen(operation, FINISHED, "dropped", now, operation.before)
         self._forget_jobs(rows, now)
         return Changed([row.id for row in rows])
 
@@ -377,7 +377,7 @@ class Jobs(Subject):
             before = now - int(kept * SECOND)
             for queue in self.queues.of(database) if kept else []:
                 for state in (JobState.COMPLETED, JobState.CANCELLED):
-                    values = (queue.id, state.value, before, "", operation.limit)
+                    values = (queue.id, state.value, before, "", operation.limit, now)
                     rows = self._rows(self._sql.jobs_finished_before, *values)
                     self._forget_jobs(rows, now)
                     found += [row.id for row in rows]
@@ -396,10 +396,15 @@ class Jobs(Subject):
         sql = self._sql
         for statement in (sql.drop_job_attempts, sql.drop_job_needs, sql.drop_job_dependents, sql.drop_jobs):
             self._connection.run(statement, (numbers,))
-        self._connection.run(self._sql.drop_unique, (numbers, now))
+        self._connection.run(self._sql.drop_unique, (numbers,))
 
     def _chosen(
-        self, operation: ChooseJobs, allowed: frozenset[JobState], deed: str, before: Timestamp | None = None
+        self,
+        operation: ChooseJobs,
+        allowed: frozenset[JobState],
+        deed: str,
+        now: Timestamp,
+        before: Timestamp | None = None,
     ) -> list[JobRow]:
         """Those named, each of which must exist and be in a fitting state; or those that a filter finds."""
         if operation.ids:
@@ -419,7 +424,8 @@ class Jobs(Subject):
             for state in states:
                 room = operation.limit - len(found)
                 if before is not None:
-                    found += self._rows(self._sql.jobs_finished_before, queue.id, state, before, operation.type, room)
+                    values = (queue.id, state, before, operation.type, room, now)
+                    found += self._rows(self._sql.jobs_finished_before, *values)
                 else:
                     about = (queue.id, operation.type, room, operation.error)
                     chosen = self._connection.rows(self._lists[JobState(state)], about, Columns)

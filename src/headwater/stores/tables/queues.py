@@ -42,7 +42,7 @@ class Queues(Subject):
             self._sql.change_queue, (namespace, task, options.priority, encode_options(options), queue.id)
         )
         self._catalog.changed()
-        return Configured(queue.name, namespace, task, options)
+        return Configured(queue.name, namespace, task, options.in_force())
 
     def delete(self, operation: DeleteQueue, now: Timestamp) -> Deleted:
         """Remove a queue with everything that belongs to it."""
@@ -118,7 +118,7 @@ class QueueAnswers(SubjectAnswers):
             queue=row.name,
             namespace=row.namespace,
             task=row.task,
-            options=decode_options(row.options),
+            options=decode_options(row.options).in_force(),
             partitions=row.partitions,
             records=row.records,
             waiting=waiting,

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
 from headwater.log.room_operations import TrimRoom
-from headwater.model.names import Offset, PartitionId, QueueId
-from headwater.model.room import KEPT
+from headwater.model.names import Lsn, Offset, PartitionId, QueueId
+from headwater.model.room import KEPT, PREFIX
 from headwater.stores.tables.catalog import Catalog, Queue
 from headwater.stores.tables.connection import Connection, Number
 from headwater.stores.tables.segments import HeaderRow, Segments
 from headwater.stores.tables.subject import Handlers, Subject
 
 SEGMENTS_PER_PARTITION = 1_000
+OPENED_MAX = 1_000
 # Number, that of its queue.
 PlaceRow = tuple[PartitionId, QueueId]
 # A row for each that was dropped.
@@ -29,6 +30,8 @@ class Retention(Subject):
         self._sql = connection.sql
         self._catalog = catalog
         self._segments = segments
+        # How many segments were opened in this bite, to see whether they have transaction ids.
+        self._opened = 0
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
@@ -37,6 +40,7 @@ class Retention(Subject):
     def retain(self, operation: Retain, now: Timestamp) -> Retained:
         """One bite of a round over all partitions."""
         dropped: list[int] = []
+        self._opened = 0
         rows = self._connection.rows(self._sql.partitions_after, (operation.after, operation.limit), PlaceRow)
         for partition_id, queue_id in rows:
             queue = self._catalog.queue_by_id(queue_id)
@@ -71,6 +75,7 @@ class Retention(Subject):
         old = now - int(options.retention_seconds * SECOND) if options.retention_seconds else None
         completed = options.completed_retention_seconds
         old_completed = now - int(completed * SECOND) if completed else None
+        recognised = _recognised_from(queue, now)
         passed = self._passed(queue, partition_id) if old_completed is not None else 0
         archived = self._archived(queue) if options.archive_required else None
         before = 0
@@ -80,10 +85,16 @@ class Retention(Subject):
             end = first_offset + count
             too_old = old is not None and written_at <= old
             done = old_completed is not None and end <= passed and written_at <= old_completed
-            if not (too_old or done or (expires_at is not None and expires_at <= now)):
+            over = done or (expires_at is not None and expires_at <= now)
+            if not too_old and (not over or (written_at >= recognised and self._may_have_ids(lsn))):
                 break
             before = end
         return before
+
+    def _may_have_ids(self, lsn: Lsn) -> bool:
+        """Beyond the bound nothing is opened: what it has is kept until the window of its queue is over."""
+        self._opened += 1
+        return self._opened > OPENED_MAX or self._segments.may_have_ids(lsn)
 
     def _archived(self, queue: Queue) -> int:
         """The LSN up to which the queue is in an archive."""
@@ -110,3 +121,8 @@ class Retention(Subject):
     def _oldest(self, partition_id: PartitionId) -> Iterator[HeaderRow]:
         """The segments of a partition from the oldest on, as many as are dropped at a time."""
         return self._connection.each(self._sql.oldest_segments, (partition_id, SEGMENTS_PER_PARTITION), HeaderRow)
+
+
+def _recognised_from(queue: Queue, now: Timestamp) -> int:
+    """Transaction ids written from then on are recognised when they come again. What is said in rooms has none."""
+    return now if queue.name.startswith(PREFIX) else now - int(queue.options.recognised_seconds() * SECOND)

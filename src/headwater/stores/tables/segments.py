@@ -271,7 +271,7 @@ class Segments(Subject):
         if not any(ids):
             return {}
         keys = RecentIds.keys(partition.id, ids)
-        window = int(partition.queue.options.deduplication_seconds * SECOND)
+        window = int(partition.queue.options.recognised_seconds() * SECOND)
         if not window:
             # The queue may get a window later, and the log is not read a second time for it.
             if remember:
@@ -296,6 +296,13 @@ class Segments(Subject):
         ids = [record.transaction_id for record in records if record.transaction_id]
         if ids:
             self._recent.add(RecentIds.keys(partition.id, ids))
+
+    def may_have_ids(self, lsn: Lsn) -> bool:
+        """Whether a segment has transaction ids. One that does not open here may be read by whoever has the key."""
+        try:
+            return any(transaction_ids(self._body(lsn)[0]))
+        except (EncryptionKeyMissing, StoreDamaged):
+            return True
 
     @staticmethod
     def _mark_repeats(ids: list[str], found: dict[int, Offset], end: Offset) -> None:

@@ -70,10 +70,14 @@ SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, w
 FROM hw_jobs WHERE queue_id = $1 AND state IN ('scheduled', 'failed') AND run_at <= $2 ORDER BY run_at, number LIMIT $3;
 
 -- name: jobs_finished_before
--- Jobs of a queue that ended in this state before a time.
+-- Jobs of a queue that ended in this state before a time, but for those whose unique key is still kept for them.
 SELECT number, id, queue_id, lane, state, type, attempts, attempts_max, token, worker, started_at, run_at, waits, work
 FROM hw_jobs WHERE queue_id = $1 AND state = $2 AND state IN ('completed', 'dead', 'cancelled')
-  AND finished_at <= $3 AND ($4 = '' OR type = $4) ORDER BY finished_at, number LIMIT $5;
+  AND finished_at <= $3 AND ($4 = '' OR type = $4)
+  AND (unique_key IS NULL OR NOT EXISTS (
+    SELECT 1 FROM hw_job_unique u
+    WHERE u.database = hw_jobs.database AND u.key = hw_jobs.unique_key AND u.job = hw_jobs.number AND u.until > $6))
+ORDER BY finished_at, number LIMIT $5;
 
 -- name: ready_heads
 -- The jobs of a lane that come next: of the priority of the lane's floor those from the floor on, then those of less.
@@ -198,8 +202,8 @@ ON CONFLICT (database, key) DO UPDATE SET job = excluded.job, until = excluded.u
 SELECT number, unique_key FROM hw_jobs WHERE number = ANY (hw_numbers($1)) AND unique_key IS NOT NULL;
 
 -- name: drop_unique
--- Free the unique keys of jobs that are forgotten, once their time is over.
-DELETE FROM hw_job_unique WHERE job = ANY (hw_numbers($1)) AND until <= $2;
+-- Free the unique keys of jobs that are forgotten.
+DELETE FROM hw_job_unique WHERE job = ANY (hw_numbers($1));
 
 -- name: count_jobs
 -- Jobs came to a state or left it.
