@@ -51,6 +51,26 @@ def test_to_pause_a_queue_that_never_was_holds_and_is_told(tmp_path: Path, verb:
     assert state == ("pending" if verb == "pause" else "completed")
 
 
+@pytest.mark.parametrize("verb", ["cancel", "retry"])
+def test_a_filter_that_finds_only_jobs_in_another_state_says_so(tmp_path: Path, verb: str) -> None:
+    queuectl = Queuectl(tmp_path)
+    queuectl.expect(0, "enqueue", '{"id": "done", "command": "true"}')
+    queuectl.expect(0, "worker", "start", "--count", "1", "--drain")
+    said = queuectl.expect(4, verb, "--state", "completed", "--yes")
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "none of these jobs can be" in said.err
+    found = queuectl.expect(4, verb, "--state", "completed", "--yes", "--json").document()
+    assert (found["ids"], found["count"]) == ([], 0)
+
+
+@pytest.mark.parametrize("state", ["pending", "processing", "failed"])
+def test_jobs_that_have_not_ended_cannot_be_cleaned_up(tmp_path: Path, state: str) -> None:
+    queuectl = Queuectl(tmp_path)
+    queuectl.expect(0, "enqueue", '{"command": "true"}')
+    assert "completed or cancelled or dead" in queuectl.expect(2, "cleanup", "--state", state).err
+    assert len(queuectl.expect(0, "list", "--json").documents()) == 1
+
+
 def test_a_job_that_waits_for_another_attempt_shows_no_start_in_the_list(tmp_path: Path) -> None:
     queuectl = Queuectl(tmp_path)
     queuectl.expect(0, "enqueue", '{"id": "again", "command": "false", "retries": 0}')

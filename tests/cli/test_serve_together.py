@@ -59,6 +59,23 @@ def test_processes_share_a_port_and_a_store(program: Program) -> None:
     assert (ended.code, ended.out) == (0, "")
 
 
+def test_a_process_that_takes_anothers_place_makes_no_new_store(program: Program) -> None:
+    store, seen = program.folder / "headwater.db", set[int]()
+
+    def was_replaced_or_made_another() -> bool:
+        seen.update(children(process.pid))
+        return store.exists() or len(seen) >= 4
+
+    with serving(program, "--processes", "2") as (process, url):
+        push(url, "kept")
+        seen.update(children(process.pid))
+        store.rename(program.folder / "away.db")
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        expect_soon(was_replaced_or_made_another)
+        assert not store.exists()
+        end(process, signal.SIGTERM)
+
+
 def test_a_process_that_dies_is_replaced(program: Program) -> None:
     with serving(program, "--processes", "2") as (process, url):
         before = set(children(process.pid))

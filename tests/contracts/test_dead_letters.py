@@ -5,15 +5,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.errors import InvalidOption, QueueFull, QueueMissing
-from headwater.log.operations import DeleteGroup, Purge, Push, Requeue, Retain
+from headwater.errors import HeadwaterError, InvalidOption, QueueFull, QueueMissing
+from headwater.log.operations import (
+    Configure,
+    DeleteGroup,
+    Pop,
+    Purge,
+    Push,
+    Reap,
+    Requeue,
+    Retain,
+    Transaction,
+)
 from headwater.model.cursor import Outcome
 from headwater.model.names import GROUP_DEFAULT
 from headwater.model.record import Record
 from headwater.model.spreading import priority_of, requeued_name
-from headwater.stores.questions import ListGroups
+from headwater.stores.questions import ListExpired, ListGroups
 from tests.contracts.clock import FakeClock
-from tests.contracts.log import Log, payloads, report
+from tests.contracts.log import Log, payloads, push, report
 
 
 async def bury(log: Log, count: int, partition: str = "Default") -> None:
@@ -34,6 +44,33 @@ async def test_a_dead_letter_tells_everything_about_its_record(log: Log, clock: 
     assert bytes(letter.record.data) == b'"a"'
     assert (letter.error, letter.attempts) == ("no good", 1)
     assert (letter.written_at, letter.failed_at) == (written_at, clock.now())
+
+
+async def test_a_commit_tells_how_many_records_it_buried(log: Log, clock: FakeClock) -> None:
+    """Whichever way they died: on a report, under a lease that a pop takes over, or that housekeeping ends."""
+    for database in ("main", "acme"):
+        options = {"retry_limit": 0, "lease_seconds": 1}
+        await log.run(Configure(database=database, queue="orders", options=options))
+    await log.push("a", "b", "c")
+    await log.run(push("d", database="acme"))
+    reported = await log.commit(report(await log.take(1), {0: Outcome.DEAD}))
+    await log.take(1)
+    clock.advance(2)
+    taken_over = await log.commit(Pop(queue="orders"), Pop(queue="orders", database="acme"))
+    clock.advance(2)
+    reaped = await log.commit(Reap(leases=await log.store.ask(ListExpired(clock.now(), 10))))
+    assert [reported.buried, taken_over.buried, reaped.buried] == [{"main": 1}, {"main": 1}, {"main": 1, "acme": 1}]
+    assert not (await log.commit(push("e"))).buried
+
+
+async def test_what_a_transaction_that_failed_would_have_buried_is_not_counted(log: Log) -> None:
+    await log.push("a", "b")
+    batch = await log.take(2)
+    deadly = report(batch, {1: Outcome.DEAD})
+    failing = Transaction(operations=[deadly, report(batch, {"no such record": Outcome.DEAD})])
+    commit = await log.commit(report(batch, {0: Outcome.DEAD}), failing)
+    assert isinstance(commit.results[1], HeadwaterError)
+    assert commit.buried == {"main": 1}
 
 
 async def test_a_reason_is_given_by_offset_or_by_transaction_id(log: Log) -> None:

@@ -138,6 +138,14 @@ async def test_a_completed_job_keeps_its_result_until_its_time_is_over(board: Bo
     assert (await board.job("a")).result is None
 
 
+async def test_a_result_without_a_time_is_kept_with_its_job(board: Board) -> None:
+    await board.add(shell("a", result_ttl=0))
+    await board.settle(await board.take(), result='"kept"')
+    board.log.clock.advance(3_600)
+    await board.log.run(Prune())
+    assert (await board.job("a")).result is not None
+
+
 async def test_a_failed_job_comes_again_after_its_back_off_and_dies_after_its_last_attempt(board: Board) -> None:
     await board.add(shell("a", retries=2, backoff_base=3, backoff_jitter=0))
     for wait, expected in ((3, JobState.FAILED), (9, JobState.FAILED), (0, JobState.DEAD)):

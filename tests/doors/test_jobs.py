@@ -11,8 +11,9 @@ from headwater.doors.all_routes import make_door
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response
 from headwater.log.job_operations import Claim, JobReport, NewJob, Settle
+from headwater.log.operations import Clear
 from headwater.model.command_template import read_templates
-from headwater.model.job import HIDDEN, JobOutcome
+from headwater.model.job import HIDDEN, JOBS_QUEUE, JobOutcome
 from headwater.model.principal import Principal, Scope
 from tests.doors.live_door import LiveDoor
 
@@ -261,6 +262,31 @@ async def test_what_is_no_id_of_an_event_is_refused(visitor: Visitor, seen: str)
     response = await visitor.response("GET", "/job-events", seen=seen)
     assert response.status == 400
     assert b"Last-Event-ID must be the id of an event" in response.body
+
+
+@pytest.mark.parametrize("seen", ["0", "0.1", "00.0"])
+async def test_whoever_has_seen_nothing_gets_everything(hw: headwater.Headwater, visitor: Visitor, seen: str) -> None:
+    await hw.jobs.add(id="a", command="true")
+    told = await first_events(visitor, seen)
+    assert (b"event: job" in told, b"resync-required" in told) == (True, False)
+
+
+async def test_whoever_has_seen_nothing_is_told_that_something_was_dropped(
+    hw: headwater.Headwater, visitor: Visitor
+) -> None:
+    await hw.jobs.add(id="a", command="true")
+    await hw.committer.submit(Clear(queue=JOBS_QUEUE))
+    await hw.jobs.add(id="b", command="true")
+    assert b"resync-required" in await first_events(visitor, "0")
+
+
+async def first_events(visitor: Visitor, seen: str) -> bytes:
+    response = await visitor.response("GET", "/job-events", seen=seen)
+    assert response.chunks is not None
+    assert await anext(response.chunks) == b": jobs\n\n"
+    told = await anext(response.chunks)
+    await response.chunks.aclose()
+    return told
 
 
 @pytest.mark.parametrize(("seen", "said"), [("1", []), ("2", [b"id: 2"]), ("99", [b"id: 3"])])

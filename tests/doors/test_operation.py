@@ -49,6 +49,23 @@ def test_metrics_count_what_was_done(client: httpx.Client) -> None:
     assert samples(client)["headwater_question_seconds_count{ListQueues}"] >= 1
 
 
+def test_metrics_count_messages_that_die_with_their_lease(client: httpx.Client) -> None:
+    client.post("/api/v1/configure", json={"queue": "orders", "options": {"retryLimit": 0, "leaseTime": 1}})
+    push(client, 1, 2)
+    (message,) = pop(client, consumerGroup="g")
+    ack(client, message, status="dlq", consumerGroup="g")
+    assert samples(client)["headwater_records_buried_total"] == 1
+    assert pop(client, consumerGroup="g")
+
+    def both_are_dead() -> bool:
+        pop(client, consumerGroup="g")
+        return samples(client)["headwater_queue_dead_letters{orders}"] == 2
+
+    expect_soon(both_are_dead)
+    assert samples(client)["headwater_records_buried_total"] == 2
+    assert client.get("/api/v1/status").json()["counters"]["dead_letters"] == 2
+
+
 def test_metrics_tell_how_waiting_pops_fare(door: LiveDoor, client: httpx.Client) -> None:
     client.get("/api/v1/pop/queue/orders", params={"wait": "true", "timeout": 10})
     found = samples(client)

@@ -105,6 +105,21 @@ def test_an_hourly_job_runs_every_hour_when_the_clocks_are_put_back() -> None:
             moment = following
 
 
+@pytest.mark.parametrize(
+    ("line", "times"),
+    [
+        ("*/20 2 * * *", ["00:00", "00:20", "00:40", "01:00", "01:20", "01:40"]),
+        ("0 1-4 * * *", ["23:00", "00:00", "02:00", "03:00"]),
+        ("0 0-23 * * *", ["22:00", "23:00", "00:00", "02:00", "03:00"]),
+    ],
+)
+def test_only_a_line_with_an_open_minute_or_hour_comes_twice_in_the_repeated_hour(line: str, times: list[str]) -> None:
+    moment, found = at("2026-10-24T21:59:00Z"), list[str]()
+    while (moment := next_cron(line, "Europe/Berlin", moment)) < at("2026-10-25T03:30:00Z"):
+        found.append(show(moment).partition(" ")[2])
+    assert found == times
+
+
 def test_a_time_of_day_comes_once_when_the_clocks_are_put_back() -> None:
     first = next_cron("30 2 * * *", "Europe/Berlin", at("2026-10-24T12:00:00Z"))
     assert first == at("2026-10-25T00:30:00Z")

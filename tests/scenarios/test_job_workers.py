@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.queuectl import Queuectl, is_running
+from tests.cli.test_serve_together import children
 from tests.waiting import expect_soon
 
 LONG = 30.0
@@ -143,6 +144,31 @@ def test_a_worker_on_a_copy_of_the_store_leaves_alone_what_the_others_run(queuec
         assert is_running(int(process))
         gate.touch()
         expect_state(queuectl, "a", "completed")
+
+
+def test_workers_make_no_new_store_where_theirs_was_moved_away_and_go_on_when_it_is_back(
+    queuectl: Queuectl, tmp_path: Path
+) -> None:
+    queuectl.expect(0, "enqueue", '{"id": "a", "command": "true"}')
+    store, away = tmp_path / "headwater.db", tmp_path / "away"
+    away.mkdir()
+    seen: set[int] = set()
+
+    def have_been_replaced_or_made_another() -> bool:
+        seen.update(children(supervisor.pid))
+        return store.exists() or len(seen) >= 3
+
+    with queuectl.workers("--count", "1") as supervisor:
+        queuectl.expect(0, "wait", "a", "--timeout", "30s")
+        files = list(tmp_path.glob("headwater.db*"))
+        for file in files:
+            file.rename(away / file.name)
+        expect_soon(have_been_replaced_or_made_another, LONG)
+        assert not store.exists()
+        for file in files:
+            (away / file.name).rename(file)
+        queuectl.expect(0, "enqueue", '{"id": "b", "command": "true"}')
+        queuectl.expect(0, "wait", "b", "--timeout", "60s")
 
 
 def test_workers_end_when_their_supervisor_is_killed(queuectl: Queuectl) -> None:

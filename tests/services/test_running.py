@@ -384,6 +384,40 @@ async def test_a_generator_function_is_refused_before_anything_is_taken(orders: 
     assert await left(orders) == [(1, 1)]
 
 
+async def _of_two(first: object, second: object) -> None: ...
+
+
+def _by_name(*, message: headwater.Message) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [lambda: 1, _of_two, _by_name, functools.partial(_of_two, 1, 2)])
+async def test_a_handler_that_takes_no_message_is_refused_before_anything_is_taken(
+    orders: headwater.Queue, handler: Any
+) -> None:
+    """Every message would fail, and end as a dead letter."""
+    await orders.push(1)
+    with pytest.raises(InvalidOption, match="called with one argument"):
+        await orders.run(handler, idle_seconds=0)
+    assert await left(orders) == [(1, 1)]
+
+
+def test_the_sync_run_refuses_a_handler_that_takes_no_message(tmp_path: Path) -> None:
+    with headwater.sync.open(str(tmp_path / "log.db")) as hw:
+        hw.queue("orders").push(1)
+        with pytest.raises(InvalidOption, match="called with one argument"):
+            hw.queue("orders").run(lambda: 1, idle_seconds=0)  # type: ignore[arg-type, misc]
+        assert len(hw.queue("orders").pop()) == 1
+
+
+@pytest.mark.parametrize("handler", [print, functools.partial(max, 1, key=str), lambda *messages: None])
+async def test_a_handler_that_can_be_called_with_a_message_is_taken_however_it_says_so(
+    orders: headwater.Queue, handler: Any
+) -> None:
+    await orders.push(1)
+    await orders.run(handler, idle_seconds=0)
+    assert not await orders.pop()
+
+
 class _Awaiting:
     """Ways to hand in what is to be awaited."""
 

@@ -112,6 +112,8 @@ def _changed(changed: "list[Changed]", deed: Deed) -> Result:
         document["asked_to_stop"] = asked
     if passed_over:
         document["passed_over"] = passed_over
+    if not ids and not passed_over:
+        return nothing(document, f"none of these jobs can be {deed.done}: they are in another state")
     done = [name for name in ids if name not in set(asked)]
     shown = {deed.done: done, "asked to stop": asked, "passed over, another job has the unique key": passed_over}
     code = ExitCode.OK if ids else ExitCode.NOTHING

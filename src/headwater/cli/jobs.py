@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.commands import Result, Working, command, line
+from headwater.cli.exits import Misuse
 from headwater.cli.job_choice import (
     Choice,
     Deed,
@@ -29,6 +30,7 @@ from headwater.cli.output import plural
 from headwater.cli.session import reached
 from headwater.cli.settings import Settings
 
+ENDS = ("completed", "cancelled", "dead")
 ThisQueue = Annotated[str, typer.Argument(help="The queue.", metavar="QUEUE")]
 
 # ── changing ──
@@ -103,7 +105,8 @@ async def cleanup(
       queuectl cleanup
       queuectl cleanup --older-than 1h --state cancelled
     """
-    check_state(state)
+    if check_state(state) not in ENDS:
+        raise Misuse(f"--state: only jobs that ended are forgotten, {' or '.join(ENDS)}; got {state!r:.40}")
     seconds = duration_of("--older-than", older_than)
     async with reached(settings) as hw:
         count = await hw.jobs.cleanup(older_than=seconds, state=state, queue=queue or None)

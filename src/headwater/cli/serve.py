@@ -173,6 +173,7 @@ class Serving:
     advertise: str = ""
     board: "Board | None" = None
     shared: bool = False
+    create: bool = True
 
 
 def _read_commands(path: str) -> "Mapping[str, CommandTemplate]":
@@ -242,7 +243,13 @@ def _serve_together(serving: Serving, processes: int) -> int:
         def run_one(index: int, ready: Callable[[], None]) -> int:
             return _run_member(shared, index, ready)
 
-        return Family(processes, run_one).run(lambda: _say_ready(shared, shared.port))
+        def all_are_ready() -> None:
+            nonlocal shared
+            # Whoever takes the place of one that died opens the store of the others, or none.
+            shared = replace(shared, create=False)
+            _say_ready(shared, shared.port)
+
+        return Family(processes, run_one).run(all_are_ready)
 
 
 def _run_member(serving: Serving, index: int, ready: Callable[[], None]) -> int:
@@ -258,7 +265,7 @@ async def _serve(serving: Serving, index: int, ready: Callable[[int], None]) -> 
     from headwater.cli.turns import serve_in_turns
     from headwater.stores.contract import HeldByOne
 
-    hw = make_headwater(serving.settings, create=True, housekeeping=None if index == 0 else False)
+    hw = make_headwater(serving.settings, create=serving.create, housekeeping=None if index == 0 else False)
     if isinstance(hw.store, HeldByOne):
         return await serve_in_turns(serving, hw, ready)
     await start(hw, serving.settings)

@@ -81,7 +81,7 @@ class Turns:
             self._edge.sessions.send_away()
             self._held = None
             await _let_go(hw)
-            hw = make_headwater(self._serving.settings, create=True, housekeeping=None)
+            hw = make_headwater(self._serving.settings, housekeeping=None)
 
     async def _stand_by(self, hw: "Headwater") -> None:
         """Until the store is ours. There is somebody who answers as soon as its holder is known."""

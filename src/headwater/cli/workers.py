@@ -242,7 +242,8 @@ async def _work(settings: Settings, options: object) -> int:
     from headwater.worker.worker_options import WorkerOptions
 
     assert isinstance(options, WorkerOptions)
-    async with opened(settings, create=True) as hw:
+    # The supervisor has made the store: one that is not there now was moved away, and jobs would come to an empty one.
+    async with opened(settings) as hw:
         found = await hw.jobs.config()
         names = WorkerSettings.__struct_fields__
         chosen = WorkerSettings(**{name: found[name.replace("_", "-")] for name in names})  # type: ignore[arg-type]

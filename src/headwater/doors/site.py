@@ -104,6 +104,7 @@ class Site:
         self.large_commits = asyncio.Semaphore(1)
         self.tail = tail
         self.committer = committer
+        committer.on_buried.append(self.buried)
         self.version = version
         self.process = "0"
         self.commands: Mapping[str, CommandTemplate] = {}
@@ -184,7 +185,11 @@ class Site:
                 work.add("refused_reports", len(said))
             else:
                 work.add("settled_records", len(said))
-                work.add("dead_letters", len(outcome.buried))
+
+    def buried(self, counts: Mapping[str, int]) -> None:
+        """Count what a commit of this process buried, by database: on a report, or because a lease had run out."""
+        for database, count in counts.items():
+            self.work_of(database).add("dead_letters", count)
 
 
 def check_scope(request: Request, scope: Scope, or_scope: Scope | None = None) -> None:

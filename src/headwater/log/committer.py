@@ -19,7 +19,7 @@ goes to the head of those that wait, and is applied again to what the store hold
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Generic
 
@@ -132,6 +132,7 @@ class Committer:
         self._closed: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_orphan: Callable[[Operation, object], None] = lambda operation, result: None
+        self.on_buried: list[Callable[[Mapping[str, int]], None]] = []
         # Whether the disk has refused a commit for want of room, and no room was found since.
         self.full = False
         self.commits = 0
@@ -316,7 +317,7 @@ class Committer:
             self._answer_landed(batch, commit)
         else:
             self._answer(batch, commit)
-            self._on_commit(commit)
+            self._tell(commit)
 
     def _refuse(self, batch: list[_Submission], error: Exception) -> None:
         """Nothing of this commit took effect: everybody is told."""
@@ -433,7 +434,14 @@ class Committer:
             if not submission.settle(Durability.SYNCED):
                 self.on_orphan(submission.operation, submission.result)
         for commit in commits:
-            self._on_commit(commit)
+            self._tell(commit)
+
+    def _tell(self, commit: Commit) -> None:
+        """A commit holds: those hear of it who count or follow."""
+        if commit.buried:
+            for call in self.on_buried:
+                call(commit.buried)
+        self._on_commit(commit)
 
     def _go_on(self) -> None:
         """There is room for another flight."""

@@ -5,7 +5,7 @@ operation that fails is answered with an error from `errors.py` and leaves no tr
 `key` makes an operation idempotent: the same again gets the same answer, another one with that key is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
@@ -480,10 +480,11 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
 class Commit(msgspec.Struct, frozen=True):
     """What one transaction did: an answer or an error for each operation, and the segments it added. `full` is set when
     there was no room for all of them, and only those were applied that make some. `added` is what it did to the log,
-    where the store can tell without a look."""
+    where the store can tell without a look. `buried` is how many records of each database failed for good."""
 
     results: list[Any]
     touched: list[Touch]
     wrote: bool
     full: StoreFull | None = None
     added: Added | None = None
+    buried: Mapping[str, int] = {}

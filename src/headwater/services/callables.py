@@ -26,6 +26,21 @@ def check_no_generator(taker: str, function: Callable[..., object]) -> None:
         )
 
 
+def check_takes_one(taker: str, function: Callable[..., object]) -> None:
+    """Raises if it cannot be called with one argument: each call would fail, and what it is called with be given up."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Some that are written in C do not tell what they take.
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise InvalidOption(
+            f"{taker} takes a function that can be called with one argument; {function!r:.80} cannot: {error}"
+        ) from None
+
+
 def check_plain(function: Callable[..., object]) -> None:
     """Raises if a call of it is to be awaited, where nothing can be."""
     if is_async(function):

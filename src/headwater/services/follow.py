@@ -256,7 +256,8 @@ class Followers:
         """A way from an LSN on; from the beginning of what is kept with 0, from the end of the log with None.
 
         `seen` says that the LSN is that of a segment which the follower has got: when that is not kept any more, or
-        never was, nobody can tell what else is missing, and the first step says so.
+        never was, nobody can tell what else is missing, and the first step says so. With 0 they have got nothing yet:
+        only what was dropped is missing to them.
 
         >>> async with await followers.follow(Selection("main", ("orders",)), Lsn(0)) as following:
         ...     async for step in following:
@@ -265,9 +266,9 @@ class Followers:
         following = Following(self, selection, limits)
         try:
             following.position = await self.store.ask(FindLastLsn()) if after is None else after
-            if after == 0:
+            if after == 0 and not seen:
                 following.forgiven = await self.lost_through(selection)
-            if seen and not await self._is_kept(selection, following.position):
+            if seen and following.position and not await self._is_kept(selection, following.position):
                 newest = await self.store.ask(FindLastLsnOf(selection.database, selection.queues))
                 following.position = min(following.position, newest)
                 following.is_unsure_of_past = True

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from headwater.errors import HeadwaterError, InvalidOption
-from headwater.services.callables import check_no_generator, is_async, let_be, undone
+from headwater.services.callables import check_no_generator, check_takes_one, is_async, let_be, undone
 from headwater.services.checks import check_number
 from headwater.services.consumption import Consumption
 from headwater.services.error_texts import text_of
@@ -40,6 +40,7 @@ def check_handler(handler: object) -> None:
     if not callable(handler):
         raise InvalidOption(f"run takes a function that is called with each message; got {handler!r:.80}")
     check_no_generator("run", handler)
+    check_takes_one("run", handler)
 
 
 def check_concurrency(value: object) -> int:

@@ -1,7 +1,8 @@
 """The keys that JSON web tokens are checked with: a secret, or the public keys in a file, read again when it changes.
 
 Each key is for one algorithm, by what the key is and not by what a token says: a public key can never be used as the
-secret of an HMAC. A file that cannot be read any more leaves the keys as they were, and is told in the log.
+secret of an HMAC. A file that cannot be read any more leaves the keys as they were, and is told in the log: it may be
+half written. One that can be read and has no key withdraws them all.
 """
 
 import logging
@@ -52,7 +53,7 @@ class Keyring:
         self._monotonic = monotonic
         self._look_at = monotonic() + LOOK_SECONDS
         self._stamp = _stamp(path) if path else None
-        self._keys = [*self._fixed, *(read_keys(path) if path else [])]
+        self._keys = [*self._fixed, *(_first_keys(path) if path else [])]
         self._version = 0
 
     def version(self) -> int:
@@ -82,7 +83,8 @@ class Keyring:
             log.error("the keys stay as they were: %s", error)
             return
         self._version += 1
-        log.info("read %d keys from %s", len(self._keys) - len(self._fixed), self._path)
+        count = len(self._keys) - len(self._fixed)
+        log.log(logging.INFO if count else logging.WARNING, "read %d keys from %s", count, self._path)
 
 
 def check_secret(secret: bytes) -> bytes:
@@ -94,12 +96,18 @@ def check_secret(secret: bytes) -> bytes:
     return secret
 
 
-def read_keys(path: str) -> list[Key]:
-    """The keys in a file: a JWKS, or one public key as PEM. Raises ConfigError when it has none that can be used."""
-    text = read_bounded("jwt_keys_file", path)
-    keys = list(_jwks(path, text) if text.lstrip().startswith(b"{") else _pem(path, text))
+def _first_keys(path: str) -> list[Key]:
+    """The keys that a server starts with: one that could let nobody in is a mistake."""
+    keys = read_keys(path)
     if not keys:
         raise ConfigError(f"{path} has no key for {', '.join(Algorithm)}")
+    return keys
+
+
+def read_keys(path: str) -> list[Key]:
+    """The keys in a file: a JWKS, which may have none for us, or one public key as PEM."""
+    text = read_bounded("jwt_keys_file", path)
+    keys = list(_jwks(path, text) if text.lstrip().startswith(b"{") else _pem(path, text))
     if len(keys) > KEYS_MAX:
         raise ConfigError(f"{path} has {len(keys)} keys; {KEYS_MAX} are allowed")
     return keys

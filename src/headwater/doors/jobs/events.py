@@ -3,6 +3,7 @@
 The id of an event is the LSN of its commit; where a commit made several changes, all but the last have their number
 behind it (`17.1`, `17.2`, `17`). A client that comes back says the last one it saw (`Last-Event-ID`) and gets what came
 after it; when that is no longer kept, an event `resync-required` says so first, and its id is the LSN to go on from.
+There is no commit 0: whoever says that has seen nothing, and gets everything.
 """
 
 import re
@@ -60,7 +61,8 @@ def _parse(seen: str) -> _Place:
     found = _ID.fullmatch(seen)
     if found is None or int(found[1]) > LSN_MAX:
         raise InvalidOption(f"Last-Event-ID must be the id of an event; got {seen!r:.80}")
-    return _Place(Lsn(int(found[1])), int(found[2] or 0))
+    lsn = Lsn(int(found[1]))
+    return _Place(lsn, int(found[2] or 0) if lsn else 0)
 
 
 async def follow(

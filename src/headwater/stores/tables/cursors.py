@@ -4,7 +4,8 @@ The rules are in `model/cursor.py`. `pops.py` leases, `reports.py` settles; both
 the pop that follows it in the same commit a position is only remembered: `flush` writes it once for both.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -41,10 +42,20 @@ class Cursors(Subject):
         # As they are in the rows. Idle ones are not kept: a push makes them ready without looking here.
         self._known: dict[tuple[int, int], Cursor] = {}
         self._unwritten: dict[int, dict[PartitionId, Cursor]] = {}
+        # How many records of each database the commit buried so far; never changed in place, for others keep it.
+        self.buried: Mapping[str, int] = {}
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
         return {Reap: self.reap}
+
+    def begin(self, now: Timestamp) -> None:
+        """Nothing is buried yet."""
+        self.buried = {}
+
+    def keep(self) -> Callable[[], None]:
+        """What a transaction that fails had buried, it has not."""
+        return partial(setattr, self, "buried", self.buried)
 
     def forget(self) -> None:
         """Drop what is remembered: the rows may have changed, or a change may never have happened."""
@@ -163,6 +174,8 @@ class Cursors(Subject):
         """Move records that failed for good to the dead letters, if the queue keeps them; they are counted anyway."""
         if not offsets:
             return
+        database = group.queue.database
+        self.buried = {**self.buried, database: self.buried.get(database, 0) + len(offsets)}
         self._connection.run(self._sql.count_buried, (len(offsets), group.id))
         if not group.queue.options.dead_letters:
             return
