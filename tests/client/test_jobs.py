@@ -123,7 +123,7 @@ async def test_what_is_asked_about_jobs_is_answered_alike(hw: headwater.Headwate
         found = await getattr(interface.jobs, verb)(*arguments)
         assert found, verb
         assert found == await getattr(hw.jobs, verb)(*arguments), verb
-    assert [job.id for job in await interface.jobs.list(state="waiting", batch="")] == ["both.callback"]
+    assert [job.id for job in await interface.jobs.list(state="waiting")] == ["both.callback"]
     assert await interface.jobs.list(queue="other") == []
 
 

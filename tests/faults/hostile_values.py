@@ -25,7 +25,6 @@ Table = dict[str, Call]
 
 LONE = "\ud800"
 LONG = "n" * 257
-# The first, no name at all, is hostile where one is needed; a push without a partition goes over the queue's lanes.
 NAMES: tuple[Any, ...] = (
     "",
     None,
@@ -42,6 +41,8 @@ NAMES: tuple[Any, ...] = (
     LONE,
     "'; DROP TABLE x; --",
 )
+# Where none need be said, None says none; an empty one is a variable that nobody filled.
+OPTIONAL_NAMES = tuple(name for name in NAMES if name is not None)
 TEXTS: tuple[Any, ...] = (None, 7, b"t", ["t"], LONG, LONE)
 KEYS: tuple[Any, ...] = (None, 7, b"k", ["k"], LONG, LONE)
 COUNTS: tuple[Any, ...] = (0, -1, 1_001, 2**70, True, 1.5, "3", None, [])
@@ -101,15 +102,15 @@ def endless() -> list[Any]:
 NAMED: Table = {
     **table("queue", NAMES, use_queue),
     **table("database", NAMES, use_database),
-    **table("push partition", NAMES[1:], lambda scene, name: scene.orders.push(1, partition=name)),
-    **table("push_many partition", NAMES[1:], lambda scene, name: scene.orders.push_many([1], partition=name)),
+    **table("push partition", OPTIONAL_NAMES, lambda scene, name: scene.orders.push(1, partition=name)),
+    **table("push_many partition", OPTIONAL_NAMES, lambda scene, name: scene.orders.push_many([1], partition=name)),
     **table("pop group", NAMES, lambda scene, name: scene.orders.pop(group=name)),
-    **table("pop partition", NAMES[2:], lambda scene, name: scene.orders.pop(partition=name)),
-    **table("pop namespace", NAMES[2:], lambda scene, name: scene.hw.pop(namespace=name)),
-    **table("pop task", NAMES[2:], lambda scene, name: scene.hw.pop(task=name)),
+    **table("pop partition", OPTIONAL_NAMES, lambda scene, name: scene.orders.pop(partition=name)),
+    **table("pop namespace", OPTIONAL_NAMES, lambda scene, name: scene.hw.pop(namespace=name)),
+    **table("pop task", OPTIONAL_NAMES, lambda scene, name: scene.hw.pop(task=name)),
     **table("consume group", NAMES, lambda scene, name: consume_one(scene, group=name)),
     **table("seek group", NAMES, lambda scene, name: scene.orders.seek("end", group=name)),
-    **table("seek partition", NAMES[2:], lambda scene, name: scene.orders.seek("end", partition=name)),
+    **table("seek partition", OPTIONAL_NAMES, lambda scene, name: scene.orders.seek("end", partition=name)),
     **table("namespace", NAMES[2:], lambda scene, name: scene.orders.configure(namespace=name)),
     **table("task", NAMES[2:], lambda scene, name: scene.orders.configure(task=name)),
     **table("queue.delete_group", NAMES, lambda scene, name: scene.orders.delete_group(name)),
@@ -119,16 +120,18 @@ NAMED: Table = {
     **table("push_all queue", NAMES, lambda scene, name: scene.hw.push_all([Outgoing(payload=1, queue=name)])),
     **table(
         "push_all partition",
-        NAMES[2:],
+        OPTIONAL_NAMES,
         lambda scene, name: scene.hw.push_all([Outgoing(payload=1, queue="orders", partition=name)]),
     ),
     **table(
-        "push_many lane", NAMES[2:], lambda scene, name: scene.orders.push_many([Outgoing(payload=1, partition=name)])
+        "push_many lane",
+        OPTIONAL_NAMES,
+        lambda scene, name: scene.orders.push_many([Outgoing(payload=1, partition=name)]),
     ),
     **table("transaction queue", NAMES, lambda scene, name: transact(scene, lambda both: both.push(name, 1))),
     **table(
         "transaction partition",
-        NAMES[1:],
+        OPTIONAL_NAMES,
         lambda scene, name: transact(scene, lambda both: both.push("orders", 1, partition=name)),
     ),
 }

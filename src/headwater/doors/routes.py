@@ -27,7 +27,7 @@ from headwater.doors.wire import (
     plain_text,
     problem_response,
 )
-from headwater.errors import HeadwaterError, InvalidInput, StoreFull, StoreReplaced
+from headwater.errors import HeadwaterError, InvalidInput, InvalidName, StoreFull, StoreReplaced
 from headwater.model.principal import Scope
 
 log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ class Router:
         return endpoint, names
 
     def _look_up(self, path: str) -> tuple[_Place, tuple[str, ...]]:
-        plain_text(path, "path")
+        plain_text(path, "path", InvalidName)
         steps = path.split("/")
         found = _walk(self._root, steps, 1, ()) if not steps[0] and len(steps) <= STEPS_MAX else None
         if found is None:
@@ -194,7 +194,7 @@ def _walk(place: _Place, steps: list[str], index: int, names: tuple[str, ...]) -
         return None
     for end in range(index + 1, len(steps) + 1):
         name = "/".join(steps[index:end])
-        if name and (found := _walk(place.named, steps, end, (*names, plain_text(name, "path")))):
+        if name and (found := _walk(place.named, steps, end, (*names, plain_text(name, "path", InvalidName)))):
             return found
     return None
 

@@ -279,7 +279,7 @@ def parse_query(query: str) -> dict[str, str]:
     return found
 
 
-def plain_text(sent: str, part: str) -> str:
+def plain_text(sent: str, part: str, refusal: type[HeadwaterError] = InvalidInput) -> str:
     """A part of an address as it is meant, without percent signs: its bytes are UTF-8, whether they were written with
     them or as they are. Raises when they are not: what cannot be read would all be one name otherwise."""
     if "%" not in sent and sent.isascii():
@@ -287,4 +287,4 @@ def plain_text(sent: str, part: str) -> str:
     try:
         return unquote_to_bytes(sent.encode("latin-1")).decode()
     except UnicodeError:
-        raise InvalidInput(f"the {part} is not UTF-8") from None
+        raise refusal(f"the {part} is not UTF-8") from None
