@@ -241,7 +241,7 @@ async def test_what_a_pop_that_was_cancelled_had_leased_goes_to_those_who_ask_al
     """Its commit is made, the disk is slow, and meanwhile the caller leaves and asks again: the record is there."""
     orders = hw.queue("orders")
     await orders.push(1)
-    store = hw.queues_service.store
+    store = hw.store
     disk = asyncio.get_running_loop().create_future()
     monkeypatch.setattr(store, "make_durable", lambda callers: disk)
     leaving = asyncio.ensure_future(orders.pop())

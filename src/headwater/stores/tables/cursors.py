@@ -24,6 +24,7 @@ from headwater.stores.tables.subject import Handlers, Seen, Subject
 
 LEASE_RAN_OUT = "the lease ran out"
 KNOWN_MAX = 1_024
+NONE_BURIED: Mapping[str, int] = {}
 
 # Partition, position, settled, failed, token, end of the lease, leased up to, attempts, retried up to, cautious, ready
 # at, holder.
@@ -43,15 +44,16 @@ class Cursors(Subject):
         self._known: dict[tuple[int, int], Cursor] = {}
         self._unwritten: dict[int, dict[PartitionId, Cursor]] = {}
         # How many records of each database the commit buried so far; never changed in place, for others keep it.
-        self.buried: Mapping[str, int] = {}
+        self.buried = NONE_BURIED
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
         return {Reap: self.reap}
 
-    def begin(self, now: Timestamp) -> None:
-        """Nothing is buried yet."""
-        self.buried = {}
+    def take_buried(self) -> Mapping[str, int]:
+        """How many the commit has buried; the next one has buried none yet."""
+        buried, self.buried = self.buried, NONE_BURIED
+        return buried
 
     def keep(self) -> Callable[[], None]:
         """What a transaction that fails had buried, it has not."""
@@ -59,6 +61,7 @@ class Cursors(Subject):
 
     def forget(self) -> None:
         """Drop what is remembered: the rows may have changed, or a change may never have happened."""
+        self.buried = NONE_BURIED
         self._known.clear()
         self._unwritten.clear()
 

@@ -106,7 +106,7 @@ class Writer:
         if wrote:
             self.clock_jumps.wrote(now)
         touched, added = self.segments.take_added(now, names != self.catalog.version)
-        return Commit(results, touched, wrote, added=added, buried=self.cursors.buried)
+        return Commit(results, touched, wrote, added=added, buried=self.cursors.take_buried())
 
     def _together(self, operations: Sequence[Operation], now: Timestamp) -> tuple[list[object], bool]:
         """What operations came to, kind by kind, and whether one of them was answered in an earlier commit."""
