@@ -277,13 +277,13 @@ class Intentions:
     def _choose(self, line: Line, size: int) -> list[tuple[int, Intention]]:
         """The oldest intentions. Whose credential has ended is sent to the door, before anything is popped for them."""
         chosen: list[tuple[int, Intention]] = []
-        for number, intention in list(line.waiting.items()):
-            if len(chosen) == size:
-                break
-            if intention.is_known is None or intention.is_known():
-                chosen.append((number, intention))
-            else:
-                self._answer_nothing(number, intention)
+        while line.waiting and not chosen:
+            # Not all of them: thousands may wait for what one push brings.
+            for number, intention in list(itertools.islice(line.waiting.items(), size)):
+                if intention.is_known is None or intention.is_known():
+                    chosen.append((number, intention))
+                else:
+                    self._answer_nothing(number, intention)
         return chosen
 
     def _await(
