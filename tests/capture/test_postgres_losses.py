@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import headwater
 from headwater import capture
 from headwater.capture.follower import Follower
-from headwater.capture.replication import ReplicationLink
+from headwater.capture.replication import Arrived, ReplicationLink
 from headwater.errors import InvalidOption, ResyncRequired, SourceBusy, SourceUnfit, SourceUnreachable, TooLarge
 from headwater.stores.contract import WritesBackups
 from tests.capture.shop import QUEUE, Shop, changes, follow, has_changes, lag_of, short, state
@@ -335,7 +336,7 @@ async def are_silent(heard: list[object], count: int) -> bool:
     return heard.count(None) >= count
 
 
-async def test_a_server_that_asks_is_answered(tmp_path: Path) -> None:
+async def test_a_server_that_asks_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes silence for a lost connection after `wal_sender_timeout`, and asks when half of it is over."""
     server = Server(wal_level="logical", wal_sender_timeout="1s")
     shop = Shop(server)
@@ -351,6 +352,15 @@ async def test_a_server_that_asks_is_answered(tmp_path: Path) -> None:
             finally:
                 link.close()
         assert asked is not None
+        told: list[int] = []
+
+        async def hear(seconds: float) -> Arrived | None:
+            return asked
+
+        source = shop.source()
+        monkeypatch.setattr(source, "_link", SimpleNamespace(receive=hear, confirm=told.append))
+        await source._read(1.0)
+        assert told == [0]
     finally:
         shop.connection.close()
         server.stop()
