@@ -12,10 +12,11 @@ import pytest
 
 import headwater
 from headwater.config import Config
-from headwater.errors import StoreError
+from headwater.errors import StoreError, StoreReplaced
 from headwater.model.names import Lsn
 from headwater.stores.contract import RaceLost, Traits
 from headwater.stores.questions import FindLastLsn
+from headwater.stores.sqlite.connection import SqliteConnection
 from headwater.stores.sqlite.frames import PageChanges, WalFrames
 from headwater.stores.sqlite.own_turn import OwnTurn
 from headwater.stores.sqlite.scratch_file import ScratchFile
@@ -147,6 +148,27 @@ async def test_a_holder_that_was_deposed_goes_on_with_what_the_other_wrote(made:
         placed = [await queues[number % 2].push(number, partition="a") for number in range(6)]
         assert [pushed.offset for pushed in placed] == list(range(6))
     assert await kept() == list(range(6))
+
+
+async def test_a_store_that_cannot_be_opened_anew_refuses_all_until_it_can(
+    made: Buckets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(connection: SqliteConnection) -> None:
+        raise StoreReplaced("it was moved")
+
+    async with opened() as one, opened() as other, asyncio.timeout(30):
+        await one.queue("orders").push("first")
+        await other.queue("orders").push("second")
+        assert one.store.apply_now([push("taken back")], one.clock.now()) is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(one.store, "_refuse", refuse)
+            for number in range(3):
+                with pytest.raises(StoreReplaced):
+                    await one.queue("orders").push(f"refused {number}")
+                with pytest.raises(StoreReplaced):
+                    await one.store.ask(FindLastLsn())
+        await one.queue("orders").push("third")
+    assert await kept() == ["first", "second", "third"]
 
 
 async def test_the_tail_tells_of_what_others_wrote_once_in_order(made: Buckets) -> None:

@@ -92,7 +92,6 @@ class ScratchFile:
         await self._leave_file()
         self._number += 1
         self._collected, self._last = None, None
-        self.turn = OwnTurn()
         with translated("laying out a scratch file"):
             await asyncio.to_thread(_write, self._path, image)
 
@@ -130,9 +129,11 @@ class ScratchFile:
         connection.set_busy_timeout(0)
 
     def serve(self, connection: SqliteConnection) -> None:
-        """Keep the log of the file short from now on."""
-        self._connection = connection
-        self._checkpoints = Checkpoints(self.connect(SIDE_CACHE_BYTES), self.turn, self._config.wal_bytes_max)
+        """Keep the log of the file short from now on. Turns begin only now: a file that could not be opened has none,
+        and is laid out again."""
+        turn = OwnTurn()
+        self._checkpoints = Checkpoints(self.connect(SIDE_CACHE_BYTES), turn, self._config.wal_bytes_max)
+        self.turn, self._connection = turn, connection
         self._serving.set()
 
     def make_way(self) -> bool:
