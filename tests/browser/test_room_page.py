@@ -12,7 +12,8 @@ import pytest
 
 from tests.browser.chromium import Browser, chromium
 from tests.docs.samples import find_fences
-from tests.scenarios.servers import Server, free_port
+from tests.ports import free_port
+from tests.scenarios.servers import Server
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 SAID = "[...document.querySelectorAll('#said li')].map(line => line.textContent).join(' ')"

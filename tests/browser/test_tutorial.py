@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from tests.browser.chromium import PATIENCE_SECONDS, chromium, expect
-from tests.scenarios.servers import free_port
+from tests.ports import free_port
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "live-page.md"
 SHOWN = "[...document.querySelectorAll('li')].map(item => item.textContent.trim())"

@@ -21,7 +21,7 @@ from tests.cli.test_serve import serving
 from tests.docs.samples import find_fences
 from tests.doors.live_edge import request
 from tests.doors.test_queues import pop, push
-from tests.scenarios.servers import free_port
+from tests.ports import free_port
 from tests.waiting import expect_soon
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nginx comes in a wheel for Linux only")

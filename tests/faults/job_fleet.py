@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from tests.cli.program import COMMAND, Program, environment
-from tests.scenarios.servers import free_port
+from tests.ports import free_port
 
 PATIENCE_SECONDS = 60.0
 TOGETHER = 5

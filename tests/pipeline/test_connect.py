@@ -19,7 +19,7 @@ from headwater.errors import InvalidOption
 from headwater.pipeline import start_session
 from headwater.pipeline.session import spark_environment
 from tests.pipeline.store import JAVA_OPTIONS, Store
-from tests.scenarios.servers import free_port
+from tests.ports import free_port
 from tests.tidy.tree import ROOT
 from tests.waiting import expect_soon
 

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,15 +14,11 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from tests.ports import free_port
+
 PATIENCE_SECONDS = 30.0
 QUEUE = "orders"
 PARTITIONS = 4
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Server:

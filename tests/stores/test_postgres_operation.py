@@ -24,9 +24,9 @@ from tests.certificates import Certificate, make_certificate
 from tests.cli.program import Program
 from tests.contracts.clock import FakeClock
 from tests.contracts.log import Log, payloads
+from tests.ports import free_port
 from tests.postgres_server import USER, Server
 from tests.postgres_server import server as server_of_this_process
-from tests.scenarios.servers import free_port
 from tests.tidy.tree import ROOT
 
 

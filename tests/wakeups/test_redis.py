@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import headwater
-from benchmarks.servers import free_port, stop, wait_until_listening
+from benchmarks.servers import stop, wait_until_listening
 from headwater.errors import ConfigError
 from headwater.wakeups.contract import Found
 from headwater.wakeups.redis import RedisWakeup, command, read_reply
+from tests.ports import free_port
 from tests.waiting import expect_soon_async
 
 

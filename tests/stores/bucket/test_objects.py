@@ -14,7 +14,8 @@ from headwater.errors import ConfigError, StoreFailed, StoreMissing
 from headwater.stores.bucket.folder import FolderObjects
 from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Unsure
 from headwater.stores.bucket.s3 import S3Objects, find_endpoint
-from tests.seaweed_server import BUCKET, SeaweedServer, environment_for, free_ports
+from tests.ports import free_port
+from tests.seaweed_server import BUCKET, SeaweedServer, environment_for
 
 RACERS = 8
 
@@ -115,6 +116,7 @@ CREATE_ALL = """
 import asyncio, json, sys
 from headwater.stores.bucket.folder import FolderObjects
 from headwater.stores.bucket.objects import Refused
+from tests.ports import free_ports
 
 async def create_all(folder, name):
     objects, mine = FolderObjects(folder), []
@@ -180,7 +182,7 @@ async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_does_not_answer_leaves_everybody_unsure(seaweed: SeaweedServer) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     objects = S3Objects(BUCKET, environment_for(port), timeout_seconds=2)
     with pytest.raises(Unsure):
         await objects.create("a", b"-")
