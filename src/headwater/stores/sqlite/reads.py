@@ -3,9 +3,8 @@
 Nothing here keeps a transaction open between calls, so readers cannot hold the write-ahead log back for long.
 """
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from headwater.clock import Clock
@@ -16,6 +15,7 @@ from headwater.stores.questions import Answer, FindIdentity, Question, Segment
 from headwater.stores.sqlite.backup import write_backup
 from headwater.stores.sqlite.connection import SqliteConnection, translated
 from headwater.stores.sqlite.presence import Presence
+from headwater.stores.sqlite.reader_thread import ReaderThread
 from headwater.stores.tables.answers import Answers
 from headwater.stores.tables.connection import Meta, Text
 
@@ -31,7 +31,7 @@ class Reads:
         self._connection = connection
         self._answers = Answers(connection, codec, clock)
         self._presence = presence
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headwater-reads")
+        self._thread = ReaderThread()
 
     async def ask(self, question: Question[Answer]) -> Answer:
         """What is answered to a question."""
@@ -51,11 +51,11 @@ class Reads:
 
     def close(self) -> None:
         """Wait for the last answer and let go."""
-        self._thread.shutdown()
+        self._thread.close()
         self._connection.close()
 
     async def _run(self, work: Callable[..., Result], *arguments: object) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._guarded, work, *arguments)
+        return await self._thread.run(partial(self._guarded, work, *arguments))
 
     def _guarded(self, work: Callable[..., Result], *arguments: object) -> Result:
         self._presence.check()
