@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headwater.sync
-from headwater.cli.serve import make_tls
+from headwater.cli.certificates import make_tls
 from headwater.config import Config, load_config
 from headwater.doors.access.settings import AccessSettings, load_access
 from headwater.errors import ConfigError

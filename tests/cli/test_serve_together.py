@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import ssl
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,45 @@ def test_a_server_with_a_certificate_speaks_https(program: Program, certificate:
             assert answer.status == 200
         ended = end(process, signal.SIGTERM)
     assert (ended.code, ended.err) == (0, "")
+
+
+def shown_at(url: str) -> str:
+    """The certificate that a fresh connection is shown."""
+    address = urllib.parse.urlsplit(url)
+    assert address.hostname is not None
+    assert address.port is not None
+    return ssl.get_server_certificate((address.hostname, address.port))
+
+
+def test_a_renewed_certificate_is_shown_from_the_next_connection_on(
+    program: Program, certificate: Certificate, tmp_path: Path
+) -> None:
+    shown, kept = certificate
+    (tmp_path / "renewed").mkdir()
+    renewed = make_certificate(tmp_path / "renewed")
+    before, after = shown.read_text(), renewed.shown.read_text()
+    with serving(program, "--certificate", str(shown), "--certificate-key", str(kept)) as (process, url):
+        with httpx.Client(verify=ssl.create_default_context(cadata=before), base_url=url) as old:
+            assert old.get("/health").status_code == 200
+            assert shown_at(url) == before
+            # Between the writing of the one file and of the other they do not fit.
+            renewed.shown.rename(shown)
+            assert shown_at(url) == before
+            renewed.kept.rename(kept)
+            assert shown_at(url) == after
+            shown.unlink()
+            assert shown_at(url) == after
+            assert old.get("/health").status_code == 200
+        with httpx.Client(verify=ssl.create_default_context(cadata=after), base_url=url) as client:
+            assert client.get("/health").status_code == 200
+        ended = end(process, signal.SIGTERM)
+    told = [json.loads(line)["message"] for line in ended.err.splitlines()]
+    assert [line.split(":")[0] for line in told] == [
+        "the certificate was replaced, and the one before is shown on",
+        f"the certificate in {shown} was replaced",
+        "the certificate was replaced, and the one before is shown on",
+    ]
+    assert ended.code == 0
 
 
 @pytest.mark.parametrize(

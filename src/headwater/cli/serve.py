@@ -10,12 +10,12 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from headwater.cli.access import access_of, check_bind
+from headwater.cli.certificates import make_tls
 from headwater.cli.descriptors import make_room
 from headwater.cli.exits import ExitCode
 from headwater.cli.output import iso_time, print_json
@@ -185,35 +185,6 @@ def _read_commands(path: str) -> "Mapping[str, CommandTemplate]":
             return read_templates(file.read())
     except OSError as error:
         raise ConfigError(f"--job-commands {path}: {error.strerror or error}") from error
-
-
-def make_tls(certificate: str, key: str) -> ssl.SSLContext | None:
-    """The certificate, ready to be shown; None for plain HTTP."""
-    if not certificate:
-        if key:
-            raise ConfigError("--certificate-key needs --certificate")
-        return None
-    for option, path in (("--certificate", certificate), ("--certificate-key", key)):
-        _check_readable(option, path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key or None)
-    except (OSError, ssl.SSLError) as error:
-        reason = getattr(error, "reason", None) or error
-        kept = f"--certificate-key {key}" if key else "no --certificate-key, so the key is expected in the same file"
-        raise ConfigError(
-            f"--certificate {certificate} (PEM, with its chain; {kept}) cannot be used: {reason}"
-        ) from error
-    return context
-
-
-def _check_readable(option: str, path: str) -> None:
-    try:
-        if path:
-            Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{option} {path}: {error.strerror or error}") from error
 
 
 def check_advertised(url: str) -> str:
