@@ -55,7 +55,8 @@ def outlines(page: Page) -> object:
     """Every shape as it is shown."""
     return json.loads(
         page.see(
-            "JSON.stringify([...document.querySelectorAll('#shapes > *')].map(shape => [shape.id, shape.tagName, "
+            "JSON.stringify([...document.querySelectorAll('#shapes > *')]"
+            ".map(shape => [shape.dataset.shape, shape.tagName, "
             "...['x', 'y', 'width', 'height', 'cx', 'cy', 'd'].map(name => shape.getAttribute(name))]).sort())"
         )
     )
@@ -108,6 +109,35 @@ def test_a_page_whose_server_dies_comes_back_and_misses_nothing(
     one.expect(COUNT, 7)
     assert outlines(one) == outlines(other)
     assert one.errors == other.errors == []
+
+
+@pytest.mark.parametrize("servers", [in_a_file], indirect=True)
+def test_what_strangers_say_of_shapes_touches_nothing_but_shapes(
+    browser: Browser, servers: tuple[Server, Server]
+) -> None:
+    page = browser.open(f"{servers[0].url}/demo/canvas")
+    page.expect(STATE, "open")
+    elements = (
+        "JSON.stringify([...document.querySelectorAll('[id]')].map(one => [one.id, one.tagName, one.style.cssText]))"
+    )
+    before = page.see(elements)
+    shape = {"kind": "rectangle", "x": 1, "y": 2, "w": 3, "h": 4}
+    said: list[tuple[str, object]] = [("object-delete", None), ("object-create", None), ("state", None), ("state", {})]
+    for name in ("canvas", "shapes", "delete", "hint", "state", "people"):
+        said += [("object-create", {**shape, "id": name}), ("object-update", {"id": name, "x": 9})]
+        said += [("object-delete", {"id": name})]
+    said += [("object-create", {**shape, "id": "a", "x": "<b>"}), ("object-create", {**shape, "id": 7})]
+    said += [("object-create", {**shape, "id": "b", "kind": "pen", "points": "M0 0"})]
+    said += [("state", {"gone": ["canvas", 7, None], "shapes": [None, 7, {**shape, "id": "hint", "kind": "script"}]})]
+    said += [("object-create", {**shape, "id": "last"})]
+    for type, data in said:
+        answer = httpx.post(
+            f"{servers[1].url}/api/v1/rooms/canvas-1/messages", json={"type": type, "data": data}, timeout=60
+        )
+        assert answer.status_code == 201
+    page.expect(COUNT, 1)
+    assert page.see(elements) == before
+    assert page.errors == []
 
 
 def test_who_comes_later_sees_what_is_kept_no_more(

@@ -169,6 +169,29 @@ def test_a_batch_is_done_whole_or_not_at_all(page: Page, store: sync.Headwater) 
     assert page.see("hw.batch().commit()") == []
 
 
+@pytest.mark.parametrize("name", ["..", ".", ""])
+def test_no_name_leads_out_of_its_collection(page: Page, store: sync.Headwater, name: str) -> None:
+    store.collection("lists").set("house", {"keep": "me"})
+    store.collection("todos").set("t1", {"keep": "me"})
+    said = json.dumps(name)
+    for call in ("get(ID)", "set(ID, { evil: 1 })", "update(ID, { evil: 1 })", "delete(ID)"):
+        assert page.refusal(f"todos.{call.replace('ID', said)}") == "invalid_input"
+        inside = f"hw.collection('lists/' + {said} + '/todos')"
+        assert page.refusal(f"{inside}.{call.replace('ID', json.dumps('t1'))}") == "invalid_input"
+    assert page.refusal(f"client.connect({{ url: hw.url, database: {said} }}).collection('todos').get('t1')")
+    for collection, key in (("lists", "house"), ("todos", "t1")):
+        found = store.collection(collection).get(key)
+        assert found is not None
+        assert (found.data, found.version) == ({"keep": "me"}, 1)
+
+
+def test_a_document_that_is_not_named_is_not_taken_for_another(page: Page, store: sync.Headwater) -> None:
+    store.collection("lists").set("house", {"keep": "me"})
+    for call in ("get()", "set(undefined, {})", "update(null, {})", "delete()"):
+        assert page.refusal(f"hw.collection('lists/house').{call}") == "invalid_input"
+    assert page.see("hw.collection('lists').set(7, { n: 7 })")["id"] == "7"
+
+
 def test_without_a_server_a_write_says_so(page: Page, server: Server) -> None:
     page.expect("hw.state", "open")
     server.kill()
@@ -179,6 +202,29 @@ def test_without_a_server_a_write_says_so(page: Page, server: Server) -> None:
 
 
 # ── live queries ──
+
+
+def test_what_is_refused_for_the_moment_is_asked_again(page: Page, store: sync.Headwater) -> None:
+    page.expect("hw.state", "open")
+    page.see("void refused.push('subscribe', 'subscribe')")
+    follow(page)
+    assert page.see("sent.filter(type => type === 'subscribe').length") == 3
+    store.collection("lists/house/todos").set("a", {"n": 1})
+    page.expect("told", [["enter", "a", 1, False]])
+
+
+def test_a_live_query_that_was_stopped_while_it_was_refused_stays_stopped(page: Page) -> None:
+    page.expect("hw.state", "open")
+    page.do(
+        """
+        refused.push('subscribe');
+        globalThis.live = todos.follow();
+        await new Promise(resolve => setTimeout(resolve, 20));
+        live.stop();
+        await new Promise(resolve => setTimeout(resolve, 600));
+        """
+    )
+    assert page.see("sent.filter(type => type === 'subscribe').length") == 1
 
 
 def test_a_live_query_tells_what_enters_changes_and_leaves(page: Page, store: sync.Headwater) -> None:

@@ -15,7 +15,7 @@ const pick = list => list[Math.floor(Math.random() * list.length)];
 const asked = new URLSearchParams(location.search);
 const me = { name: asked.get("name") || pick(NAMES), colour: pick(COLOURS) };
 
-const shapes = new Map(), gone = new Set();
+const shapes = new Map(), drawn = new Map(), gone = new Set();
 let tool = "rectangle", colour = me.colour, selected = null, gesture = null;
 
 const hw = connect(asked.get("server") ?? undefined);
@@ -27,7 +27,7 @@ hw.on("state", showState);
 hw.on("error", error => showState(error.message));
 room.on("object-create", ({ data }) => put(data));
 room.on("object-update", ({ data }) => put(data));
-room.on("object-delete", ({ data }) => remove(data.id));
+room.on("object-delete", ({ data }) => remove(data?.id));
 room.on("presence", showPeople);
 room.on("cursors", showCursors);
 room.on("joined", ({ count }) => { if (count > 1) room.send("state-wanted", null, { durability: "memory" }).catch(() => {}); });
@@ -40,8 +40,9 @@ room.on("state-wanted", ({ from }) => {
   }
 });
 room.on("state", ({ data }) => {
+  if (!Array.isArray(data?.gone) || !Array.isArray(data.shapes)) return;
   data.gone.forEach(remove);
-  for (const shape of data.shapes) if (!shapes.has(shape.id)) put(shape);
+  for (const shape of data.shapes) if (!shapes.has(shape?.id)) put(shape);
 });
 room.join().catch(() => {});
 showState(hw.state);
@@ -94,12 +95,10 @@ function make(kind, attributes) {
 function put(change) {
   if (typeof change?.id !== "string" || gone.has(change.id)) return;
   const shape = { ...shapes.get(change.id), ...change };
-  if (!["rectangle", "ellipse", "pen"].includes(shape.kind)) return;
+  if (!isDrawable(shape)) return;
   shapes.set(shape.id, shape);
   $("#hint").hidden = true;
-  const found = document.getElementById(shape.id);
-  const element = found ?? layer.appendChild(make({ rectangle: "rect", ellipse: "ellipse", pen: "path" }[shape.kind], {}));
-  element.id = shape.id;
+  const element = drawn.get(shape.id) ?? draw(shape);
   element.setAttribute("tabindex", "0");
   element.setAttribute("role", "img");
   element.setAttribute("aria-label", shape.kind);
@@ -109,6 +108,20 @@ function put(change) {
   for (const [name, value] of Object.entries(outline(shape))) element.setAttribute(name, value);
 }
 
+// Anybody may say anything, and of what is said the ids least of all are to be trusted: they are no ids of elements.
+function draw(shape) {
+  const element = layer.appendChild(make({ rectangle: "rect", ellipse: "ellipse", pen: "path" }[shape.kind], {}));
+  Object.assign(element.dataset, { shape: shape.id, kind: shape.kind });
+  drawn.set(shape.id, element);
+  return element;
+}
+
+function isDrawable({ id, kind, x, y, w, h, points }) {
+  const isPlaced = Number.isFinite(x) && Number.isFinite(y) && (drawn.get(id)?.dataset.kind ?? kind) === kind;
+  if (kind === "pen") return isPlaced && Array.isArray(points) && points.every(Array.isArray);
+  return isPlaced && (kind === "rectangle" || kind === "ellipse") && w >= 0 && h >= 0;
+}
+
 function outline({ kind, x, y, w, h, points }) {
   if (kind === "rectangle") return { x, y, width: w, height: h, rx: 10 };
   if (kind === "ellipse") return { cx: x + w / 2, cy: y + h / 2, rx: w / 2, ry: h / 2 };
@@ -116,16 +129,18 @@ function outline({ kind, x, y, w, h, points }) {
 }
 
 function remove(id) {
+  if (typeof id !== "string") return;
   gone.add(id);
   shapes.delete(id);
-  document.getElementById(id)?.remove();
+  drawn.get(id)?.remove();
+  drawn.delete(id);
   if (selected === id) select(null);
 }
 
 function select(id) {
-  document.getElementById(selected)?.classList.remove("selected");
+  drawn.get(selected)?.classList.remove("selected");
   selected = id;
-  document.getElementById(id)?.classList.add("selected");
+  drawn.get(id)?.classList.add("selected");
   $("#delete").disabled = id === null;
 }
 
@@ -149,7 +164,7 @@ canvas.addEventListener("pointerdown", event => {
   canvas.setPointerCapture(event.pointerId);
   const start = place(event), hit = event.target.closest("#shapes > *");
   if (tool === "select") {
-    select(hit?.id ?? null);
+    select(hit?.dataset.shape ?? null);
     const shape = shapes.get(selected);
     gesture = shape && { kind: "move", start, id: shape.id, x: shape.x, y: shape.y };
     return;
@@ -235,7 +250,7 @@ addEventListener("keydown", event => {
   say("object-update", change);
 });
 
-layer.addEventListener("focusin", event => select(event.target.id));
+layer.addEventListener("focusin", event => select(event.target.dataset.shape ?? null));
 $("#delete").addEventListener("click", drop);
 
 function choose(name) {

@@ -53,7 +53,8 @@ export interface Resync {
 }
 
 export class HeadwaterError extends Error {
-  /** A code of the server, or "connection_lost", "closed", "overloaded". */
+  /** A code of the server, or "connection_lost", "closed", "overloaded", "invalid_input", "unauthorized",
+   *  "message_too_large", "protocol_error". */
   code: string;
 }
 

@@ -17,7 +17,7 @@
 // twice. Where that cannot be, a room says `resync`, and a live query reads its documents anew by itself.
 
 import { Batch, Collection, Query } from "./headwater/documents.js";
-import { Emitter, HeadwaterError, refusal } from "./headwater/events.js";
+import { Emitter, HeadwaterError, refusal, segment } from "./headwater/events.js";
 import { LiveQuery, ReplicaStream } from "./headwater/live.js";
 import { Room } from "./headwater/room.js";
 
@@ -31,7 +31,13 @@ const UNSENT_MAX = 1_000;
 const REQUEST_MS = 60_000;
 
 // What a client would do wrong again: it has to be mended, or needs another token.
-const FINAL_CODES = new Set([1002, 1003, 1007, 1008, 1009]);
+const FINAL_CODES = new Map([
+  [1002, "protocol_error"],
+  [1003, "protocol_error"],
+  [1007, "protocol_error"],
+  [1008, "unauthorized"],
+  [1009, "message_too_large"],
+]);
 
 /** A connection to a server. `options`: url, token (a text, or a function that gets one), database, WebSocket, fetch. */
 export function connect(options = {}) {
@@ -95,7 +101,7 @@ class Connection extends Emitter {
 
   /** Leave all rooms, end all live queries, and do not come back. */
   close() {
-    this.#finish(new HeadwaterError("closed", "the connection was closed"), 1000);
+    this.#finish(new HeadwaterError("closed", "the connection was closed"));
   }
 
   /** Send a message and wait for what answers it. While there is no connection, it waits for one. */
@@ -129,9 +135,8 @@ class Connection extends Emitter {
   }
 
   /** The same, for what belongs to a database. */
-  requestIn(service, method, path, body) {
-    const database = encodeURIComponent(this.#options.database ?? "main");
-    return this.request(method, `${service}/v1/databases/${database}/${path}`, body);
+  async requestIn(service, method, path, body) {
+    return this.request(method, `${service}/v1/databases/${segment(this.#options.database ?? "main")}/${path}`, body);
   }
 
   async #fetch(method, path, body) {
@@ -180,7 +185,7 @@ class Connection extends Emitter {
     try {
       socket = new make(address(this.#options.url));
     } catch (error) {
-      this.#finish(new HeadwaterError("invalid_input", String(error)), 1000);
+      this.#finish(new HeadwaterError("invalid_input", String(error)));
       throw error;
     }
     this.#socket = socket;
@@ -199,10 +204,16 @@ class Connection extends Emitter {
     const { token, database } = this.#options;
     if (token !== undefined) {
       try {
-        const text = typeof token === "function" ? await token() : token;
-        if (this.#socket !== socket) return;
-        this.#token = text;
-        await this.askNow("auth", { token: text, database: database ?? "" });
+        this.#token = typeof token === "function" ? await token() : token;
+      } catch {
+        // Whoever gives tokens is away: that is no refusal, and is tried again like a network.
+        if (this.#socket === socket) this.#lost(1013, "no token could be had");
+        socket.close();
+        return;
+      }
+      if (this.#socket !== socket) return;
+      try {
+        await this.askNow("auth", { token: this.#token, database: database ?? "" });
       } catch (error) {
         if (this.#socket === socket) this.#refused(error);
         return;
@@ -224,7 +235,7 @@ class Connection extends Emitter {
       this.#tokenRefused = true;
       this.#lost(1013, "unauthorized");
     } else {
-      this.#finish(error, 1000);
+      this.#finish(error);
     }
   }
 
@@ -257,7 +268,7 @@ class Connection extends Emitter {
       return;
     }
     const followed = this.#followers.get(payload?.subId ?? payload?.streamId ?? id);
-    if (type === "error" && followed) followed.end(new HeadwaterError(payload.code, payload.message));
+    if (type === "error" && followed) followed.fail(new HeadwaterError(payload.code, payload.message));
     else if (type === "error") this.emit("error", new HeadwaterError(payload.code, payload.message));
     else if (followed) followed.receive(type, payload);
     else if (payload?.room !== undefined) this.#rooms.get(payload.room)?.receive(type, payload);
@@ -272,7 +283,7 @@ class Connection extends Emitter {
     const mayAskAgain = code === 1008 && typeof this.#options.token === "function" && !this.#tokenRefused;
     if (mayAskAgain) this.#tokenRefused = true;
     else if (FINAL_CODES.has(code)) {
-      this.#finish(new HeadwaterError(code === 1008 ? "unauthorized" : "closed", reason || `closed with ${code}`), 1000);
+      this.#finish(new HeadwaterError(FINAL_CODES.get(code), reason || `closed with ${code}`));
       return;
     }
     const most = code === 1001 ? PAUSE_MS * 2 : Math.min(PAUSE_MAX_MS, PAUSE_MS * 2 ** ++this.#tries);
@@ -286,7 +297,7 @@ class Connection extends Emitter {
     for (const { reject } of waiting) reject(error);
   }
 
-  #finish(error, code) {
+  #finish(error) {
     if (this.#state === "closed" && this.#socket === null) return;
     const socket = this.#socket;
     this.#socket = null;
@@ -298,7 +309,7 @@ class Connection extends Emitter {
     for (const { reject } of this.#unsent.splice(0)) reject(error);
     this.#change("closed");
     if (error.code !== "closed") this.emit("error", error);
-    socket?.close(code);
+    socket?.close(1000);
   }
 }
 

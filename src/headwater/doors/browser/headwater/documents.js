@@ -1,5 +1,6 @@
 // Documents over HTTP: reading, writing, queries, and batches that are all or nothing.
 
+import { segment } from "./events.js";
 import { LiveQuery } from "./live.js";
 
 /** Which documents of a collection. A query does not change: each call gives another one. */
@@ -73,7 +74,7 @@ export class Collection extends Query {
   /** The document with this id; null when there is none. */
   async get(id) {
     try {
-      return await this.#ask("GET", id);
+      return await this.#ask("GET", [id]);
     } catch (error) {
       if (error.code === "document_missing") return null;
       throw error;
@@ -82,27 +83,27 @@ export class Collection extends Query {
 
   /** Make a document; without `id` it gets one. */
   create(data, { id } = {}) {
-    return this.#ask("POST", undefined, id === undefined ? data : { ...data, id });
+    return this.#ask("POST", [], id === undefined ? data : { ...data, id });
   }
 
   /** Make a document, or replace all of its fields. */
   set(id, data, { ifMatch } = {}) {
-    return this.#ask("PUT", id, { doc: data, ifMatch: conditions(ifMatch) });
+    return this.#ask("PUT", [id], { doc: data, ifMatch: conditions(ifMatch) });
   }
 
   /** Change these fields of a document; the others stay. */
   update(id, data, { ifMatch } = {}) {
-    return this.#ask("PATCH", id, { doc: data, ifMatch: conditions(ifMatch) });
+    return this.#ask("PATCH", [id], { doc: data, ifMatch: conditions(ifMatch) });
   }
 
   /** Delete a document. */
   async delete(id, { ifMatch } = {}) {
-    await this.#ask("DELETE", id, { ifMatch: conditions(ifMatch) });
+    await this.#ask("DELETE", [id], { ifMatch: conditions(ifMatch) });
   }
 
-  #ask(method, id, body) {
-    const parts = id === undefined ? this.path.split("/") : [...this.path.split("/"), id];
-    return this.connection.requestIn("api", method, `documents/${parts.map(encodeURIComponent).join("/")}`, body);
+  async #ask(method, id, body) {
+    const path = [...this.path.split("/"), ...id].map(segment).join("/");
+    return this.connection.requestIn("api", method, `documents/${path}`, body);
   }
 }
 

@@ -9,6 +9,35 @@ export class HeadwaterError extends Error {
   }
 }
 
+// What the same request may not meet a moment later.
+const PASSING = new Set(["overloaded", "rate_exceeded", "store_busy", "store_failed", "store_full"]);
+const PAUSE_MS = 250;
+const PAUSE_MAX_MS = 15_000;
+
+/** Tries again what a server refuses only for the moment, after pauses that grow and differ from page to page. */
+export class Patience {
+  #tries = 0;
+  #timer = null;
+
+  /** Whether `again` will be called because of this error. */
+  takes(error, again) {
+    if (!PASSING.has(error.code)) return false;
+    this.stop();
+    this.#timer = setTimeout(again, (0.5 + Math.random() / 2) * Math.min(PAUSE_MAX_MS, PAUSE_MS * 2 ** this.#tries++));
+    return true;
+  }
+
+  /** It is tried just now, or is wanted no more. */
+  stop() {
+    clearTimeout(this.#timer);
+  }
+
+  /** It has gone well. */
+  reset() {
+    this.#tries = 0;
+  }
+}
+
 /** What has events. */
 export class Emitter {
   #listeners = new Map();
@@ -30,6 +59,15 @@ export class Emitter {
       }
     }
   }
+}
+
+/** A name as one part of a path. Some would be another path: no escape keeps "." and ".." from meaning a folder. */
+export function segment(name) {
+  const text = String(name ?? "");
+  if (["", ".", ".."].includes(text)) {
+    throw new HeadwaterError("invalid_input", `"${text}" is no name of a collection, a document or a database`);
+  }
+  return encodeURIComponent(text);
 }
 
 /** What a server has answered instead of what was asked for. */

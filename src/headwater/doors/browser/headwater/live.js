@@ -1,7 +1,8 @@
 // What goes on with documents, over the WebSocket: live queries, and the stream that replicas live on. The connection
-// calls `begin` when there is a new one, `receive` for what is told, and `end` when nothing will be told any more.
+// calls `begin` when there is a new one, `receive` for what is told, `fail` for a refusal, and `end` when nothing will
+// be told any more.
 
-import { Emitter, HeadwaterError } from "./events.js";
+import { Emitter, HeadwaterError, Patience } from "./events.js";
 import { compareDocuments } from "./order.js";
 
 /** Documents that are followed. Events: "documents" (all of them), "enter", "change", "leave" (one), "error" (the end). */
@@ -18,6 +19,8 @@ export class LiveQuery extends Emitter {
   #seq = -1;
   #told = null;
   #settle;
+  #patience = new Patience();
+  #isOver = false;
 
   constructor(connection, collection, { filters, filter, orderBy, ...others }, listener) {
     super();
@@ -45,18 +48,27 @@ export class LiveQuery extends Emitter {
   /** Follow them no more; what is known stays. */
   stop() {
     clearTimeout(this.#told);
+    this.#patience.stop();
+    this.#isOver = true;
     this.#connection.unfollow(this.#id);
   }
 
   /** There is a connection: go on where the last one ended, or read anew where that cannot be. */
   async begin() {
+    this.#patience.stop();
     try {
       const isWhole = this.#token !== null && this.#coming === null;
       if (!isWhole || !(await this.#resume())) await this.#subscribe();
+      this.#patience.reset();
     } catch (error) {
-      // The next connection begins anew.
-      if (error.code !== "connection_lost") this.end(error);
+      this.fail(error);
     }
+  }
+
+  // The next connection begins anew by itself, and so does what was refused only for the moment.
+  fail(error) {
+    if (this.#isOver || error.code === "connection_lost") return;
+    if (!this.#patience.takes(error, () => this.begin())) this.end(error);
   }
 
   async #resume() {
@@ -147,6 +159,8 @@ export class ReplicaStream {
   #collection;
   #observer;
   #id;
+  #patience = new Patience();
+  #isOver = false;
 
   constructor(connection, collection, observer) {
     this.#connection = connection;
@@ -157,18 +171,28 @@ export class ReplicaStream {
   }
 
   unsubscribe() {
+    this.#patience.stop();
+    this.#isOver = true;
     this.#connection.unfollow(this.#id);
   }
 
   async begin() {
+    this.#patience.stop();
     try {
       this.#connection.tell("stream", { collection: this.#collection }, this.#id);
       // Nothing answers `stream`. Messages are handled in their order, so what answers the next one comes after it.
       await this.#connection.askNow("unsubscribe", { id: `before ${this.#id}` });
+      this.#patience.reset();
       this.#observer.next("RESYNC");
     } catch (error) {
-      if (error.code !== "connection_lost") this.end(error);
+      this.fail(error);
     }
+  }
+
+  // The next connection begins anew by itself, and so does what was refused only for the moment.
+  fail(error) {
+    if (this.#isOver || error.code === "connection_lost") return;
+    if (!this.#patience.takes(error, () => this.begin())) this.end(error);
   }
 
   receive(type, payload) {

@@ -1,8 +1,10 @@
 // Rooms: what is said in them, and who is there.
 
-import { Emitter } from "./events.js";
+import { Emitter, Patience } from "./events.js";
 
 const CURSOR_MS = 33;
+// Events of the client itself. A message may have such a type as well, and is no such event.
+const OWN_EVENTS = new Set(["message", "presence", "cursors", "resync", "joined", "error"]);
 
 /** A room. Events: each type of message by its name, "message" (every one), "presence", "cursors", "resync", "joined". */
 export class Room extends Emitter {
@@ -12,6 +14,7 @@ export class Room extends Emitter {
   #joined = false;
   #cursor = null;
   #cursorTimer = null;
+  #patience = new Patience();
 
   constructor(connection, name, options) {
     super();
@@ -64,11 +67,19 @@ export class Room extends Emitter {
     return typeof this.#last === "number" ? this.#last : null;
   }
 
-  rejoin(ask) {
-    if (this.#joined) this.#enter(ask).catch(error => this.emit("error", error));
+  async rejoin(ask) {
+    this.#patience.stop();
+    if (!this.#joined) return;
+    try {
+      await this.#enter(ask);
+    } catch (error) {
+      // Without a connection it joins with the next one.
+      if (error.code !== "connection_lost" && !this.#patience.takes(error, () => this.rejoin(ask))) this.emit("error", error);
+    }
   }
 
   end() {
+    this.#patience.stop();
     clearTimeout(this.#cursorTimer);
     this.#cursorTimer = null;
     this.members.clear();
@@ -81,6 +92,7 @@ export class Room extends Emitter {
     const ack = await ask("join", { room: this.name, since: known, profile });
     // Who began with "now" has everything up to here, and begins here when the connection is lost before a message.
     this.#last ??= since === "now" ? (ack.offset < 0 ? "beginning" : ack.offset) : undefined;
+    this.#patience.reset();
     this.member = ack.member;
     this.members = new Map(ack.members.map(({ member, profile }) => [member, profile]));
     this.cursors.clear();
@@ -109,7 +121,7 @@ export class Room extends Emitter {
       this.emit("cursors", this.cursors);
     }
     this.emit("message", message);
-    this.emit(message.type, message);
+    if (!OWN_EVENTS.has(message.type)) this.emit(message.type, message);
   }
 
   #meet({ member, profile, state }) {

@@ -1,0 +1,105 @@
+"""`headwater.js`: what its connection and its rooms tell, and when it comes back, in node against a real server."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser.node import Page, page_in_node
+from tests.browser.npm import needs_node
+from tests.scenarios.servers import Server
+
+pytestmark = needs_node
+
+# Besides "presence", which nobody can send: the server keeps that type for itself.
+OWN_EVENTS = ["message", "cursors", "resync", "joined", "error"]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "rooms.db")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def page(tmp_path: Path, server: Server) -> Iterator[Page]:
+    folder = tmp_path / "page"
+    folder.mkdir()
+    with page_in_node(folder) as page:
+        page.do(
+            f"""
+            globalThis.url = {json.dumps(server.url)};
+            globalThis.hw = client.connect(url);
+            globalThis.errors = [];
+            hw.on("error", error => errors.push(error.code));
+            globalThis.room = hw.room("page");
+            await room.join();
+            """
+        )
+        yield page
+
+
+def test_nobody_else_causes_the_events_of_a_room_itself(page: Page) -> None:
+    page.do(
+        f"""
+        globalThis.told = [];
+        globalThis.heard = [];
+        for (const name of {json.dumps(OWN_EVENTS)}) {{
+          if (name !== "message") room.on(name, () => told.push(name));
+        }}
+        room.on("message", message => heard.push(message.type));
+        room.on("hello", message => heard.push(message.data));
+        const other = client.connect(url).room("page");
+        for (const name of {json.dumps(OWN_EVENTS)}) await other.send(name, {{}});
+        await other.send("hello", "you");
+        """
+    )
+    page.expect("heard.at(-1)", "you")
+    assert page.see("heard") == [*OWN_EVENTS, "hello", "you"]
+    assert page.see("told") == []
+
+
+def test_a_message_that_is_too_large_closes_the_connection_and_the_page_is_told_why(page: Page) -> None:
+    assert page.refusal("room.send('test', 'x'.repeat(4_000_000))") == "connection_lost"
+    page.expect("hw.state", "closed")
+    assert page.see("errors") == ["message_too_large"]
+    assert page.refusal("room.send('test', 'y')") == "closed"
+
+
+def test_a_page_that_closes_its_connection_is_told_of_no_error(page: Page) -> None:
+    page.see("void hw.close()")
+    assert page.see("[hw.state, errors]") == ["closed", []]
+
+
+def test_a_function_that_gives_no_token_for_a_while_is_asked_again(page: Page) -> None:
+    page.do(
+        """
+        globalThis.asked = 0;
+        const token = async () => { asked += 1; if (asked < 4) throw new Error("away"); return "token"; };
+        globalThis.other = client.connect({ url, token });
+        other.on("error", error => errors.push(error.code));
+        await other.room("page").join();
+        await other.room("page").send("test", 1);
+        """
+    )
+    assert page.see("[other.state, asked, errors]") == ["open", 4, []]
+
+
+def test_a_room_that_is_refused_for_the_moment_is_joined_a_moment_later(page: Page) -> None:
+    page.do(
+        """
+        globalThis.heard = [];
+        room.on("test", message => heard.push(message.data));
+        room.on("error", error => errors.push(error.code));
+        refused.push("join", "join");
+        sockets.at(-1).close();
+        """
+    )
+    page.expect("sent.filter(type => type === 'join').length", 4)
+    page.see("client.connect(url).room('page').send('test', 1)")
+    page.expect("heard", [1])
+    assert page.see("errors") == []
