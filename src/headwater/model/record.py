@@ -41,6 +41,12 @@ class BareRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     timestamp: ClassVar[int] = 0
 
 
+def record_bytes(record: Record | BareRecord) -> int:
+    """How large a record is, as far as that can be much."""
+    headers = record.headers
+    return len(record.data) + (sum(map(len, headers)) + sum(map(len, headers.values())) if headers else 0)
+
+
 # A reader with little stack left must still be able to decode it.
 DEPTH_MAX = 100
 # Every level takes two brackets, so a text of this length cannot be too deep.

@@ -212,7 +212,16 @@ class QueueUpkeep:
     async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[DeadLetter]:
         """Records that failed for good, oldest first."""
         check_number("after", after)
-        return await self._queues.store.ask(ListDeadLetters(self.database, self.name, check_limit(limit), after))
+        found: list[DeadLetter] = []
+        wanted = check_limit(limit)
+        # An answer has no more than so many bytes.
+        while len(found) < wanted and (page := await self._dead_letters(wanted - len(found), after)):
+            found += page
+            after = page[-1].id
+        return found
+
+    async def _dead_letters(self, limit: int, after: int) -> list[DeadLetter]:
+        return await self._queues.store.ask(ListDeadLetters(self.database, self.name, limit, after))
 
     @verb
     async def requeue(

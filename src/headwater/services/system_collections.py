@@ -27,6 +27,7 @@ from headwater.stores.contract import Answerer
 from headwater.stores.document_questions import DocumentQuery
 from headwater.stores.job_questions import JobFilter, ListJobQueues, ListJobs, ListWorkers
 from headwater.stores.questions import (
+    DeadLetter,
     ListDeadLetters,
     ListGroups,
     ListPartitions,
@@ -152,7 +153,7 @@ async def _dead_letters(store: Answerer, database: str, now: Timestamp) -> Async
     async for queue in _each_queue(store, database):
         if not queue.dead_letters:
             continue
-        for one in await store.ask(ListDeadLetters(database, queue.queue, LETTERS_PER_QUEUE_MAX)):
+        async for one in _letters_of(store, queue):
             yield {
                 "id": str(one.id),
                 "queue": one.queue,
@@ -164,6 +165,18 @@ async def _dead_letters(store: Answerer, database: str, now: Timestamp) -> Async
                 "createdAt": one.written_at // MILLISECOND,
                 "updatedAt": one.failed_at // MILLISECOND,
             }
+
+
+async def _letters_of(store: Answerer, queue: QueueStatus) -> AsyncIterator[DeadLetter]:
+    """The oldest dead letters of a queue. An answer has no more than so many bytes."""
+    count, after = 0, 0
+    while count < LETTERS_PER_QUEUE_MAX:
+        page = await store.ask(ListDeadLetters(queue.database, queue.queue, LETTERS_PER_QUEUE_MAX - count, after))
+        if not page:
+            return
+        for one in page:
+            yield one
+        count, after = count + len(page), page[-1].id
 
 
 async def _jobs(store: Answerer, database: str, now: Timestamp) -> AsyncIterator[Fields]:
@@ -210,9 +223,11 @@ async def _each_room(store: Answerer, database: str, now: Timestamp) -> AsyncIte
             if partition.partition != PRESENCE:
                 continue
             first = partition.start
-            for segment in await store.ask(ReadPartition(partition.partition_id, first, SEGMENTS_MAX)):
-                for record in segment.records:
-                    attendance.take(record, segment.written_at)
+            while segments := await store.ask(ReadPartition(partition.partition_id, first, SEGMENTS_MAX)):
+                for segment in segments:
+                    for record in segment.records:
+                        attendance.take(record, segment.written_at)
+                first = Offset(segments[-1].first_offset + len(segments[-1].records))
         attendance.expire(now)
         yield queue, attendance
 

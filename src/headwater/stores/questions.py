@@ -297,7 +297,8 @@ class ListLeases(Question[list[LeaseStatus]], frozen=True):
 
 
 class ListDeadLetters(Question[list[DeadLetter]], frozen=True):
-    """Dead letters of a queue, oldest first, after the id `after`."""
+    """Dead letters of a queue, oldest first, after the id `after`: fewer than `limit` where they are large. There are
+    no more when there are none."""
 
     database: str
     queue: str
@@ -324,7 +325,8 @@ class ListCursors(Question[list[CursorStatus]], frozen=True):
 
 
 class ReadPartition(Question[list[Segment]], frozen=True):
-    """Segments of one partition with their records, from the one that holds the offset `first` on."""
+    """Segments of one partition with their records, from the one that holds the offset `first` on, or the next: fewer
+    than `limit` where they are large. There are no more when there are none."""
 
     partition_id: PartitionId
     first: Offset

@@ -1,11 +1,12 @@
 """`/api/v1/dlq` and `/api/v1/messages…`: looking at single messages, dead or alive, and deciding about them."""
 
-from collections.abc import AsyncIterator
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from headwater.config import MIB
 from headwater.doors.queen.identities import (
     message_id,
     parse_partition,
@@ -20,7 +21,7 @@ from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import PassOver, Purge, Requeue
 from headwater.model.lane import Lane
 from headwater.model.names import GROUP_DEFAULT, Offset, PartitionId, check_name
-from headwater.model.record import Record
+from headwater.model.record import Record, record_bytes
 from headwater.stores.questions import (
     CursorStatus,
     DeadLetter,
@@ -32,11 +33,14 @@ from headwater.stores.questions import (
 )
 
 PAGE = 1_000
+# A page of messages has so many bytes of them, and always one.
+PAGE_BYTES_MAX = 8 * MIB
 # How many messages are looked through, from the newest back, for one with a certain id.
 SEARCH_MAX = 100_000
 # In how many partitions it is looked up how far a group is.
 CURSORS_MAX = 10_000
 
+Item = TypeVar("Item")
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 
@@ -145,27 +149,33 @@ async def list_dead_letters(site: Site, request: Request, query: DeadLetterQuery
     check_use(request, check_name("queue", query.queue))
     begin = parse_time("from", query.from_) if query.from_ else 0
     end = parse_time("to", query.to) if query.to else 2**62
-    found: list[DeadLetter] = []
-    async for letter in _dead_letters(site, request.principal.database, query.queue):
+    database = request.principal.database
+    found: list[tuple[int, int]] = []
+    async for letter in _dead_letters(site, database, query.queue):
         group_fits = query.consumer_group in ("", letter.group)
         if group_fits and query.partition in ("", letter.partition) and begin <= letter.failed_at <= end:
-            found.append(letter)
+            found.append((letter.id, record_bytes(letter.record)))
     found.reverse()
-    page = found[query.offset : query.offset + query.limit]
-    return json_response(DeadMessages([dead_message(letter) for letter in page], len(found), query.limit, query.offset))
+    page = {number for number, _ in _fitting(found[query.offset : query.offset + query.limit], lambda one: one[1])}
+    # Only those that are shown are held.
+    letters = _dead_letters(site, database, query.queue, min(page, default=0) - 1, max(page, default=-1))
+    messages = [dead_message(letter) async for letter in letters if letter.id in page]
+    messages.reverse()
+    return json_response(DeadMessages(messages, len(found), query.limit, query.offset))
 
 
-async def _dead_letters(site: Site, database: str, queue: str) -> AsyncIterator[DeadLetter]:
-    after = 0
-    while True:
+async def _dead_letters(
+    site: Site, database: str, queue: str, after: int = 0, through: int = 2**62
+) -> AsyncIterator[DeadLetter]:
+    while after < through:
         try:
             page = await site.queues.ask(ListDeadLetters(database, queue, PAGE, after))
         except QueueMissing:
             return
+        if not page:
+            return
         for letter in page:
             yield letter
-        if len(page) < PAGE:
-            return
         after = page[-1].id
 
 
@@ -207,14 +217,51 @@ async def list_messages(site: Site, request: Request, query: MessagesQuery) -> R
     ]
     wanted = query.offset + query.limit
     progress = await _progress(site, request, query)
-    found: list[KeptMessage] = []
+    found: list[Sketch] = []
     for status in partitions:
         # Those that have come so far may lie anywhere: they are looked for among all that a search looks through.
-        newest = await _newest(site, status, SEARCH_MAX if query.status else wanted)
-        shown = [msgspec.structs.replace(message, status=progress.status(message)) for message in newest]
-        found.extend(message for message in shown if query.status in ("", message.status, _aliases.get(message.status)))
-    found.sort(key=lambda message: (message.lsn or 0, message.offset), reverse=True)
-    return json_response(KeptMessages(found[query.offset : wanted], query.limit, query.offset))
+        first = Offset(max(status.end - (SEARCH_MAX if query.status else wanted), status.start))
+        async for message in _kept(site, status, first):
+            state = progress.status(message)
+            if query.status in ("", state, _aliases.get(state)):
+                # Under `data` and under `payload`.
+                found.append(Sketch(message.lsn or 0, message.offset, status, state, 2 * len(message.data)))
+    found.sort(key=lambda sketch: (sketch.lsn, sketch.offset), reverse=True)
+    shown = list(_fitting(found[query.offset : wanted], lambda sketch: sketch.size))
+    return json_response(KeptMessages(await _drawn(site, shown), query.limit, query.offset))
+
+
+class Sketch(NamedTuple):
+    """A message that may be shown, without what is large of it."""
+
+    lsn: int
+    offset: int
+    partition: PartitionStatus
+    state: str
+    size: int
+
+
+def _fitting(found: Sequence[Item], size_of: Callable[[Item], int]) -> Iterator[Item]:
+    """The first of them, as many as an answer may have bytes, and one at least."""
+    size = 0
+    for place, item in enumerate(found):
+        size += size_of(item)
+        if place and size > PAGE_BYTES_MAX:
+            return
+        yield item
+
+
+async def _drawn(site: Site, sketches: Sequence[Sketch]) -> list[KeptMessage]:
+    """The messages themselves, in the order of their sketches."""
+    wanted = {(sketch.partition.partition_id, sketch.offset): sketch for sketch in sketches}
+    found: dict[tuple[int, int], KeptMessage] = {}
+    for partition in {sketch.partition.partition_id: sketch.partition for sketch in sketches}.values():
+        offsets = [sketch.offset for sketch in sketches if sketch.partition.partition_id == partition.partition_id]
+        async for message in _kept(site, partition, Offset(min(offsets)), max(offsets) + 1):
+            place = (partition.partition_id, message.offset)
+            if place in wanted:
+                found[place] = msgspec.structs.replace(message, status=wanted[place].state)
+    return [found[place] for place in wanted if place in found]
 
 
 # What a client may call a message that failed for good.
@@ -243,29 +290,24 @@ class Progress(NamedTuple):
 async def _progress(site: Site, request: Request, query: MessagesQuery) -> Progress:
     database, group = request.principal.database, check_name("group", query.consumer_group)
     cursors = await site.queues.ask(ListCursors(database, group, CURSORS_MAX))
-    letters = [letter async for letter in _dead_letters(site, database, query.queue)]
+    letters = _dead_letters(site, database, query.queue)
     return Progress(
         {cursor.partition_id: cursor for cursor in cursors if cursor.queue == query.queue},
-        {(letter.partition_id, letter.offset) for letter in letters if letter.group == group},
+        {(letter.partition_id, letter.offset) async for letter in letters if letter.group == group},
     )
 
 
-async def _newest(site: Site, status: PartitionStatus, count: int) -> list[KeptMessage]:
-    first = Offset(max(status.end - count, status.start))
+async def _kept(
+    site: Site, status: PartitionStatus, first: Offset, end: int | None = None
+) -> AsyncIterator[KeptMessage]:
+    """Messages of a partition from an offset on, up to where it ended when that was looked up."""
     lane = Lane("", status.queue, "", "", status.partition)
-    return [message async for message in _kept(site, status.partition_id, lane, first)]
-
-
-async def _kept(site: Site, partition_id: PartitionId, lane: Lane, first: Offset) -> AsyncIterator[KeptMessage]:
-    """Messages of a partition from an offset on."""
-    while True:
-        segments = await site.queues.ask(ReadPartition(partition_id, first, PAGE))
+    end = status.end if end is None else end
+    while first < end and (segments := await site.queues.ask(ReadPartition(status.partition_id, first, PAGE))):
         for segment in segments:
             for offset, record in enumerate(segment.records, segment.first_offset):
-                if offset >= first:
-                    yield kept_message(partition_id, lane, offset, segment.lsn, record, segment.written_at)
-        if len(segments) < PAGE:
-            return
+                if first <= offset < end:
+                    yield kept_message(status.partition_id, lane, offset, segment.lsn, record, segment.written_at)
         first = Offset(segments[-1].first_offset + len(segments[-1].records))
 
 
@@ -396,13 +438,13 @@ async def _find(site: Site, partition_id: PartitionId, lane: Lane, name: str) ->
     if isinstance(wanted, int):
         if not status.start <= wanted < status.end:
             return None
-        async for message in _kept(site, partition_id, lane, Offset(wanted)):
+        async for message in _kept(site, status, Offset(wanted)):
             return message
         return None
     if not wanted:
         raise InvalidOption("name a message by its transaction id, or by @ and its offset")
     found: KeptMessage | None = None
-    async for message in _kept(site, partition_id, lane, Offset(max(status.end - SEARCH_MAX, status.start))):
+    async for message in _kept(site, status, Offset(max(status.end - SEARCH_MAX, status.start))):
         if message.transaction_id == wanted:
             found = message
     return found

@@ -9,7 +9,7 @@ from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.operations import Deleted, Purge, Requeue, Requeued
 from headwater.model.names import Offset, PartitionId
-from headwater.model.record import Record, encode_records, split_records
+from headwater.model.record import Record, encode_records, record_bytes, split_records
 from headwater.model.spreading import is_lane, priority_of, reader_of, requeued_name
 from headwater.stores.codec import Codec
 from headwater.stores.questions import DeadLetter, ListDeadLetters
@@ -17,7 +17,7 @@ from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue, Qu
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.pushes import Pushes
 from headwater.stores.tables.segments import Segments
-from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
+from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers, up_to_bytes
 
 ERROR_LENGTH_MAX = 4_096
 _PLACE = b"dead letter"
@@ -146,8 +146,9 @@ class DeadLetterAnswers(SubjectAnswers):
         row = self._connection.row(self._sql.find_queue, (asked.database, asked.queue), QueueRow)
         if row is None:
             raise QueueMissing(f"there is no queue {asked.queue!r}")
-        rows = self._connection.rows(self._sql.dead_letters, (row[0], asked.after, asked.limit), DeadLetterRow)
-        return [dead_letter_of(found, asked.queue, self._codec) for found in rows]
+        rows = self._connection.each(self._sql.dead_letters, (row[0], asked.after, asked.limit), DeadLetterRow)
+        letters = (dead_letter_of(found, asked.queue, self._codec) for found in rows)
+        return list(up_to_bytes(letters, lambda letter: record_bytes(letter.record)))
 
 
 def _with_its_time(letter: DeadLetter) -> Record:

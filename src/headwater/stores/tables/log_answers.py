@@ -1,12 +1,12 @@
 """Questions about the log itself, answered from the rows of one connection: its end, its identity, its segments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headwater.clock import Timestamp
 from headwater.errors import StoreDamaged
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.model.record import split_records
+from headwater.model.record import record_bytes, split_records
 from headwater.stores.codec import Codec
 from headwater.stores.questions import (
     FindIdentity,
@@ -24,7 +24,7 @@ from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.patterns import as_patterns, as_text
 from headwater.stores.tables.queues import read_lane
 from headwater.stores.tables.segments import open_body, read_last_lsn
-from headwater.stores.tables.subject import Answering, SubjectAnswers
+from headwater.stores.tables.subject import Answering, SubjectAnswers, up_to_bytes
 
 
 class SegmentRow(NamedTuple):
@@ -95,7 +95,8 @@ class LogAnswers(SubjectAnswers):
     def read_partition(self, asked: ReadPartition) -> list[Segment]:
         """A stretch of one partition."""
         place = (asked.partition_id, asked.first, asked.limit)
-        return self._segments_of(self._connection.rows(self._sql.read_partition_segments, place, Columns))
+        rows = self._connection.each(self._sql.read_partition_segments, place, Columns)
+        return list(up_to_bytes(self._each_segment(rows), lambda segment: sum(map(record_bytes, segment.records))))
 
     def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
         """A stretch of the log."""
@@ -103,21 +104,21 @@ class LogAnswers(SubjectAnswers):
             rows = self._connection.rows(self._sql.read_segments, (after, through, limit), Columns)
         else:
             rows = self._connection.rows(self._sql.read_queue_segments, (after, through, limit, *queue), Columns)
-        return self._segments_of(rows)
+        return list(self._each_segment(rows))
 
-    def _segments_of(self, rows: list[Columns]) -> list[Segment]:
+    def _each_segment(self, rows: Iterable[Columns]) -> Iterator[Segment]:
         """Segments up to the first that cannot be read; when that is the first one, it is told."""
-        found: list[Segment] = []
+        is_first = True
         for row in rows:
             try:
                 segment = self._segment(SegmentRow._make(row))
             except StoreDamaged:
-                if not found:
+                if is_first:
                     raise
-                return found
+                return
             if segment is not None:
-                found.append(segment)
-        return found
+                yield segment
+                is_first = False
 
     def _segment(self, row: SegmentRow) -> Segment | None:
         lane = read_lane(self._connection, PartitionId(row.partition_id))

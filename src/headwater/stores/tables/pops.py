@@ -8,11 +8,11 @@ others want the same, a pop takes no more than its share of what is ready.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import cast
 
 import msgspec
 
 from headwater.clock import SECOND, Timestamp
+from headwater.config import MIB
 from headwater.errors import EncryptionKeyMissing, HeadwaterError, StoreDamaged
 from headwater.log.operations import Ack, Advance, Batch, Extend, Operation, Pop, Popped
 from headwater.model import cursor as rules
@@ -24,6 +24,7 @@ from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue
 from headwater.stores.tables.connection import Connection
 from headwater.stores.tables.cursors import Cursors
 from headwater.stores.tables.delayed import Delayed
+from headwater.stores.tables.gathering import Found, collect
 from headwater.stores.tables.segments import SegmentHeader, Segments, read_lsn_at
 from headwater.stores.tables.subject import Handlers, Phase, Read, Subject, Together
 
@@ -32,28 +33,15 @@ DISCOVER_FEW = 8
 POSTPONE_DAMAGED_SECONDS = 60
 WINDOWS_MAX = 10
 READY_MAX = 1_024
+# A pop brings records of so many bytes, and always one; pops of one commit together, besides one record each, so many.
+POP_BYTES_MAX = 4 * MIB
+POPS_BYTES_MAX = 64 * MIB
 # A pop that is not bound to a number of partitions looks at so many at once: most often the first ones fill its batch.
 LOOK_AT = 8
 
 # A partition that a group has not met, and where it begins; one that it has met, and when it is worth looking at.
 UnmetRow = tuple[PartitionId, Offset]
 MetRow = tuple[PartitionId, int | None]
-
-
-class Found(msgspec.Struct, gc=False):
-    """Records gathered for one batch; `due_at` is when the first that may not be delivered yet may be.
-
-    `cursor` is the group's, moved over what is not there any more: `lost` records that were dropped unread, and those
-    whose own time is over.
-    """
-
-    cursor: Cursor
-    offsets: list[Offset]
-    written_at: list[Timestamp]
-    lsns: list[Lsn]
-    records: list[Record]
-    lost: int = 0
-    due_at: int | None = None
 
 
 class Pops(Subject):
@@ -76,6 +64,9 @@ class Pops(Subject):
         self._spare: dict[int, list[tuple[PartitionId, Cursor]]] = {}
         self._alike: Mapping[tuple[str, ...], int] = {}
         self._allowed: dict[tuple[int, tuple[str, ...]], int] = {}
+        # Bytes that pops of this commit may bring, and the one under way.
+        self._room_together = 0
+        self._room = 0
 
     def handlers(self) -> Handlers:
         """What applies each of its operations."""
@@ -166,11 +157,13 @@ class Pops(Subject):
         """What was found for others before may not be so any more."""
         self._spare.clear()
         self._allowed.clear()
+        self._room_together = POPS_BYTES_MAX
         self._alike = Counter(map(_key, operations)) if len(operations) > 1 else {}
 
     def _pop(self, operation: Pop, now: Timestamp) -> Popped:
         """A queue that this process has no key for is passed over; when nothing else is found, that is the answer."""
         batches: list[Batch] = []
+        self._room = granted = min(POP_BYTES_MAX, self._room_together)
         ready_at: list[int] = []
         locked: EncryptionKeyMissing | None = None
         for queue in self._queues(operation, now):
@@ -180,10 +173,11 @@ class Pops(Subject):
             except EncryptionKeyMissing as error:
                 locked = error
                 continue
-            if _satisfied(operation, batches, operation.partitions or operation.batch):
+            if self._is_satisfied(operation, batches, operation.partitions or operation.batch):
                 break
             if not batches:
                 ready_at.extend(self._next_ready(operation, group))
+        self._room_together -= granted - self._room
         if locked is not None and not batches:
             raise locked
         due = None if batches else self._delayed.next_due()
@@ -230,15 +224,23 @@ class Pops(Subject):
         self._ahead[group.id] = max(ahead - reach, 0)
         allowed = len(batches) + self._allowance(operation, group, now)
         bound = min(allowed, operation.partitions or operation.batch)
-        while not _satisfied(operation, batches, bound):
+        while not self._is_satisfied(operation, batches, bound):
             wanted = min(bound - len(batches), operation.partitions or LOOK_AT)
             candidates = self._candidates(operation, group, now, wanted)
             for partition_id, cursor in candidates:
                 self._take_from(operation, group, partition_id, cursor, now, batches)
-                if _satisfied(operation, batches, bound):
+                if self._is_satisfied(operation, batches, bound):
                     return
             if (operation.partition or not candidates) and not self._discover(group, now, DISCOVER_LIMIT):
                 return
+
+    def _is_satisfied(self, operation: Pop, batches: list[Batch], bound: int) -> bool:
+        """Whether a pop has enough: records of so many partitions, a full batch, or as many bytes as it may bring."""
+        if not batches:
+            return False
+        if len(batches) >= bound or self._room <= 0:
+            return True
+        return sum([len(batch.offsets) for batch in batches]) >= operation.batch
 
     def _allowance(self, operation: Pop, group: Group, now: Timestamp) -> int:
         """How many partitions of a group this pop may take: as many as it asks for, its share while others wait."""
@@ -323,6 +325,7 @@ class Pops(Subject):
             ready_at = found.due_at if cursor.position < self._segments.end(partition.id) else None
             self._cursors.write(group, partition.id, msgspec.structs.replace(cursor, ready_at=ready_at))
             return None
+        self._room = found.room
         seconds = group.options.lease_seconds if operation.lease_seconds is None else operation.lease_seconds
         leased = rules.lease(cursor, found.offsets[-1] + 1, seconds, now, operation.holder)
         after = leased
@@ -351,7 +354,7 @@ class Pops(Subject):
         options = partition.queue.options
         delay = int(options.delay_seconds * SECOND)
         limit, stop = rules.deliverable(cursor, wanted)
-        found = Found(cursor, [], [], [], [])
+        found = Found(cursor, self._room)
         for header in self._segments.headers(partition.id, Offset(cursor.position)):
             if not found.offsets and self._skip(found, header, now):
                 cursor = found.cursor
@@ -366,8 +369,12 @@ class Pops(Subject):
             records = self._records(partition, header, found)
             if records is None:
                 break
-            _collect(found, header, records, cursor, limit, stop)
-            if len(found.offsets) >= limit or (stop is not None and header.first_offset + header.count >= stop):
+            collect(found, header, records, cursor, limit, stop)
+            if (
+                found.room <= 0
+                or len(found.offsets) >= limit
+                or (stop is not None and header.first_offset + header.count >= stop)
+            ):
                 break
         if options.window_seconds and found.offsets:
             self._hold_for_window(partition, found, now)
@@ -467,34 +474,3 @@ def _key(operation: Pop) -> tuple[str, ...]:
         operation.task,
         operation.group,
     )
-
-
-def _satisfied(operation: Pop, batches: list[Batch], bound: int) -> bool:
-    """Whether a pop has enough: records of so many partitions, or a full batch."""
-    if not batches:
-        return False
-    if len(batches) >= bound:
-        return True
-    return sum([len(batch.offsets) for batch in batches]) >= operation.batch
-
-
-def _collect(
-    found: Found, header: SegmentHeader, records: list[Record], cursor: Cursor, limit: int, stop: int | None
-) -> None:
-    """Take the records of one segment that the lease may cover: a slice of it, less what was settled before."""
-    begin, room = header.first_offset, limit - len(found.offsets)
-    first = max(cursor.position - begin, 0)
-    last = header.count if stop is None else min(header.count, stop - begin)
-    if cursor.settled:
-        settled = set(cursor.settled)
-        places = [index for index in range(first, last) if begin + index not in settled][:room]
-        found.offsets.extend([Offset(begin + index) for index in places])
-        found.records.extend([records[index] for index in places])
-        count = len(places)
-    else:
-        chosen = records[first : min(last, first + room)]
-        count = len(chosen)
-        found.offsets.extend(cast("Iterable[Offset]", range(begin + first, begin + first + count)))
-        found.records.extend(chosen)
-    found.written_at.extend([header.written_at] * count)
-    found.lsns.extend([header.lsn] * count)
