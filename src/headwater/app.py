@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import msgspec
 
-from headwater.clock import Clock, SystemClock
+from headwater.clock import Clock, SharedClock
 from headwater.config import Config, Durability, load_config
 from headwater.housekeeping.clock_watch import ClockWatch
 from headwater.housekeeping.keeper import Keeper
@@ -207,7 +207,7 @@ def open_headwater(
     ...     await hw.queue("orders").push({"id": 7})
     """
     config = load_config(**_settings_among(locals()))
-    clock = clock or SystemClock()
+    clock = clock or SharedClock()
     opened = open_store(store, config, clock, adopt=adopt, create=create)
     return Headwater(opened, config, clock, database, load_room_settings(rooms))
 

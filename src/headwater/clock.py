@@ -39,6 +39,40 @@ class SystemClock:
         return time.monotonic_ns() // 1_000
 
 
+class SharedClock:
+    """The machine's clock, until a server is heard of that several machines have in common: then that server's.
+
+    Between two times that were heard, the steady clock tells how much has passed, so that nobody who sets this
+    machine's clock sets the time of the others.
+    """
+
+    def __init__(self, machine: SystemClock | None = None) -> None:
+        self._machine = machine or SystemClock()
+        # How far the server's clock is ahead of the steady one; None before it was heard of.
+        self._ahead: int | None = None
+        self._heard = 0
+
+    def now(self) -> Timestamp:
+        if self._ahead is None:
+            return self._machine.now()
+        return Timestamp(self._machine.steady() + self._ahead)
+
+    def steady(self) -> int:
+        return self._machine.steady()
+
+    def hear(self, theirs: int, asked: int, heard: int) -> None:
+        """The server told its time at some moment between two of the steady clock. What was known is changed no further
+        than that demands: how long the answer took is no reason to be set."""
+        least, most = theirs - heard, theirs - asked
+        known = least if self._ahead is None else self._ahead
+        self._ahead = min(max(known, least), most)
+        self._heard = heard
+
+    def heard_lately(self, seconds: float) -> bool:
+        """Whether the server was heard of in the last so many seconds."""
+        return self._ahead is not None and self.steady() - self._heard <= seconds * SECOND
+
+
 def steady_of(clock: object) -> SteadyClock:
     """The clock's own, where it has one: tests that bend time bend both. Otherwise the machine's."""
     return clock if isinstance(clock, SteadyClock) else SystemClock()

@@ -71,13 +71,13 @@ async def _copy(source: str, target: str, *, keep: bool, shown: bool) -> "Copied
 async def _prepare(source: str, target: str, config: "Config") -> None:
     """Both are brought up to date first, so that they have the same tables; the target is made. One that may be held by
     another is left alone, and so is what an earlier transfer has left: both are looked at again."""
-    from headwater.clock import SystemClock
+    from headwater.clock import SharedClock
     from headwater.errors import StoreBusy, StoreReplaced
     from headwater.stores.contract import HeldByOne
     from headwater.stores.open import open_store
 
     for address, create in ((source, False), (target, True)):
-        store = open_store(address, config, SystemClock(), create=create)
+        store = open_store(address, config, SharedClock(), create=create)
         if isinstance(store, HeldByOne) and not create:
             continue
         try:

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from headwater.clock import Clock, SystemClock
+from headwater.clock import Clock, SharedClock
 from headwater.config import Durability, load_config
 from headwater.log.committer import Committer
 from headwater.log.operations import Operation, Touch
@@ -30,7 +30,7 @@ class Handle:
     commit_bytes_max = 4 * 1_048_576
 
     def __init__(self, address: str, *, create: bool = False, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+        self._clock = clock or SharedClock()
         self._address = address
         self._reading: LogReader | None = None
         self.config = load_config(housekeeping=False)

@@ -80,6 +80,8 @@ class CommitConnection:
         # How often this process has raised the version: what else it rose by is others' doing.
         self.raised = 0
         self.trips = 0
+        # What the server's clock showed when the lock was taken last.
+        self.server_time = 0
 
     # ── what the rules ask for ──
 
@@ -252,7 +254,7 @@ class CommitConnection:
         opening = [*self._taking_lock(), (self.sql.open_commit, (known,))]
         self.trips += 1
         answers = self._open_pipe().run([*opening, *requests])
-        ((self._version, *changes),) = answers[_OPENING - 1].rows
+        ((self._version, self.server_time, *changes),) = answers[_OPENING - 1].rows
         if self._version != known:
             if was_unopened:
                 raise Overtaken

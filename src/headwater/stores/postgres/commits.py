@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from headwater.clock import Clock, Timestamp, steady_of
+from headwater.clock import SECOND, Clock, SharedClock, Timestamp, steady_of
 from headwater.config import Config
 from headwater.errors import StoreFailed
 from headwater.log.operations import Commit, Operation
@@ -11,6 +11,7 @@ from headwater.stores.codec import Codec
 from headwater.stores.postgres.commit_connection import CommitConnection, Overtaken
 from headwater.stores.postgres.errors import translate, translated, unknown_outcome
 from headwater.stores.postgres.floors import Floors
+from headwater.stores.postgres.foreseen import Foreseen
 from headwater.stores.postgres.foresight import Foresight
 from headwater.stores.postgres.link import Link
 from headwater.stores.postgres.pipe import ConnectionLost, Pipe, ServerError
@@ -19,6 +20,11 @@ from headwater.stores.tables.writer import Writer
 
 # Whoever is overtaken loses what it remembers, which costs some fifteen round trips: so rarely that may happen.
 ALONE_AFTER = 100
+# How old what is known of the server's clock may be. Clocks of machines go apart by some milliseconds in that time.
+HEARD_SECONDS = 60.0
+# A commit whose time turns out to be further from the server's than this is decided anew, at that time: the machine was
+# asleep, or goes on with another server.
+APART_MAX = 2 * SECOND
 
 
 class Commits:
@@ -28,6 +34,8 @@ class Commits:
         self, link: Link, config: Config, clock: Clock, origin: int, beside: str, lose: Callable[[str], NoReturn]
     ) -> None:
         self._link = link
+        # Where it was handed in, the clock of all who have this store; else it is somebody's own, as that of a test.
+        self._shared_clock = clock if isinstance(clock, SharedClock) else None
         self._pipe: Pipe | None = None
         self._connection = CommitConnection(beside)
         codec = Codec(config.encryption_key)
@@ -60,6 +68,7 @@ class Commits:
     def know(self, identity: str) -> None:
         """This is the store that was opened."""
         self._writer.identity.meet(identity)
+        self._connect()
 
     def see(self, seen: Seen) -> None:
         """Whoever follows the log has seen this: which store it is, and whether access tokens have changed. Called from
@@ -97,19 +106,38 @@ class Commits:
     def _decide(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Take the lock and let the writer decide; its writes wait. While nobody else commits the lock can be taken
         with the writes, unless there is something to be read."""
+        before = self._apart()
         self._connect()
         known = -1 if self._forgot else self._connection.version()
         try:
             foreseen = self._foresight.look_ahead(operations, now)
-            is_alone = known >= 0 and self._alone >= ALONE_AFTER
+            is_alone = known >= 0 and self._alone >= ALONE_AFTER and self._knows_time()
             if not (is_alone and self._connection.begin_unopened(foreseen)):
-                self._connection.begin(foreseen, known)
+                self._begin(foreseen, known)
                 self._alone = self._alone + 1 if self._connection.version() == known else 0
+            if self._shared_clock is not None and abs(self._apart() - before) > APART_MAX:
+                self._undo()
+                return self._decide(operations, self._shared_clock.now())
             self._connection.raise_floors(self._floors.to_raise(foreseen, now))
             return self._writer.apply(operations, now)
         except BaseException:
             self._undo()
             raise
+
+    def _knows_time(self) -> bool:
+        return self._shared_clock is None or self._shared_clock.heard_lately(HEARD_SECONDS)
+
+    def _apart(self) -> int:
+        """How far the time goes from that of the steady clock."""
+        clock = self._shared_clock
+        return 0 if clock is None else clock.now() - clock.steady()
+
+    def _begin(self, foreseen: Foreseen, known: int) -> None:
+        """Take the lock, and hear what time it is."""
+        asked = 0 if self._shared_clock is None else self._shared_clock.steady()
+        self._connection.begin(foreseen, known)
+        if self._shared_clock is not None:
+            self._shared_clock.hear(self._connection.server_time, asked, self._shared_clock.steady())
 
     def _store(self, commit: Commit) -> None:
         try:
@@ -157,11 +185,19 @@ class Commits:
         pipe = self._link.pipe()
         if pipe is not self._pipe:
             pipe.run([(self._connection.sql.insist_on_disk, ())])
+            self._listen(pipe)
             self._pipe = pipe
             self._connection.use(pipe)
             self._writer.forget()
             self._forgot = True
         return pipe
+
+    def _listen(self, pipe: Pipe) -> None:
+        """What time it is there; another server may have another."""
+        if self._shared_clock is not None:
+            asked = self._shared_clock.steady()
+            (answer,) = pipe.run([(self._connection.sql.read_clock, ())])
+            self._shared_clock.hear(answer.rows[0][0], asked, self._shared_clock.steady())
 
     def close(self) -> None:
         """Wait for the disk, and let go."""

@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from headwater.clock import Clock, SystemClock, Timestamp
+from headwater.clock import Clock, SharedClock, Timestamp
 from headwater.config import Config
 from headwater.errors import Closed, StoreReplaced
 from headwater.log.operations import Commit, Operation, Touch
@@ -66,7 +66,7 @@ class PostgresStore:
         self._config = config or Config()
         self._adopt = adopt
         self._create = create
-        self._clock = clock or SystemClock()
+        self._clock = clock or SharedClock()
         self._open = False
         self._loss = ""
         self.origin = secrets.randbits(62)

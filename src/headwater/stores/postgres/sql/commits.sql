@@ -10,6 +10,10 @@ SELECT pg_advisory_xact_lock(1213678932, hashtext($1));
 -- A number that every commit that wrote has raised.
 SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hw_version;
 
+-- name: read_clock
+-- The time, in microseconds since 1970.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8;
+
 -- name: refuse_overtaken
 -- Fails when somebody has committed since this version.
 SELECT 1 / ((CASE WHEN is_called THEN last_value ELSE 0 END) = $1)::int4 FROM hw_version;

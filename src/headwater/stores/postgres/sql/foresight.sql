@@ -1,6 +1,6 @@
 -- name: open_commit
--- The version, and if it is not the one that is known, the rows of `look` and of `next_delayed`.
-SELECT v.version, l.*, d.*
+-- The version and the time; and if the version is not the one that is known, the rows of `look` and of `next_delayed`.
+SELECT v.version, (extract(epoch FROM clock_timestamp()) * 1000000)::int8, l.*, d.*
 FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS version FROM hw_version) v
 LEFT JOIN LATERAL (
     SELECT coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'catalog_version'), 0),
@@ -8,8 +8,10 @@ LEFT JOIN LATERAL (
                     coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'last_lsn'), 0)),
            coalesce((SELECT max(id) FROM hw_partitions), 0),
            coalesce((SELECT max(id) FROM hw_clock_jumps), 0),
-           coalesce((SELECT written_at FROM hw_segments
-                     WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+           greatest(coalesce((SELECT written_at FROM hw_segments
+                         WHERE lsn > coalesce((SELECT max(lsn) FROM hw_clock_jumps), 0) ORDER BY lsn DESC LIMIT 1), 0),
+               coalesce((SELECT value::int8 FROM hw_meta
+                         WHERE key = 'clock_at/' || coalesce((SELECT max(id) FROM hw_clock_jumps), 0)), 0)),
            coalesce((SELECT value::int8 FROM hw_meta WHERE key = 'access_version'), 0),
            coalesce((SELECT value FROM hw_meta WHERE key = 'identity'), '')
     WHERE v.version <> $1) l ON true
