@@ -81,8 +81,8 @@ class Headwater(Database):
         )
         queues = Queues(measured, self.committer, self.followers, clock, config, timings)
         on_loss = (queues.intentions.fail, self.jobs_service.waits.fail, self.tail.lose)
-        watch = ClockWatch(clock, self.followers.on_clock_set)
-        self.sentinel = Sentinel(store, self.committer, on_loss, watch)
+        self._clock_watch = ClockWatch(clock, self.followers.on_clock_set)
+        self.sentinel = Sentinel(store, self.committer, on_loss, self._clock_watch)
         self.rooms_service = Rooms(queues, room_settings)
         super().__init__(queues, database, self.jobs_service)
 
@@ -106,6 +106,7 @@ class Headwater(Database):
     async def start(self) -> None:
         """Open the store and get ready to follow it."""
         await self.store.open()
+        self._clock_watch.begin()
         self.committer.start()
         try:
             self.wakeup = self._waken_by(self.store.wakeup())

@@ -28,6 +28,10 @@ class ClockWatch:
         self._apart = self._now_apart()
         self._on_set = on_set
 
+    def begin(self) -> None:
+        """From here on somebody may wait: the store that was opened may have told another time than this machine's."""
+        self._apart = self._now_apart()
+
     def _now_apart(self) -> int:
         return self._clock.now() - self._steady.steady()
 
