@@ -104,9 +104,12 @@ FROM hw_partitions p WHERE p.queue_id = $1;
 SELECT coalesce(sum(count), 0)::int8 FROM hw_segments WHERE partition_id = $1;
 
 -- name: read_partition_segments
--- Segments of a partition with their records, from the one that holds an offset on, or the next.
-SELECT s.lsn, s.partition_id, s.first_offset, s.written_at, s.origin, s.codec, s.checksum, s.records
-FROM hw_segments s WHERE s.partition_id = $1 AND s.first_offset >= coalesce(
-    (SELECT max(b.first_offset) FROM hw_segments b WHERE b.partition_id = $1 AND b.first_offset <= $2), 0)
-    AND s.first_offset + s.count > $2
-ORDER BY s.first_offset LIMIT $3;
+-- Segments of a partition with their records, from the one that holds an offset on, or the next. All rows come at once:
+-- they end here where there are more bytes than an answer has; a length is known without reading what is that long.
+SELECT lsn, partition_id, first_offset, written_at, origin, codec, checksum, records
+FROM (SELECT s.*, sum(octet_length(s.records)) OVER (ORDER BY s.first_offset) - octet_length(s.records) AS before
+      FROM hw_segments s WHERE s.partition_id = $1 AND s.first_offset >= coalesce(
+          (SELECT max(b.first_offset) FROM hw_segments b WHERE b.partition_id = $1 AND b.first_offset <= $2), 0)
+          AND s.first_offset + s.count > $2
+      ORDER BY s.first_offset LIMIT $3) s
+WHERE before < 4194304 ORDER BY first_offset;
