@@ -13,7 +13,7 @@ import headwater
 from headwater.app import make_router
 from headwater.config import Config
 from headwater.doors.wire import Request
-from headwater.errors import ConfigError, StoreBusy, StoreForeign, StoreFull, StoreMissing
+from headwater.errors import ConfigError, StoreBusy, StoreDamaged, StoreForeign, StoreFull, StoreMissing
 from headwater.log.operations import Clear
 from headwater.model.principal import Principal, Scope
 from headwater.stores.bucket.address import Ship, parse_place
@@ -158,6 +158,40 @@ async def test_what_was_answered_survives_a_broker_that_never_closed(folder: str
         assert await drained(address) == [1, 2, 3]
     finally:
         await left.store.close()
+
+
+@pytest.mark.parametrize("taken", [1, 2, 5, -4, -2])
+async def test_an_entry_that_was_taken_away_is_not_taken_for_the_end_of_the_log(folder: str, taken: int) -> None:
+    address = at(folder, lease_seconds=0)
+    clock = FakeClock()
+    left = Log(open_store(address, Config(), clock), clock)
+    await left.store.open()
+    for number in range(20):
+        await left.push(number)
+    try:
+        names = sorted(os.listdir(f"{folder}/log.sqlite-log"))
+        missing = names[taken if taken < 0 else taken - 1]
+        os.rename(f"{folder}/log.sqlite-log/{missing}", f"{folder}/{missing}")
+        with pytest.raises(StoreDamaged, match=missing):
+            await drained(address)
+        # Nothing was written in its place, and with it all is there again.
+        assert sorted(os.listdir(f"{folder}/log.sqlite-log")) == [name for name in names if name != missing]
+        os.rename(f"{folder}/{missing}", f"{folder}/log.sqlite-log/{missing}")
+        assert await drained(address) == list(range(20))
+    finally:
+        await left.store.close()
+
+
+async def test_entries_that_landed_before_the_one_in_front_of_them_do_not_count_as_damage(folder: str) -> None:
+    address = at(folder, lease_seconds=0)
+    async with opened(address) as hw:
+        await hw.queue("orders").push("kept")
+        tip = hw.store.medium._keeper._keeper._chain  # type: ignore[attr-defined]
+        # As a holder leaves it that was killed with three entries on their way: the first of them never came.
+        for step in (1, 2):
+            header = Header(tip.next + step, tip.epoch, 77, 78 + step, landed=tip.next - 1)
+            Path(f"{folder}/log.sqlite-log/{tip.next + step:012d}").write_bytes(Entry(header).encode())
+        assert await drained(address) == ["kept"]
 
 
 async def test_bases_keep_the_chain_short_and_what_is_needed_stays(folder: str, witness: Witness) -> None:

@@ -86,7 +86,7 @@ class Chain:
             last = await self._look.last(base, walk)
             if last is not None and not insists and not self.may_follow(last, quiet_tip):
                 return None
-            header = self._header(walk.free, walk.free, walk.tip)
+            header = self._header(walk.free, walk.free, walk.tip, landed=walk.free - 1)
             flight = Flight(Entry(header), None, self._now())
             if not await self._place(flight.entry, is_patient=False):
                 if insists:
@@ -105,16 +105,18 @@ class Chain:
         last = await self._look.last(base, walk)
         if last is None or last.left:
             return
-        ahead = (Entry(self._header(walk.free + step, 0, new_put_id())) for step in range(AHEAD))
+        landed = walk.free - 1
+        ahead = (Entry(self._header(walk.free + step, 0, new_put_id(), landed=landed)) for step in range(AHEAD))
         await asyncio.gather(*(self._place(entry, is_patient=False) for entry in ahead))
 
     def may_follow(self, last: Header, quiet_tip: int | None) -> bool:
         """Whether it is polite to take over behind this entry."""
         return last.left or not last.lease_seconds or last.epoch == self.epoch or last.put_id == quiet_tip
 
-    def _header(self, position: int, epoch: int, parent: int) -> Header:
+    def _header(self, position: int, epoch: int, parent: int, landed: int) -> Header:
         terms = self._terms
-        return Header(position, epoch, parent, new_put_id(), terms.holder, lease_seconds=terms.lease_seconds)
+        lease = terms.lease_seconds
+        return Header(position, epoch, parent, new_put_id(), terms.holder, lease_seconds=lease, landed=landed)
 
     # ── writing ──
 
@@ -122,7 +124,7 @@ class Chain:
         """Send one more entry, behind those that are on their way."""
         body = b"" if changes is None else pack(changes)
         pages, count = (0, 0) if changes is None else (len(changes.pages), changes.page_count)
-        header = self._header(self.next, self.epoch, self.tip)
+        header = self._header(self.next, self.epoch, self.tip, landed=self.next - 1 - self.in_flight)
         header = msgspec.structs.replace(header, pages=pages, page_count=count, left=left)
         flight = Flight(Entry(header, body), changes, self._now())
         if self.deposed:

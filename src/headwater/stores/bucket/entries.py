@@ -37,6 +37,8 @@ class Header(msgspec.Struct, frozen=True):
     lease_seconds: float = 0.0
     # Its holder has gone: whoever wants the store need not wait.
     left: bool = False
+    # Up to here nothing was missing when it was sent. Whoever finds one of those gone knows that it was taken away.
+    landed: int = 0
 
     @property
     def is_takeover(self) -> bool:

@@ -1,13 +1,14 @@
 """Reading a chain: the base, the entries behind it, and where they end. For holders, challengers and readers alike.
 
 base    the whole file at one position, with a label; none in a new store
-walk    entries behind the base to the first free position; those that count make the file newer
+walk    entries behind the base to the first free position; those that count make the file newer. Where one behind it
+        was sent after something had landed there, that was taken away: the log is damaged, and does not end there
 floor   entries up to it may be gone; whoever began with an older base than that begins again
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headwater.errors import StoreDamaged, StoreError, StoreForeign
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 # Entries asked for at once: more and more while there are some, so that a long chain takes few round trips.
 WINDOW = 16
 WINDOW_MAX = 128
+# Further than a holder gets while one entry is on its way.
+BEHIND = 8
 PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 TELL_SECONDS = 10.0
@@ -119,13 +122,32 @@ class Look:
             window = min(2 * window, WINDOW_MAX)
             for entry in found:
                 if entry is None:
-                    return Walk(entries, position + 1, tip, epoch)
+                    break
                 position += 1
                 if entry.header.position != position:
                     raise StoreDamaged(f"{self.names.entry(position)} is the entry of another position")
                 if counts(entry.header, tip, epoch):
                     entries.append(entry)
                     tip, epoch = entry.header.put_id, entry.header.epoch
+            if None in found and await self._is_end(base, position + 1, found[found.index(None) + 1 :]):
+                return Walk(entries, position + 1, tip, epoch)
+
+    async def _is_end(self, base: Base, free: int, behind: Sequence[Entry | None]) -> bool:
+        """Whether the log ends before a position that was free, by what lies behind it; not when it has gone on since.
+        Raises when an entry was there, and is no more."""
+        seen = range(free + 1 + len(behind), free + 1 + BEHIND)
+        behind = [*behind, *await asyncio.gather(*(self.entry(position) for position in seen))]
+        if all(entry is None or entry.header.landed < free for entry in behind):
+            return True
+        if await self.entry(free) is not None:
+            return False
+        if await self.is_overtaken(base):
+            # It was not needed any more, and is collected: whoever reads begins again.
+            return True
+        raise StoreDamaged(
+            f"{self.names.entry(free)} is missing: it was written, and entries behind it are there. "
+            "Put it back from the bucket's versions"
+        )
 
     async def is_overtaken(self, base: Base) -> bool:
         """Whether entries behind this base may be gone by now."""
