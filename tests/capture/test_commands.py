@@ -37,11 +37,31 @@ def test_changes_are_captured_listed_and_given_up(server: Server, tmp_path: Path
         assert connection.execute(slot.encode()).fetchall() == []
         publication = "SELECT pubname FROM pg_publication WHERE pubname = 'headwater_capture_commands'"
         assert connection.execute(publication.encode()).fetchall() == []
+    # Nobody is told of it any more, so that no alarm goes off for it.
+    assert "nothing is captured" in program.run("capture", "list").err
     lost = program.run("capture", "run", *about, "--queue", "changes", "--once", "--json")
     assert lost.code == 1
     assert lost.error()["code"] == "resync-required"
     with server.connect() as connection:
         connection.execute("DROP TABLE orders")
+
+
+def test_a_capture_that_can_never_be_is_not_listed(server: Server, tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    address = f"postgresql://{USER}@/postgres?host={server.folder}"
+    for _ in range(2):
+        missing = program.run("capture", "run", address, "--table", "public.mistyped", "--queue", "changes", "--once")
+        assert "source_unfit" in missing.err
+    assert "nothing is captured" in program.run("capture", "list").err
+    # Nor are consumers told that they missed something.
+    assert program.run("queues", "--json").documents() == []
+
+
+def test_a_capture_is_given_up_where_there_is_no_log(server: Server, tmp_path: Path) -> None:
+    address = f"postgresql://{USER}@/postgres?host={server.folder}"
+    ended = Program(tmp_path).run("capture", "drop", address, "--table", "public.orders")
+    assert ended.code == 0
+    assert not list(tmp_path.glob("*.db"))
 
 
 @pytest.mark.parametrize("source", ["mysql://localhost/shop", "orders", ""])
@@ -63,6 +83,8 @@ async def test_the_metrics_tell_what_a_source_keeps_to_those_who_may_use_the_que
             state = CaptureState(queue=queue, changes=7, lag_bytes=5, kept_bytes=9, alarm="too much")
             step = Reach(database=hw.name, name=f"capture/{name}", number=1, note=encode_state(state))
             await hw.queues_service.run(step)
+        given_up = CaptureState(queue="orders.changes", dropped=True)
+        await hw.queues_service.run(Reach(database=hw.name, name="capture/old", number=1, note=encode_state(given_up)))
         found = {}
         for patterns in (("*",), ("orders.*",)):
             principal = Principal(database=hw.name, scopes=frozenset({Scope.METRICS}), queues=patterns)
@@ -79,4 +101,5 @@ async def test_the_metrics_tell_what_a_source_keeps_to_those_who_may_use_the_que
     assert found["*",]["headwater_capture_kept_bytes", "bank"] == 9
     assert found["*",]["headwater_capture_alarm", "shop"] == 1
     assert ("headwater_capture_kept_bytes_max", "shop") not in found["*",]
+    assert {capture for _, capture in found["*",]} == {"shop", "bank"}
     assert {capture for _, capture in found["orders.*",]} == {"shop"}

@@ -156,6 +156,35 @@ async def test_a_column_that_is_added_meanwhile_is_told(hw: headwater.Headwater,
     assert ["extra" in one["after"] for one in await changes(hw)] == [False, True]
 
 
+async def test_a_row_of_the_first_copy_is_as_a_change_tells_it(hw: headwater.Headwater, shop: Shop) -> None:
+    shop.run(f"CREATE DOMAIN {shop.name}.amount AS int CHECK (value > 0)")
+    shop.run(f"ALTER TABLE {shop.table} ADD amount {shop.name}.amount DEFAULT 7")
+    shop.run(f"ALTER TABLE {shop.table} ADD twice int GENERATED ALWAYS AS (id * 2) STORED")
+    shop.insert(1)
+    await follow(hw, shop)
+    shop.run(f"DELETE FROM {shop.table}")
+    shop.insert(1)
+    await follow(hw, shop)
+    copied, _, told = await changes(hw)
+    assert (copied["op"], told["op"]) == ("read", "insert")
+    assert copied["after"] == told["after"] == {"id": 1, "note": "n1", "price": "1", "amount": "7"}
+
+
+async def test_changes_of_a_partition_are_those_of_its_table(hw: headwater.Headwater, shop: Shop) -> None:
+    table = f"{shop.name}.visits"
+    shop.run(f"CREATE TABLE {table} (id int, year int, PRIMARY KEY (id, year)) PARTITION BY LIST (year)")
+    for year in (2025, 2026):
+        shop.run(f"CREATE TABLE {table}_{year} PARTITION OF {table} FOR VALUES IN ({year})")
+        shop.run(f"INSERT INTO {table} VALUES ({year}, {year})")
+    for _ in range(2):
+        source = capture.PostgresTables(shop.address, [table], name=shop.name)
+        await capture.follow(hw, source, QUEUE, once=True)
+        shop.run(f"INSERT INTO {table} VALUES (1, 2025), (1, 2026) ON CONFLICT DO NOTHING")
+    messages = await hw.queue(QUEUE).pop(batch=10)
+    assert [(message.partition, message.payload["table"]) for message in messages] == [(table, table)] * 4
+    assert [message.type for message in messages] == ["read", "read", "insert", "insert"]
+
+
 async def test_without_a_first_copy_only_what_changes_comes(hw: headwater.Headwater, shop: Shop) -> None:
     shop.insert(1)
     await capture.follow(hw, shop.source(snapshot=False), QUEUE, once=True)

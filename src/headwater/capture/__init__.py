@@ -9,14 +9,14 @@
 from typing import TYPE_CHECKING, Any
 
 from headwater.capture.contract import Change, Lag, Source, Taken
-from headwater.capture.follower import Captured, Follower
+from headwater.capture.follower import Captured, Follower, drop
 from headwater.services.database import Database
 
 if TYPE_CHECKING:
     from headwater.capture.mongodb import MongoCollections
     from headwater.capture.postgres import PostgresTables
 
-__all__ = ["Captured", "Change", "Lag", "MongoCollections", "PostgresTables", "Source", "Taken", "follow"]
+__all__ = ["Captured", "Change", "Lag", "MongoCollections", "PostgresTables", "Source", "Taken", "drop", "follow"]
 
 
 async def follow(

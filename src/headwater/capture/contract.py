@@ -76,7 +76,8 @@ class Source(Protocol):
         ...
 
     async def keeps_place(self) -> bool:
-        """Whether the source keeps a place under this name, whoever followed it."""
+        """Whether the source keeps a place under this name, whoever followed it. Asked before anything is noted of it:
+        raises when there is nothing that could be followed."""
         ...
 
     async def open(self, position: str) -> str:

@@ -25,6 +25,7 @@ from headwater.model.names import check_name
 from headwater.model.record import Record, check_ready_json
 from headwater.services.database import Database
 from headwater.services.outgoing import Target
+from headwater.services.verbs import Verbs
 from headwater.stores.questions import ListMilestones
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class Follower:
                 return
 
     async def _open(self) -> None:
-        self._number, self._state = await self._find_state()
+        self._number, self._state = await _find_state(self._queues, self._database, self._step)
         try:
             if self._state.copying:
                 # Our own place: nobody else has noted that it begins.
@@ -143,13 +144,6 @@ class Follower:
         if position:
             await self._commit(Taken([], [], position))
 
-    async def _find_state(self) -> tuple[int, CaptureState]:
-        found = await self._queues.store.ask(ListMilestones(self._database, self._step))
-        for milestone in found:
-            if milestone.name == self._step:
-                return milestone.number, decode_state(milestone.note)
-        return 0, CaptureState()
-
     async def _keep(self, taken: Taken) -> None:
         """Changes go to the log at once; a position without any, or the end of a copy, when it is worth a commit."""
         if not taken.changes and not self._state.copying:
@@ -164,6 +158,7 @@ class Follower:
             self._state,
             position=taken.position,
             copying=taken.copying,
+            dropped=False,
             queue=self._queue,
             changes=self._state.changes + len(taken.changes),
         )
@@ -237,6 +232,25 @@ class Follower:
                 "raise record_bytes_max (HEADWATER_RECORD_BYTES_MAX) and go on"
             ) from error
         return Record(data, type=change.op, timestamp=at or 0)
+
+
+async def drop(hw: Database, source: Source) -> bool:
+    """Give up what a source keeps for us, and note that it is not followed any more. Whether it ever was, here."""
+    await source.forget()
+    step = STEPS + check_name("capture", source.name)
+    number, state = await _find_state(hw.queues_service, hw.name, step)
+    if not number:
+        return False
+    note = CaptureState(state.position, state.copying, dropped=True, queue=state.queue, changes=state.changes)
+    await hw.queues_service.run(Reach(database=hw.name, name=step, number=number + 1, note=encode_state(note)))
+    return True
+
+
+async def _find_state(queues: Verbs, database: str, step: str) -> tuple[int, CaptureState]:
+    for milestone in await queues.store.ask(ListMilestones(database, step)):
+        if milestone.name == step:
+            return milestone.number, decode_state(milestone.note)
+    return 0, CaptureState()
 
 
 def partitions_of(change: Change, lanes: int) -> list[str]:

@@ -78,7 +78,7 @@ class PostgresTables:
 
     async def keeps_place(self) -> bool:
         """Whether the server has our slot."""
-        return await asyncio.to_thread(self._control.find_slot, self._slot) is not None
+        return await asyncio.to_thread(self._keeps_place)
 
     async def open(self, position: str) -> str:
         """Begin with a first copy, or go on where the log is."""
@@ -178,9 +178,16 @@ class PostgresTables:
 
     # ── on a thread: the slot and the first copy ──
 
-    def _open(self, position: str) -> None:
+    def _keeps_place(self) -> bool:
+        self._look_at_tables()
+        return self._control.find_slot(self._slot) is not None
+
+    def _look_at_tables(self) -> list[Table]:
         self._control.check_server()
-        tables = self._control.look_at(self._names)
+        return self._control.look_at(self._names)
+
+    def _open(self, position: str) -> None:
+        tables = self._look_at_tables()
         self._tables = tuple(table.shown for table in tables)
         self._decoder = Decoder({table.shown: table.key for table in tables})
         self._control.publish(self._publication, tables)

@@ -119,6 +119,7 @@ class Control:
             if not exists:
                 self._run(SQL(sql.create_publication).format(name, listed))
             elif {row[0] for row in self._connected().execute(sql.published_tables, (publication,))} != wanted:
+                self._run(SQL(sql.publish_by_root).format(name))
                 self._run(SQL(sql.set_published_tables).format(name, listed))
 
     def unpublish(self, publication: str) -> None:
@@ -177,21 +178,22 @@ def rows_at(address: str, tables: Sequence[Table], snapshot: str) -> Iterator[tu
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(snapshot)))
         for table in tables:
-            connection.execute(SQL(sql.declare_rows).format(table.quoted))
-            while rows := _fetch(connection):
+            columns = connection.execute(sql.list_columns, (table.quoted.as_string(connection),)).fetchall()
+            listed = SQL(", ").join(Identifier(name) for name, _ in columns)
+            connection.execute(SQL(sql.declare_rows).format(listed, table.quoted))
+            while rows := _fetch(connection, columns):
                 yield table, rows
             connection.execute("CLOSE rows")
 
 
-def _fetch(connection: psycopg.Connection) -> list[Row]:
+def _fetch(connection: psycopg.Connection, columns: Sequence[tuple[str, int]]) -> list[Row]:
+    """Some rows. Of a domain an answer has the type beneath it, and the stream the domain: that is what counts."""
     result = connection.execute(f"FETCH {ROWS_PER_FETCH} FROM rows").pgresult
     assert result is not None
-    names = [(result.fname(place) or b"").decode() for place in range(result.nfields)]
-    types = [result.ftype(place) for place in range(result.nfields)]
     return [
         {
-            name: None if (value := result.get_value(row, place)) is None else value_of(bytes(value), types[place])
-            for place, name in enumerate(names)
+            name: None if (value := result.get_value(row, place)) is None else value_of(bytes(value), type_oid)
+            for place, (name, type_oid) in enumerate(columns)
         }
         for row in range(result.ntuples)
     ]

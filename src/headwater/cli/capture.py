@@ -102,11 +102,12 @@ async def list_captures(settings: Settings) -> Result:
       headwater capture list
       headwater capture list --json
     """
-    from headwater.model.capture import STEPS
+    from headwater.model.capture import STEPS, decode_state
     from headwater.stores.questions import ListMilestones
 
     async with opened(settings) as hw:
-        found = await hw.store.ask(ListMilestones(hw.name, STEPS))
+        noted = await hw.store.ask(ListMilestones(hw.name, STEPS))
+    found = [milestone for milestone in noted if not decode_state(milestone.note).dropped]
     return table(found, _document, COLUMNS, _row, empty="nothing is captured into this store")
 
 
@@ -116,6 +117,8 @@ def _document(milestone: "Milestone") -> dict[str, object]:
     from headwater.model.capture import STEPS, decode_state
 
     state = msgspec.structs.asdict(decode_state(milestone.note))
+    # Those that were given up are not shown.
+    del state["dropped"]
     return {"name": milestone.name.removeprefix(STEPS), "seen_at": milestone.reached_at, **state}
 
 
@@ -145,8 +148,15 @@ async def drop(settings: Settings, source: Address, tables: Tables, name: Name =
     Examples:
       headwater capture drop postgresql://shop@db.example/shop --table public.orders
     """
+    from headwater import capture
+    from headwater.errors import StoreMissing
+
     followed = make_source(source, tables, name, snapshot=False)
-    await followed.forget()
+    try:
+        async with opened(settings) as hw:
+            await capture.drop(hw, followed)
+    except StoreMissing:
+        await followed.forget()
     return line({"dropped": followed.name}, (f"{followed.name} is dropped at its source", ""))
 
 

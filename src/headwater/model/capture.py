@@ -9,10 +9,12 @@ STEPS = "capture/"
 
 
 class CaptureState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The position in the source and what was last known of it; `copying` while a first copy is made."""
+    """The position in the source and what was last known of it; `copying` while a first copy is made, `dropped` since
+    it was given up."""
 
     position: str = ""
     copying: bool = False
+    dropped: bool = False
     queue: str = ""
     changes: int = 0
     lag_bytes: int | None = None

@@ -25,12 +25,16 @@ SELECT puballtables FROM pg_publication WHERE pubname = %s;
 SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s;
 
 -- name: create_publication
--- A publication of some tables.
-CREATE PUBLICATION {} FOR TABLE {};
+-- A publication of some tables. Changes of a partition are told as those of its table.
+CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true);
 
 -- name: set_published_tables
 -- A publication has these tables and no others.
 ALTER PUBLICATION {} SET TABLE {};
+
+-- name: publish_by_root
+-- The same for one that is there.
+ALTER PUBLICATION {} SET (publish_via_partition_root = true);
 
 -- name: drop_publication
 -- A publication goes.
@@ -50,6 +54,11 @@ SELECT pg_current_wal_lsn() - confirmed_flush_lsn, pg_current_wal_lsn() - restar
     safe_wal_size + (pg_current_wal_lsn() - restart_lsn)
 FROM pg_replication_slots WHERE slot_name = %s;
 
+-- name: list_columns
+-- What changes of a table tell: its columns but for generated ones, with their types as they were declared.
+SELECT attname::text, atttypid::int8 FROM pg_attribute
+WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum;
+
 -- name: declare_rows
 -- Every row of a table, to be fetched some at a time.
-DECLARE rows CURSOR FOR SELECT * FROM {};
+DECLARE rows CURSOR FOR SELECT {} FROM {};
