@@ -1,5 +1,7 @@
 """The end of the log in memory: bounded, by queue, and only what this process has written without a break."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from headwater.clock import Timestamp
@@ -8,7 +10,7 @@ from headwater.log.recent import SEGMENT_BYTES, Recent, take
 from headwater.model.added import Added
 from headwater.model.lane import Lane
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.model.selection import Selection
+from headwater.model.selection import Selection, fits
 
 BODY = b'[{"data":1}]'
 ROOMY = 1_000_000
@@ -40,6 +42,34 @@ def test_what_was_committed_is_found_by_queue_and_partition() -> None:
     assert lsns(recent, Selection("main", ("orders",), ("a",))) == [1, 5]
     assert lsns(recent, Selection("main", ("mails", "rooms:*"))) == [2, 4]
     assert lsns(recent, Selection("other", ("orders",))) == []
+
+
+@pytest.mark.parametrize("after", [0, 5, 390, 399, 400])
+def test_a_pattern_finds_the_same_however_far_behind_it_is(after: int) -> None:
+    recent = Recent(ROOMY, 1_000)
+    names = [f"{kind}{number % 120}/{'ab'[number % 2]}" for number in range(200) for kind in ("room", "mail")]
+    recent.add(commit(*names))
+    expected = [lsn for lsn, name in enumerate(names, 1) if lsn > after and name.startswith("room")]
+    assert lsns(recent, Selection("main", ("room*",)), after) == expected
+    of_b = [lsn for lsn in expected if names[lsn - 1].endswith("/b")]
+    assert lsns(recent, Selection("main", ("room*",), ("b",)), after) == of_b
+    assert lsns(recent, Selection("other", ("room*",)), after) == []
+
+
+def test_who_is_near_the_end_does_not_look_at_every_queue_that_was_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def count(queue: str, patterns: Iterable[str]) -> bool:
+        nonlocal looks
+        looks += 1
+        return fits(queue, patterns)
+
+    monkeypatch.setattr("headwater.log.recent.fits", count)
+    monkeypatch.setattr("headwater.model.selection.fits", count)
+    recent = Recent(10 * ROOMY, 10_000)
+    recent.add(commit(*[f"room{number}" for number in range(5_000)]))
+    assert lsns(recent, Selection("main", ("room*",)), after=4_998) == [4_999, 5_000]
+    assert looks <= 2
 
 
 def test_a_segment_is_taken_apart_once() -> None:

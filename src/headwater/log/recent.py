@@ -98,10 +98,21 @@ class Recent:
     def after(self, selection: Selection, lsn: Lsn) -> Iterator[Kept]:
         """What a selection has after an LSN, which must not lie before the floor."""
         begin = max(lsn, self.floor)
+        if not selection.queue and self.floor + len(self._kept) - begin < len(self._by_queue):
+            yield from self._walk(selection, begin)
+            return
         lists = [found[bisect_right(found, begin) :] for found in self._lists(selection)]
         for one in lists[0] if len(lists) == 1 else merge(*lists):
             kept = self._kept[one]
             if not selection.partitions or kept.touch.lane.partition in selection.partitions:
+                yield kept
+
+    def _walk(self, selection: Selection, begin: Lsn) -> Iterator[Kept]:
+        """The same, by a look at each segment: whoever is near the end has few of them to look at, however many queues
+        there are that a pattern may mean."""
+        for lsn in range(begin + 1, self.floor + len(self._kept) + 1):
+            kept = self._kept[Lsn(lsn)]
+            if selection.holds(kept.touch.lane):
                 yield kept
 
     def _lists(self, selection: Selection) -> list[list[Lsn]]:
