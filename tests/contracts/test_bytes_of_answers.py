@@ -6,7 +6,7 @@ from headwater.log.operations import Pop, Popped
 from headwater.model.cursor import Outcome
 from headwater.model.names import Offset
 from headwater.stores.questions import ListPartitions, ReadPartition, Segment
-from headwater.stores.tables import pops, subject
+from headwater.stores.tables import connection, pops
 from tests.contracts.log import QUEUE, Log, payloads
 
 SIZE = 1_000
@@ -18,7 +18,7 @@ FEW = 4
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pops, "POP_BYTES_MAX", MAX)
-    monkeypatch.setattr(subject, "ANSWER_BYTES_MAX", MAX)
+    monkeypatch.setattr(connection, "ANSWER_BYTES_MAX", MAX)
 
 
 def large(number: int) -> str:

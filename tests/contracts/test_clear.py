@@ -99,6 +99,20 @@ async def test_a_partition_is_read_from_an_offset_on(log: Log) -> None:
     ] == [[2]]
 
 
+async def test_a_partition_is_read_until_that_is_large_enough(log: Log) -> None:
+    """However small it was made in the store: what counts is what whoever asks gets."""
+    texts = ["x" * 100_000 + str(number) for number in range(5)]
+    for text in texts:
+        pushed = await log.push(text)
+    found: list[object] = []
+    while len(found) < 5:
+        asked = ReadPartition(pushed.partition_id, Offset(len(found)), 10, 150_000)
+        segments = await log.store.ask(asked)
+        assert 1 <= len(segments) <= 2
+        found += [payload for segment in segments for payload in payloads(segment)]
+    assert found == texts
+
+
 async def test_a_group_shows_where_it_stands(log: Log) -> None:
     await log.push(1, 2, 3)
     await log.take(2, group="g")

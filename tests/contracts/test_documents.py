@@ -13,10 +13,12 @@ from headwater.model.document_order import cursor_of, write_cursor
 from headwater.model.document_rules import DocumentRule, Permit
 from headwater.model.names import Lsn
 from headwater.stores.document_questions import (
+    DocumentQuery,
     FindDocument,
     ListDocumentIndexes,
     ListDocumentRules,
     ListDocumentsAfter,
+    QueryDocuments,
 )
 from headwater.stores.questions import ListQueues
 from headwater.stores.tables import document_answers
@@ -243,7 +245,35 @@ async def test_a_snapshot_says_up_to_which_commit_it_has_everything(log: Log) ->
     assert (page.lsn, [document.lsn for document in page.documents]) == (2, [1])
 
 
+async def test_an_answer_may_end_with_what_makes_it_large_enough(log: Log) -> None:
+    for number in range(6):
+        await log.run(create(f"m{number}", text="ä" * 1_000, n=number))
+    found: list[str] = []
+    position, query = "", DocumentQuery(collection=COLLECTION)
+    for _ in range(6):
+        page = await log.store.ask(QueryDocuments("main", query, position, bytes_max=3_000))
+        assert len(page.documents) <= 3
+        found += [document.id for document in page.documents]
+        position = page.position
+        if not position:
+            break
+    assert found == [f"m{number}" for number in range(6)]
+    assert len((await log.store.ask(QueryDocuments("main", query, bytes_max=1))).documents) == 1
+    assert len((await log.store.ask(QueryDocuments("main", query))).documents) == 6
+
+
 # ── replicas ──
+
+
+async def test_replicas_may_read_no_more_than_is_large_enough(log: Log) -> None:
+    for number in range(6):
+        await log.run(create(f"m{number}", text="ä" * 1_000))
+    first = await log.store.ask(ListDocumentsAfter("main", COLLECTION, bytes_max=3_000))
+    assert 1 < len(first) <= 3
+    last = first[-1]
+    rest = await log.store.ask(ListDocumentsAfter("main", COLLECTION, last.lsn, last.id))
+    assert [one.id for one in (*first, *rest)] == [f"m{number}" for number in range(6)]
+    assert len(await log.store.ask(ListDocumentsAfter("main", COLLECTION, bytes_max=1))) == 1
 
 
 async def test_replicas_read_in_the_order_of_commits(log: Log, clock: FakeClock) -> None:

@@ -100,6 +100,20 @@ async def find_all(store: Answerer, asked: QueryDocuments) -> DocumentList:
     return DocumentList(documents, cursor, lsn)
 
 
+async def find_some(store: Answerer, asked: QueryDocuments) -> DocumentList:
+    """The same, for who goes on until there is no cursor: fewer than asked for where they are large together."""
+    query = asked.query
+    wanted = msgspec.structs.replace(asked, query=msgspec.structs.replace(query, limit=query.limit + 1))
+    page = first = await store.ask(wanted)
+    while page.is_ordered and page.position and not page.documents:
+        page = await store.ask(msgspec.structs.replace(wanted, position=page.position))
+    found = page.documents if page.is_ordered else await gather_rest(store, wanted, page)
+    documents = found[: query.limit]
+    is_more = len(found) > query.limit or bool(page.is_ordered and page.position)
+    cursor = write_cursor(cursor_of(documents[-1].flat(), query.order_by)) if is_more else ""
+    return DocumentList(documents, cursor, first.lsn)
+
+
 async def find_rows(
     store: Answerer, asked: QueryDocuments, now: Timestamp, sees: Sees = lambda row: True
 ) -> DocumentList:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from headwater.clock import SECOND, Timestamp
+from headwater.config import MIB
 from headwater.errors import HeadwaterError
 from headwater.filters import Expression, Predicate
 from headwater.model.document import DocumentChange, changes_queue
@@ -27,8 +28,9 @@ from headwater.stores.questions import ListPartitions, Segment
 
 log = logging.getLogger(__name__)
 
-# So many changes wait for a subscription that is not ready for them; more than that, and it begins anew.
+# So many changes wait for a subscription that is not ready for them, and so large; more than that, and it begins anew.
 WAITING_MAX = 10_000
+WAITING_BYTES_MAX = 16 * MIB
 LOST = "changes were dropped from the log before they were told"
 BEHIND = "more changes came than could wait while the beginning was read"
 STOPPED = "this server stops to follow the collection"
@@ -92,6 +94,7 @@ class Subscription:
         "_newer",
         "_newest",
         "_waiting",
+        "_waiting_bytes",
         "at_close",
         "end",
         "may",
@@ -109,6 +112,7 @@ class Subscription:
         self._feed = feed
         self._filed: Filed | None = None
         self._waiting: list[Event] | None = []
+        self._waiting_bytes = 0
         self._is_over = False
         # What is known of the beginning: everything up to `_after`, and some documents up to a later commit.
         self._after = Lsn(0)
@@ -146,7 +150,7 @@ class Subscription:
     def wait_again(self) -> None:
         """What comes waits, until `go_live`: it is behind, and is told what it has missed first."""
         if not self._is_over and self._waiting is None:
-            self._waiting = []
+            self._waiting, self._waiting_bytes = [], 0
 
     def take(self, event: Event) -> None:
         """A change that concerns it."""
@@ -154,7 +158,8 @@ class Subscription:
             return
         if self._waiting is not None:
             self._waiting.append(event)
-            if len(self._waiting) > WAITING_MAX:
+            self._waiting_bytes += len(event.change.after) + len(event.change.before)
+            if len(self._waiting) > WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
                 self.stop("resync", BEHIND)
             return
         if event.lsn <= self._after or event.lsn <= self._newer.get(event.change.id, 0):

@@ -42,12 +42,13 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Pulled(NamedTuple):
-    """Documents that a replica has not read yet; fewer than were asked for when there are no more. `resync` says why
-    they come from the beginning, when the checkpoint is of another log."""
+    """Documents that a replica has not read yet; `is_last` when there are no more, and fewer came than were asked for.
+    `resync` says why they come from the beginning, when the checkpoint is of another log."""
 
     documents: list[Document]
     checkpoint: Checkpoint
     resync: str = ""
+    is_last: bool = True
 
 
 class _Place(NamedTuple):
@@ -77,26 +78,31 @@ class Replica:
         self._identity = self._identity or await self._queues.ask(FindIdentity())
         return self._identity
 
-    async def pull(self, checkpoint: Checkpoint | None, limit: int) -> Pulled:
-        """What comes behind a checkpoint."""
+    async def pull(self, checkpoint: Checkpoint | None, limit: int, bytes_max: int = 0) -> Pulled:
+        """What comes behind a checkpoint: as much as was asked for, or all that there is. With `bytes_max` it may be
+        less: none behind the document that makes it as large as that."""
         await self.identify()
         if self._permit is None:
             after = await self._place_behind(checkpoint)
-            found = await self._list(after, limit)
-            return self._pulled(found, checkpoint, None, after)
+            page = await self._readable(after, limit, bytes_max, None)
+            return self._pulled(page, checkpoint, None, after)
         # Asked for before anything is read: who is told all that there is has everything up to here.
         newest = await self._queues.ask(FindLastLsnOf(self._database, (changes_queue(self._collection),)))
         after = await self._place_behind(checkpoint, newest)
         since = self._complete_at(checkpoint, after, newest)
-        found = await self._readable(after, limit, _Departed(self._queues, self._selection, since, self._permit))
-        return self._pulled(found, checkpoint, since if len(found) == limit else newest, after)
+        departed = _Departed(self._queues, self._selection, since, self._permit)
+        page = await self._readable(after, limit, bytes_max, departed)
+        return self._pulled(page, checkpoint, newest if page.is_last else since, after)
 
-    def _pulled(self, found: list[Document], checkpoint: Checkpoint | None, since: Lsn | None, after: _Place) -> Pulled:
-        return Pulled(found, self._behind(found, None if after.resync else checkpoint, since), after.resync)
+    def _pulled(self, page: "_Page", checkpoint: Checkpoint | None, since: Lsn | None, after: _Place) -> Pulled:
+        reached = self._behind(page.documents, None if after.resync else checkpoint, since)
+        return Pulled(page.documents, reached, after.resync, page.is_last)
 
-    async def _list(self, after: _Place, limit: int) -> list[Document]:
-        asked = ListDocumentsAfter(self._database, self._collection, after.lsn, after.id, limit)
-        return await self._queues.ask(asked)
+    async def _list(self, after: _Place, limit: int, bytes_max: int) -> "_Page":
+        asked = ListDocumentsAfter(self._database, self._collection, after.lsn, after.id, limit, bytes_max)
+        found = await self._queues.ask(asked)
+        is_cut = bytes_max > 0 and sum(len(document.body) for document in found) >= bytes_max
+        return _Page(found, is_last=len(found) < limit and not is_cut)
 
     def _complete_at(self, checkpoint: Checkpoint | None, after: _Place, newest: Lsn) -> Lsn:
         """The commit up to which it had everything. A replica that begins has nothing that could be gone."""
@@ -164,23 +170,33 @@ class Replica:
             return True
         return not document.deleted and filters.may_read(self._permit, document.flat())
 
-    async def _readable(self, after: _Place, limit: int, departed: "_Departed") -> list[Document]:
-        """As many as were asked for, unless there are no more."""
+    async def _readable(self, after: _Place, limit: int, bytes_max: int, departed: "_Departed | None") -> "_Page":
+        """As many as were asked for, unless there are no more, or some are to be told at once."""
         kept: list[Document] = []
         while True:
-            page = await self._list(after, limit)
-            theirs = {one.id for one in page if self._may_read(one)}
-            if len(theirs) < len(page):
-                await departed.read(page[-1].lsn)
-            for one in page:
-                if one.id in theirs:
-                    kept.append(one)
-                elif one.id in departed.ids:
-                    kept.append(one.tombstone())
-            if len(kept) >= limit or len(page) < limit:
-                return kept[:limit]
-            departed.ids.difference_update(one.id for one in page)
-            after = _Place(page[-1].lsn, page[-1].id)
+            page = await self._list(after, limit, bytes_max)
+            kept += page.documents if departed is None else await self._theirs(page.documents, departed)
+            if len(kept) >= limit:
+                return _Page(kept[:limit], is_last=False)
+            if page.is_last or (bytes_max and kept):
+                return _Page(kept, page.is_last)
+            after = _Place(page.documents[-1].lsn, page.documents[-1].id)
+
+    async def _theirs(self, page: list[Document], departed: "_Departed") -> list[Document]:
+        """Of some documents, those that they may read, and that those are gone which they could read before."""
+        theirs = {one.id for one in page if self._may_read(one)}
+        if len(theirs) < len(page):
+            await departed.read(page[-1].lsn)
+        known = theirs | departed.ids
+        departed.ids.difference_update(one.id for one in page)
+        return [one if one.id in theirs else one.tombstone() for one in page if one.id in known]
+
+
+class _Page(NamedTuple):
+    """Some documents, and whether those are the last that there are."""
+
+    documents: list[Document]
+    is_last: bool
 
 
 class _Departed:

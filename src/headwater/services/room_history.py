@@ -1,12 +1,15 @@
 """What is kept of a room: which messages there are, those behind an offset, and what servers said of who is there."""
 
+from headwater.config import KIB
 from headwater.model.names import Offset
 from headwater.model.room import PRESENCE, RoomMessage, message_of, queue_of
 from headwater.services.queues import Queues
 from headwater.services.room_outline import Outline, outline_of
 from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition, Segment
 
+# So many segments are read at once, and no more than are so large together, but for the last of them.
 PAGE_SEGMENTS = 100
+PAGE_BYTES = 512 * KIB
 
 
 class RoomHistory:
@@ -20,11 +23,12 @@ class RoomHistory:
         return outline_of(await self._queues.ask(ListPartitions(database, queue_of(room))))
 
     async def history(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
-        """Messages behind an offset, some at a time, up to the end of the outline."""
+        """Messages behind an offset, up to the end of the outline: some of them, none when there are no more."""
         if outline.partition_id is None or after + 1 >= outline.end:
             return []
         first = Offset(max(after + 1, outline.start))
-        segments = await self._queues.ask(ReadPartition(outline.partition_id, first, min(limit, PAGE_SEGMENTS)))
+        asked = ReadPartition(outline.partition_id, first, min(limit, PAGE_SEGMENTS), PAGE_BYTES)
+        segments = await self._queues.ask(asked)
         found = [
             message_of(room, record, segment.written_at, Offset(segment.first_offset + place))
             for segment in segments
@@ -32,6 +36,14 @@ class RoomHistory:
             if first <= segment.first_offset + place < outline.end
         ]
         return found[:limit]
+
+    async def history_of(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
+        """The same, all of them up to a limit."""
+        found: list[RoomMessage] = []
+        while len(found) < limit and (some := await self.history(outline, room, after, limit - len(found))):
+            found += some
+            after = some[-1].offset or 0
+        return found
 
     async def presence(self, database: str, room: str) -> list[Segment]:
         """What servers have said of who is there, from the oldest that is kept on."""

@@ -10,13 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 import msgspec
 
 from headwater import filters
+from headwater.config import KIB
 from headwater.errors import Closed, ResyncRequired
 from headwater.filters import Expression
 from headwater.model.document import Condition, Document, changes_queue, check_collection
 from headwater.model.document_rules import Permit
 from headwater.model.names import Lsn, Offset
 from headwater.model.principal import Principal, Scope
-from headwater.services.documents import find_all
+from headwater.services.documents import find_some
 from headwater.services.feed import Event, Feed, May, Subscription, Withdrawn, changes_of, move_of
 from headwater.services.live_watch import LiveWatch
 from headwater.services.queues import Queues
@@ -27,8 +28,10 @@ from headwater.services.system_feed import SystemFeed
 from headwater.stores.document_questions import DocumentQuery, QueryDocuments
 from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPartition
 
+# So many documents, or segments, are read at once, and no more than are so large together, but for the last of them.
 PAGE_DOCUMENTS = 500
 PAGE_SEGMENTS = 100
+PAGE_BYTES = 512 * KIB
 # Rises when the same filter would mean other documents than before.
 MATCHER_VERSION = 1
 WITHDRAWN = Withdrawn("not_allowed", "the right to read this collection was withdrawn")
@@ -93,6 +96,24 @@ class Standing:
         if not may_read(self._looked_at, self._wanted):
             return WITHDRAWN
         return None if self._permit() == self._began else RULES_CHANGED
+
+
+def in_parts(documents: list[Document]) -> list[list[Document]]:
+    """The documents in parts, each no larger than a page but for its last document; one part at least."""
+    parts: list[list[Document]] = [[]]
+    size = 0
+    for document in documents:
+        if size >= PAGE_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(document)
+        size += len(document.body)
+    return parts
+
+
+def next_limit(came: int, limit_max: int) -> int:
+    """How many to ask for next: where pages are cut short by their size, more would be read for nothing."""
+    return max(1, min(2 * came, limit_max))
 
 
 Tell = Callable[[Event], None]
@@ -171,15 +192,20 @@ class Subscriptions:
         newer: dict[str, Lsn] = {}
         while True:
             await ready()
-            page = await find_all(self._queues.store, QueryDocuments(wanted.database, query))
+            page = await find_some(self._queues.store, QueryDocuments(wanted.database, query, bytes_max=PAGE_BYTES))
             after = page.lsn if after is None else after
             found = [document for document in page if predicate(document.flat())]
             newer.update((document.id, document.lsn) for document in found if document.lsn > after)
+            *early, last = in_parts(found)
+            for part in early:
+                yield part, None
+                await ready()
             if not page.next_cursor:
-                yield found, subscription.reached(after, newer)
+                yield last, subscription.reached(after, newer)
                 break
-            yield found, None
-            query = msgspec.structs.replace(query, start_after=page.next_cursor)
+            yield last, None
+            limit = next_limit(len(page), PAGE_DOCUMENTS)
+            query = msgspec.structs.replace(query, start_after=page.next_cursor, limit=limit)
         subscription.go_live(after, newer)
 
     @staticmethod
@@ -207,9 +233,10 @@ class Subscriptions:
         until, reached = feed.position, Lsn(0)
         partition = await self._partition(feed)
         predicate = filters.predicate(expression)
-        first = Offset(last_seq + 1)
+        first, limit = Offset(last_seq + 1), PAGE_SEGMENTS
         while partition is not None and reached < until:
-            read = await self._queues.ask(ReadPartition(partition.partition_id, first, PAGE_SEGMENTS))
+            read = await self._queues.ask(ReadPartition(partition.partition_id, first, limit, PAGE_BYTES))
+            limit = next_limit(len(read), PAGE_SEGMENTS)
             # The segment that ends before it may be among them, and other queues take the log on without this one.
             segments = [segment for segment in read if segment.first_offset + len(segment.records) > first]
             if not segments and first >= partition.end:
@@ -235,18 +262,19 @@ class Subscriptions:
     ) -> AsyncGenerator[Pulled, None]:
         """Documents and tombstones in the order of the commits that wrote them last, from a place on; then the
         subscription is live. Raises ResyncRequired when the place is of another log."""
-        after = Lsn(0)
+        after, limit = Lsn(0), PAGE_DOCUMENTS
         while True:
             await ready()
-            pulled = await replica.pull(checkpoint, PAGE_DOCUMENTS)
+            pulled = await replica.pull(checkpoint, limit, bytes_max=PAGE_BYTES)
             if pulled.resync:
                 raise ResyncRequired(pulled.resync)
             checkpoint = pulled.checkpoint
             if pulled.documents:
                 after = pulled.documents[-1].lsn
                 yield pulled
-            if len(pulled.documents) < PAGE_DOCUMENTS:
+            if pulled.is_last:
                 break
+            limit = next_limit(len(pulled.documents), PAGE_DOCUMENTS)
         subscription.go_live(after, {})
 
     async def _partition(self, feed: Feed) -> PartitionStatus | None:

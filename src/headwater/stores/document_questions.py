@@ -57,23 +57,27 @@ class FindDocument(Question[Document | None], frozen=True):
 
 class QueryDocuments(Question[DocumentPage], frozen=True):
     """What a query finds, from a position on: of that, what a permit lets read. `claims` is what is known of who asks,
-    as JSON, where the filter speaks of them; a filter that does, asked by nobody, is refused."""
+    as JSON, where the filter speaks of them; a filter that does, asked by nobody, is refused. With `bytes_max`, what is
+    found in order ends with the document that makes it as large as that, and the position says where it goes on."""
 
     database: str
     query: DocumentQuery
     position: str = ""
     permit: Permit | None = None
     claims: str = ""
+    bytes_max: int = 0
 
 
 class ListDocumentsAfter(Question[list[Document]], frozen=True):
-    """Documents of a collection, and tombstones, in the order of the commits that wrote them last, after a place."""
+    """Documents of a collection, and tombstones, in the order of the commits that wrote them last, after a place. With
+    `bytes_max` none behind the one that makes them as large as that."""
 
     database: str
     collection: str
     after: Lsn = Lsn(0)
     after_id: str = ""
     limit: int = 1_000
+    bytes_max: int = 0
 
 
 class ListDocumentIndexes(Question[list[DocumentIndexStatus]], frozen=True):

@@ -326,11 +326,12 @@ class ListCursors(Question[list[CursorStatus]], frozen=True):
 
 class ReadPartition(Question[list[Segment]], frozen=True):
     """Segments of one partition with their records, from the one that holds the offset `first` on, or the next: fewer
-    than `limit` where they are large. There are no more when there are none."""
+    than `limit` where they are large, or where `bytes_max` says so. There are no more when there are none."""
 
     partition_id: PartitionId
     first: Offset
     limit: int
+    bytes_max: int = 0
 
 
 class ListTracesNamed(Question[list[TraceEvent]], frozen=True):

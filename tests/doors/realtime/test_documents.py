@@ -16,8 +16,8 @@ from headwater.log.operations import Clear
 from headwater.model.document import changes_queue
 from headwater.model.names import Lsn
 from headwater.model.principal import Principal, Scope
-from headwater.services import subscriptions
-from headwater.services.documents import DocumentList, find_all
+from headwater.services import feed, subscriptions
+from headwater.services.documents import DocumentList, find_some
 from headwater.services.follow import Step
 from headwater.services.subscriptions import PAGE_DOCUMENTS
 from tests.contracts.clock import FakeClock
@@ -26,6 +26,9 @@ from tests.doors.live_door import LiveDoor
 from tests.doors.realtime.guests import PATIENCE_SECONDS, Desk, joined
 from tests.doors.realtime.pages import MESSAGES, Found, Page, until
 
+# Some of these are more than may wait for a client.
+LARGE = 200_000
+OUTBOX_BYTES = 1_048_576
 LOUD = [{"field": "loud", "op": "==", "value": True}]
 
 
@@ -158,6 +161,42 @@ async def test_a_client_that_takes_a_snapshot_slowly_gets_it_page_by_page(hw: he
     assert [one["more"] for one in pages] == [True, False]
 
 
+@pytest.mark.parametrize("is_indexed", [False, True])
+async def test_a_snapshot_of_large_documents_comes_in_small_parts(
+    hw: headwater.Headwater, page: Page, is_indexed: bool
+) -> None:
+    """What waits for a client that does not read is in memory: one message with all of them would be, too."""
+    messages = hw.collection(MESSAGES)
+    if is_indexed:
+        # Found along an index, they come in another order than that of the snapshot.
+        await messages.index("loud")
+    for number in range(12):
+        await messages.create({"loud": True, "text": "x" * LARGE}, id=f"m{number:02}")
+    texts = texts_of(page)
+    await page.subscribe(filters=LOUD, sendSnapshot=True)
+    await until(lambda: any(not one["more"] for one in page.all("snapshot")))
+    assert max(map(len, texts)) < OUTBOX_BYTES
+    pages = page.all("snapshot")
+    assert [document["id"] for one in pages for document in one["documents"]] == [
+        f"m{number:02}" for number in range(12)
+    ]
+    assert [one["more"] for one in pages] == [True] * (len(pages) - 1) + [False]
+    await messages.update("m03", {"n": 1})
+    assert ops(await page.hear("event")) == [("update", "m03", False)]
+
+
+async def test_what_waits_for_a_client_that_does_not_take_its_snapshot_is_bounded(
+    hw: headwater.Headwater, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "WAITING_BYTES_MAX", 10_000)
+    page.peer.waiting = 1
+    await page.subscribe(sendSnapshot=True)
+    for number in range(4):
+        await hw.collection(MESSAGES).create({"text": "x" * 4_000}, id=f"m{number}")
+    [told] = await page.hear("resync-required")
+    assert told["reason"] == feed.BEHIND
+
+
 async def test_what_is_written_while_a_snapshot_is_read_comes_behind_it(
     hw: headwater.Headwater, site: Site, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,13 +205,13 @@ async def test_what_is_written_while_a_snapshot_is_read_comes_behind_it(
     await messages.create({"n": 1}, id="a")
 
     async def slow(*asked: Any) -> DocumentList:
-        found = await find_all(*asked)
+        found = await find_some(*asked)
         await messages.update("a", {"n": 2})
         await messages.create({"n": 1}, id="b")
         await until(lambda: site.subscriptions.feeds()[0].seq == 2)
         return found
 
-    monkeypatch.setattr(subscriptions, "find_all", slow)
+    monkeypatch.setattr(subscriptions, "find_some", slow)
     await page.subscribe(sendSnapshot=True)
     [snapshot] = await page.hear("snapshot")
     assert ({one["id"]: one["version"] for one in snapshot["documents"]}, snapshot["seq"]) == ({"a": 1}, 0)
@@ -521,6 +560,20 @@ async def test_one_change_is_encoded_once_for_all_who_follow(hw: headwater.Headw
 
 
 # ── streams ──
+
+
+async def test_a_stream_of_large_documents_comes_in_small_parts(hw: headwater.Headwater, page: Page) -> None:
+    for number in range(12):
+        await hw.collection(MESSAGES).create({"text": "x" * LARGE}, id=f"m{number:02}")
+    texts = texts_of(page)
+    await page.say("stream", {"collection": MESSAGES, "checkpoint": {"updatedAt": 0, "id": ""}})
+    await until(lambda: sum(len(one["documents"]) for one in page.all("stream-event")) == 12)
+    assert max(map(len, texts)) < OUTBOX_BYTES
+    events = page.all("stream-event")
+    assert [one["id"] for event in events for one in event["documents"]] == [f"m{number:02}" for number in range(12)]
+    await hw.collection(MESSAGES).delete("m05")
+    [last] = (await page.hear("stream-event", len(events) + 1))[-1]["documents"]
+    assert (last["id"], last["_deleted"]) == ("m05", True)
 
 
 async def test_a_stream_tells_replicas_of_all_that_is_written_after_a_checkpoint(

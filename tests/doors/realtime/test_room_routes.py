@@ -48,6 +48,17 @@ def test_history_is_read_a_page_at_a_time(client: httpx.Client) -> None:
     assert client.get("/api/v1/rooms/empty/messages").json() == {"messages": [], "offset": -1}
 
 
+def test_history_has_as_many_messages_as_are_asked_for(client: httpx.Client) -> None:
+    for number in range(130):
+        client.post("/api/v1/rooms/a/messages", json={"type": "test", "data": number})
+    for large in range(3):
+        client.post("/api/v1/rooms/a/messages", json={"type": "test", "data": str(large) * 200_000})
+    whole = client.get("/api/v1/rooms/a/messages", params={"limit": 1_000}).json()["messages"]
+    assert [one["offset"] for one in whole] == list(range(133))
+    some = client.get("/api/v1/rooms/a/messages", params={"since": 9, "limit": 110}).json()["messages"]
+    assert [one["offset"] for one in some] == list(range(10, 120))
+
+
 def test_who_is_there_is_told_over_http(door: LiveDoor, client: httpx.Client) -> None:
     assert client.get("/api/v1/rooms/a/members").json() == {"members": [], "count": 0}
     with joined(door.url) as ann, joined(door.url) as bob:

@@ -101,7 +101,7 @@ async def _check_query(site: Site, request: Request, asked: QueryDocuments) -> Q
     query = check_query(asked.query, one_more=True)
     # Who asks is told apart only where it says something: other questions are the same for all.
     claims = request.principal.claims_text() if speaks_of_who_asks(query) else ""
-    return QueryDocuments(asked.database, query, asked.position, permit, claims)
+    return QueryDocuments(asked.database, query, asked.position, permit, claims, asked.bytes_max)
 
 
 def speaks_of_who_asks(query: DocumentQuery) -> bool:

@@ -11,7 +11,6 @@ import asyncio
 
 import msgspec
 
-from headwater.config import KIB
 from headwater.doors.realtime.document_messages import (
     Ack,
     EventForm,
@@ -30,7 +29,7 @@ from headwater.doors.realtime.document_messages import (
 )
 from headwater.doors.realtime.envelope import MessageId, answer, tell
 from headwater.doors.realtime.flow import Window
-from headwater.doors.realtime.session import MessageHandler, RealtimeSession
+from headwater.doors.realtime.session import CATCH_UP_BYTES, MessageHandler, RealtimeSession
 from headwater.doors.sessions import Frame
 from headwater.errors import Closed, HeadwaterError, InvalidInput, InvalidOption, NotAllowed, Overloaded, ResyncRequired
 from headwater.filters import Expression
@@ -49,8 +48,6 @@ from headwater.services.system_collections import is_system, seen_by
 KEPT = "documents"
 LOW = "low"
 OVERLOADED = "more waits for clients than this server has room for; come back in a moment"
-# So much may wait for a client while it catches up; what comes next is read when it has taken some.
-CATCH_UP_BYTES = 256 * KIB
 
 
 class Followed:

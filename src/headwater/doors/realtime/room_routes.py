@@ -84,7 +84,7 @@ async def history(site: Site, request: Request, query: HistoryQuery, room: str) 
     since = query.since
     if since is not None and outline.why_not_since(since):
         raise ResyncRequired(f"messages of this room are kept from offset {outline.start} up to {outline.end - 1}")
-    found = await site.rooms.kept.history(outline, room, -1 if since is None else since, query.limit)
+    found = await site.rooms.kept.history_of(outline, room, -1 if since is None else since, query.limit)
     return json_response(History(found, outline.end - 1))
 
 

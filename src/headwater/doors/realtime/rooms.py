@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from headwater.config import Durability
+from headwater.config import MIB, Durability
 from headwater.doors.realtime.envelope import MessageId, answer, tell
-from headwater.doors.realtime.session import MessageHandler, RealtimeSession
+from headwater.doors.realtime.session import CATCH_UP_BYTES, MessageHandler, RealtimeSession
 from headwater.doors.sessions import CloseCode, Frame
 from headwater.errors import HeadwaterError, InvalidOption, NotAllowed, Overloaded
 from headwater.model.names import Offset, check_name
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 SUBJECT = "rooms"
 PROFILE_BYTES_MAX = 4_096
 PAGE = 1_000
-# Events that may wait for one who still reads the history.
+# Events that may wait for one who still reads the history: so many, and messages of so many bytes.
 PUT_BY_MAX = 10_000
+PUT_BY_BYTES_MAX = 8 * MIB
 
 
 class Join(msgspec.Struct, frozen=True):
@@ -100,7 +101,7 @@ class PresenceEvent(msgspec.Struct, frozen=True):
 class Seat:
     """One member's place in a room. `after` is the last offset that it has."""
 
-    __slots__ = ("after", "live", "put_by", "quiet", "session")
+    __slots__ = ("after", "live", "put_by", "put_by_bytes", "quiet", "session")
 
     def __init__(self, session: RealtimeSession, live: LiveRoom, *, quiet: bool) -> None:
         self.session = session
@@ -108,12 +109,14 @@ class Seat:
         self.quiet = quiet
         self.after = live.next - 1
         self.put_by: list[Event] | None = []
+        self.put_by_bytes = 0
 
     def told(self, events: Sequence[Event], frame: Frame | None) -> None:
         """Something has happened; `frame` is all of it where that is the same for everybody."""
         if self.put_by is not None:
             self.put_by.extend(events)
-            if len(self.put_by) > PUT_BY_MAX:
+            self.put_by_bytes += sum(len(one.data) for one in events if isinstance(one, RoomMessage))
+            if len(self.put_by) > PUT_BY_MAX or self.put_by_bytes > PUT_BY_BYTES_MAX:
                 self.session.refuse(
                     Overloaded("the room is faster than its history is read"), CloseCode.TRY_AGAIN_LATER
                 )
@@ -298,6 +301,8 @@ async def catch_up(kept: "RoomHistory", seat: Seat, since: Since) -> None:
         if not session.send(bundle(live.name, messages)):
             return
         following = (messages[-1].offset or 0) + 1
+        # What comes next is read when the client has taken some: who reads is not too slow, however much there is.
+        await session.taken(CATCH_UP_BYTES)
     if following < outline.end:
         session.send(dropped_before(live, outline.end))
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headwater.config import KIB
 from headwater.doors.access.rates import address_key
 from headwater.doors.realtime.envelope import (
     Envelope,
@@ -59,6 +60,8 @@ INBOX_MAX = 64
 # How often it is looked whether a client has taken what was sent.
 TAKEN_PAUSE_SECONDS = 0.002
 TAKEN_PAUSE_SECONDS_MAX = 0.05
+# So much may wait for a client while it catches up; what comes next is read when it has taken some.
+CATCH_UP_BYTES = 256 * KIB
 # What clients of the documents call the database of a server without tenants.
 DATABASE_ALIAS = "default"
 WHO = "say who you are first: send auth with a token"

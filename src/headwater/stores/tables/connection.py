@@ -1,8 +1,9 @@
 """What the rules need of an engine: a connection that runs its statements, under the write lock of a commit."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from headwater.config import MIB
 from headwater.stores.statements import Statements
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ NumberOrNone = tuple[int | None]
 Text = tuple[str]
 # A fact about the store: a number or a text in a file, always a text on PostgreSQL.
 Meta = tuple[int | str]
+# An answer with records has so many bytes of them, and always one record.
+ANSWER_BYTES_MAX = 4 * MIB
 # A row that gets its names and types from who makes a value of it, as `GroupRow._make` does.
 Columns = tuple[Value, ...]
 
@@ -54,6 +57,22 @@ class Connection(RowReader, Protocol):
     def executemany(self, statement: str, bindings: Iterable[Sequence[Value]], /) -> object:
         """Run one statement with each of these bindings."""
         ...
+
+
+def take_bytes(rows: Iterator[Row], bytes_max: int, size_of: Callable[[Row], int]) -> list[Row]:
+    """The first rows, up to the one that makes them as large as they may be together; what is behind is not read."""
+    taken: list[Row] = []
+    for row in rows:
+        taken.append(row)
+        bytes_max -= size_of(row)
+        if bytes_max <= 0:
+            break
+    return taken
+
+
+def take_answer(found: Iterator[Row], size_of: Callable[[Row], int], bytes_max: int = 0) -> list[Row]:
+    """The first of what an answer is made of: no more than it may have bytes, or than was asked for."""
+    return take_bytes(found, min(bytes_max or ANSWER_BYTES_MAX, ANSWER_BYTES_MAX), size_of)
 
 
 class WriterConnection(Connection, Protocol):

@@ -14,10 +14,10 @@ from headwater.model.spreading import is_lane, priority_of, reader_of, requeued_
 from headwater.stores.codec import Codec
 from headwater.stores.questions import DeadLetter, ListDeadLetters
 from headwater.stores.tables.catalog import Catalog, Group, Partition, Queue, QueueRow
-from headwater.stores.tables.connection import Connection
+from headwater.stores.tables.connection import Connection, take_answer
 from headwater.stores.tables.pushes import Pushes
 from headwater.stores.tables.segments import Segments
-from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers, up_to_bytes
+from headwater.stores.tables.subject import Answering, Handlers, Subject, SubjectAnswers
 
 ERROR_LENGTH_MAX = 4_096
 _PLACE = b"dead letter"
@@ -148,7 +148,7 @@ class DeadLetterAnswers(SubjectAnswers):
             raise QueueMissing(f"there is no queue {asked.queue!r}")
         rows = self._connection.each(self._sql.dead_letters, (row[0], asked.after, asked.limit), DeadLetterRow)
         letters = (dead_letter_of(found, asked.queue, self._codec) for found in rows)
-        return list(up_to_bytes(letters, lambda letter: record_bytes(letter.record)))
+        return take_answer(letters, lambda letter: record_bytes(letter.record))
 
 
 def _with_its_time(letter: DeadLetter) -> Record:

@@ -16,7 +16,7 @@ from headwater.stores.document_questions import (
     ListDocumentsAfter,
     QueryDocuments,
 )
-from headwater.stores.tables.connection import Connection, Value
+from headwater.stores.tables.connection import Connection, Value, take_bytes
 from headwater.stores.tables.document_indexes import read_indexes
 from headwater.stores.tables.document_plan import LAST_ID, Asked, Plan, choose_plan, understand
 from headwater.stores.tables.documents import DocumentRow, document_of
@@ -100,7 +100,11 @@ class DocumentAnswers(SubjectAnswers):
     def after_commit(self, asked: ListDocumentsAfter) -> list[Document]:
         """Documents in the order of their commits."""
         place = (asked.database, asked.collection, asked.after, asked.after_id, asked.limit)
-        rows = self._connection.rows(self._sql.documents_after_commit, place, NamedRow)
+        statement = self._sql.documents_after_commit
+        if asked.bytes_max:
+            rows = take_bytes(self._connection.each(statement, place, NamedRow), asked.bytes_max, _size)
+        else:
+            rows = self._connection.rows(statement, place, NamedRow)
         return [document_of(asked.collection, *row) for row in rows]
 
     def indexes(self, asked: ListDocumentIndexes) -> list[DocumentIndexStatus]:
@@ -150,14 +154,15 @@ class DocumentAnswers(SubjectAnswers):
     def _in_order(self, asked: QueryDocuments, understood: Asked, way: "_Way", lsn: Lsn) -> DocumentPage:
         """The first ones that are meant."""
         found: list[Document] = []
-        scanned = 0
+        scanned = size = 0
         for one in way:
             scanned += 1
             if _is_meant(asked, understood, one.document):
                 found.append(one.document)
+                size += len(one.document.body)
             if len(found) == asked.query.limit:
                 break
-            if scanned == SCANNED_MAX:
+            if scanned == SCANNED_MAX or 0 < asked.bytes_max <= size:
                 return DocumentPage(found, lsn, _position(one), is_ordered=True, scanned=scanned)
         return DocumentPage(found, lsn, is_ordered=True, scanned=scanned)
 
@@ -178,6 +183,10 @@ class DocumentAnswers(SubjectAnswers):
                 break
         first = heapq.nsmallest(asked.query.limit, meant, key=lambda pair: pair[0])
         return DocumentPage([document for _, document in first], lsn, position, scanned=scanned)
+
+
+def _size(row: NamedRow | KeyedRow) -> int:
+    return len(row[3])
 
 
 def _is_small(query: DocumentQuery) -> bool:
@@ -249,16 +258,20 @@ class _Way:
         self._plan = plan
         self._start = start
         self._allowance = allowance
+        self._bytes_max = asked.bytes_max
         # Of documents that come in order most often no more are needed than were asked for.
         self._at_once = min(READ_AT_ONCE, asked.query.limit) if plan.is_ordered else READ_AT_ONCE
 
     def _read(self, row: "TypeForm[ShownRow]", statement: str, *bindings: Value) -> tuple[list[ShownRow], bool]:
         """The next rows, and whether there may be more. The more there turn out to be, the more are read at once."""
         limit, self._at_once = self._at_once, min(READ_AT_ONCE, 2 * self._at_once)
-        if self._allowance is None:
-            rows = self._connection.rows(statement, (*bindings, limit), row)
-        else:
+        if self._allowance is not None:
             rows = self._allowance.take(self._connection.each(statement, (*bindings, limit), row))
+        elif self._bytes_max:
+            rows = take_bytes(self._connection.each(statement, (*bindings, limit), row), self._bytes_max, _size)
+            return rows, len(rows) == limit or sum(map(_size, rows)) >= self._bytes_max
+        else:
+            rows = self._connection.rows(statement, (*bindings, limit), row)
         return rows, len(rows) == limit
 
     def __iter__(self) -> Iterator[Found]:

@@ -18,13 +18,16 @@ from headwater.stores.questions import (
     ReadPartition,
     Segment,
 )
-from headwater.stores.tables.connection import Columns, Connection, Meta, NumberOrNone
+from headwater.stores.tables.connection import Columns, Connection, Meta, NumberOrNone, take_answer
 from headwater.stores.tables.identity import read_identity
 from headwater.stores.tables.key_check import KeyCheck
 from headwater.stores.tables.patterns import as_patterns, as_text
 from headwater.stores.tables.queues import read_lane
 from headwater.stores.tables.segments import open_body, read_last_lsn
-from headwater.stores.tables.subject import Answering, SubjectAnswers, up_to_bytes
+from headwater.stores.tables.subject import Answering, SubjectAnswers
+
+# The columns of a `SegmentRow`.
+StoredRow = tuple[int, int, int, int, int, int, int, bytes]
 
 
 class SegmentRow(NamedTuple):
@@ -45,6 +48,11 @@ def read_last_lsn_of(connection: Connection, database: str, patterns: Sequence[s
     about = (database, as_patterns(patterns))
     [(found,)] = connection.rows(connection.sql.last_lsn_of_queues, about, NumberOrNone)
     return Lsn(found or 0)
+
+
+def _size(segment: Segment) -> int:
+    """As it is when it is opened: what is compressed may be many times as large then."""
+    return sum(map(record_bytes, segment.records))
 
 
 class LogAnswers(SubjectAnswers):
@@ -96,7 +104,7 @@ class LogAnswers(SubjectAnswers):
         """A stretch of one partition."""
         place = (asked.partition_id, asked.first, asked.limit)
         rows = self._connection.each(self._sql.read_partition_segments, place, Columns)
-        return list(up_to_bytes(self._each_segment(rows), lambda segment: sum(map(record_bytes, segment.records))))
+        return take_answer(self._each_segment(rows), _size, asked.bytes_max)
 
     def read(self, after: Lsn, through: Lsn, limit: int, queue: tuple[str, str] | None) -> list[Segment]:
         """A stretch of the log."""

@@ -6,19 +6,17 @@ it, which reads through a connection of its own and remembers nothing.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from headwater.clock import Timestamp
-from headwater.config import MIB
 from headwater.log.operations import Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.questions import Question
 from headwater.stores.tables.connection import Value
 
-Item = TypeVar("Item")
 # What applies one operation: it answers as the operation says (`result_type`), or raises and has changed nothing.
 Handler = Callable[[Any, Timestamp], object]
 Handlers = Mapping[type[Operation], Handler]
@@ -26,20 +24,6 @@ Handlers = Mapping[type[Operation], Handler]
 Together = Callable[[Sequence[Any], Timestamp], list[Any]]
 # What answers a question, as the question says (`answer_type`).
 Answering = Mapping[type[Question[Any]], Callable[[Any], object]]
-
-
-# An answer with records has so many bytes of them, and always one.
-ANSWER_BYTES_MAX = 4 * MIB
-
-
-def up_to_bytes(found: Iterable[Item], size_of: Callable[[Item], int]) -> Iterator[Item]:
-    """The first of them, until they are as many bytes as an answer may have."""
-    size = 0
-    for item in found:
-        yield item
-        size += size_of(item)
-        if size >= ANSWER_BYTES_MAX:
-            return
 
 
 class Phase(IntEnum):
