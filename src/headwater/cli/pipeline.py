@@ -428,11 +428,11 @@ def access_of(settings: Settings) -> "Access":
 def is_little(settings: Settings, files: "Sequence[str]", creates: bool) -> bool:
     """Whether what a flow reads is so little that starting Spark takes longer than reading it.
 
-    How much a server has is not known here; who `creates` reads only files.
+    How much a server or a database has is not known here; who `creates` reads only files.
     """
-    from headwater.stores.open import is_server
+    from headwater.stores.open import scheme_of
 
-    if is_server(place_of(settings)):
+    if scheme_of(place_of(settings)):
         return creates and _is_little(files)
     return _is_little([settings.store, *files])
 

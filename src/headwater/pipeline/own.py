@@ -33,7 +33,7 @@ from headwater.pipeline.served import open_log
 from headwater.pipeline.sink import SINK_COLUMNS
 from headwater.pipeline.spelling import json_of
 from headwater.pipeline.summary import Summary
-from headwater.stores.open import is_server
+from headwater.stores.open import scheme_of
 
 LOOK_SECONDS = 0.25
 BATCHES_REMEMBERED = 10_000
@@ -136,10 +136,14 @@ def run(spark: SparkSession, job: RunFlow, tell: Tell = keep_quiet) -> Summary:
 def checkpoint_of(job: RunFlow) -> str:
     """Where a flow remembers how far it is: beside the store, unless another place is named.
 
-    A server is beside nothing here, and a place that depended on the current folder would one day be another.
+    What a URL names (a server, a database, a bucket) is beside nothing here, and a place that depended on the current
+    folder would one day be another.
     """
-    if is_server(job.store) and not job.checkpoint:
-        raise InvalidOption("through a server a flow needs --checkpoint FOLDER, where it remembers how far it is")
+    if scheme_of(job.store) and not job.checkpoint:
+        raise InvalidOption(
+            f"a store at {scheme_of(job.store)}:// has no folder beside it: a flow needs --checkpoint FOLDER, where it "
+            "remembers how far it is"
+        )
     return job.checkpoint or f"{job.store}-checkpoints/{job.name.replace(':', '.')}"
 
 

@@ -144,6 +144,8 @@ def test_little_data_gets_a_brief_session_and_much_data_does_not(
     assert pipeline.is_little(served, ["more.ndjson"], creates=True) is True
     assert pipeline.is_little(served, ["headwater.db"], creates=True) is False
     assert pipeline.is_little(served, [], creates=False) is False
+    database = Settings(store="postgresql://127.0.0.1:1/shop", database="main", json=False)
+    assert pipeline.is_little(database, [], creates=False) is False
     assert pipeline.size_of(tmp_path) > pipeline.size_of(tmp_path / "headwater.db") > 0
 
 

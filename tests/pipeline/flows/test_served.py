@@ -173,6 +173,23 @@ def test_what_goes_through_no_server_says_so_in_one_sentence(
 
 
 @pytest.mark.parametrize(
+    "address",
+    ["postgresql://app:canary@127.0.0.1:1/shop", "s3://bucket/log.sqlite", "file:///folder/log", "sqlite:///log.db"],
+)
+def test_a_flow_over_a_store_with_no_folder_beside_it_asks_for_its_checkpoint(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was kept under the current folder, by the address with its password: from another folder it began anew."""
+    monkeypatch.chdir(tmp_path)
+    code = run(["pipeline", "run", "examples.revenue:hourly_revenue", "--store", address])
+    said = capsys.readouterr()
+    assert code == 2
+    assert "needs --checkpoint FOLDER" in said.err
+    assert "canary" not in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     "arguments", [("load", "orders.ndjson", "--queue", "new"), ("export", "--queue", "orders", "--to", "out")]
 )
 def test_a_server_that_is_not_there_is_told_before_spark_starts(
