@@ -119,6 +119,22 @@ def test_a_table_is_a_snapshot_with_offsets_of_every_partition(spark: SparkSessi
     assert CANARY not in "".join([*shown, str(told.value)])
 
 
+def test_a_table_of_the_catalog_keeps_no_password(spark: SparkSession, place: Place) -> None:
+    """It stood in the comment of a column, and so in every file that was written from the table."""
+    place.push(range(3))
+    address = place.address.replace(f":{CANARY}", "")
+    if address != place.address:
+        with pytest.raises(QUERY_ERRORS, match="PGPASSWORD") as told:
+            spark.sql(f"CREATE TABLE log_secret USING headwater OPTIONS (store '{place.address}', queue 'orders')")
+        assert CANARY not in str(told.value)
+        assert not spark.catalog.tableExists("log_secret")
+    spark.sql(f"CREATE TABLE log_elsewhere USING headwater OPTIONS (store '{address}', queue 'orders')")
+    try:
+        assert spark.sql("SELECT count(*) FROM log_elsewhere").first() == (3,)
+    finally:
+        spark.sql("DROP TABLE log_elsewhere")
+
+
 def test_a_stream_is_pushed_once_whatever_spark_forgot(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     place.push(range(12))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwater.stores.open import shown
+from headwater.stores.open import has_password, shown
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,20 @@ from headwater.stores.open import shown
 )
 def test_an_address_is_shown_without_its_secrets(address: str, seen: str) -> None:
     assert shown(address) == seen
+
+
+@pytest.mark.parametrize(
+    ("address", "has"),
+    [
+        ("/data/a:b@c.db", False),
+        ("sqlite:////data/log.db", False),
+        ("file:///data/log.sqlite?password=none", False),
+        ("postgresql://ada@db:5432/shop?schema=s&sslkey=/data/client.key&passfile=/data/pass", False),
+        ("postgresql://ada:canary@db-1,db-2/shop", True),
+        ("postgresql://db/shop?ssl%70assword=canary", True),
+        ("s3://bucket/log.sqlite?secret_key=canary", True),
+        ("https://ada:canary@log.example.org", True),
+    ],
+)
+def test_a_password_in_an_address_is_found(address: str, has: bool) -> None:
+    assert has_password(address) is has

@@ -22,7 +22,7 @@ from headwater.errors import InvalidOption, QueueMissing
 from headwater.filters.spark import parse_for_payloads
 from headwater.model.names import DATABASE_DEFAULT, Lsn, check_name
 from headwater.pipeline.ddl import complaint_of
-from headwater.stores.open import is_server, shown
+from headwater.stores.open import has_password, is_server, shown
 
 QUEUES_NAMED_MAX = 20
 
@@ -178,13 +178,20 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def keep_options(given: Mapping[str, str]) -> str:
-    """The options of a table of the catalog as a text; empty when it is none. A token is not kept.
+    """The options of a table of the catalog as a text; empty when it is none.
+
+    A token is not kept, and an address with a password is refused.
 
     Spark keeps such options and does not hand them to a Python source again when the table is used. The columns it does
     hand over, with their comments.
     """
     if not _is_table(given):
         return ""
+    if has_password(given.get("store") or given.get("path") or ""):
+        raise InvalidOption(
+            "the address of a table may have no password: Spark keeps it with the columns, shows it to whoever asks "
+            "what the table is, and writes it into files made of it. Use PGPASSWORD or a password file"
+        )
     known = {name.lower() for name in (*_READ, *_WRITE)} - {"token"}
     return _KEPT + urlencode({name: text for name, text in given.items() if name in known}, safe="/:,*")
 

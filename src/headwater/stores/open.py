@@ -200,5 +200,23 @@ def shown(address: Address) -> str:
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}", query=query))
 
 
+def has_password(address: Address) -> bool:
+    """Whether a password stands in an address, so that it may not be kept where others read it."""
+    text = os.fspath(address)
+    if scheme_of(address) in ("", "sqlite", "file"):
+        return False
+    parts = urlsplit(text)
+    names = (one.partition("=")[0] for one in parts.query.split("&"))
+    return ":" in parts.netloc.rpartition("@")[0] or any(_names(name, _PASSWORDS) for name in names)
+
+
 def _is_secret(name: str) -> bool:
-    return any(word in unquote(name).lower() for word in ("password", "secret", "token", "key"))
+    # A key may be the path of a file, which is needed and tells nothing; who only reads the address does without it.
+    return _names(name, (*_PASSWORDS, "key"))
+
+
+def _names(name: str, words: tuple[str, ...]) -> bool:
+    return any(word in unquote(name).lower() for word in words)
+
+
+_PASSWORDS = ("password", "secret", "token")
