@@ -1,5 +1,7 @@
 """Dropping what is old: by age, by age after every group has passed, or by a record's own time to live."""
 
+from typing import Any
+
 import pytest
 
 from headwater.log.operations import Forget, Retain, Retained, Trace
@@ -344,3 +346,36 @@ async def test_a_loss_before_records_whose_time_is_over_is_counted_and_holds_not
     assert (group.lag, group.lost) == (0, 1)
     await log.push("next")
     assert payloads(await log.take()) == ["next"]
+
+
+@pytest.mark.parametrize("option", ["retention_seconds", "completed_retention_seconds", "time to live"])
+async def test_a_record_of_a_clock_that_was_ahead_keeps_nothing_behind_it_from_being_dropped(
+    log: Log, clock: FakeClock, option: str
+) -> None:
+    lifetime: dict[str, Any] = {"ttl_seconds": 60} if option == "time to live" else {}
+    options: dict[str, Any] = {} if lifetime else {option: 60}
+    await log.configure(deduplication_seconds=1, **options)
+    await log.push("before", **lifetime)
+    clock.set_by(30 * 86_400)
+    await log.push("ahead", **lifetime)
+    clock.set_by(-30 * 86_400)
+    await log.push("behind", **lifetime)
+    if option != "time to live":
+        assert await log.drain() == ["before", "ahead", "behind"]
+    clock.advance(59)
+    assert (await retain(log)).records == 0, "none of them is old enough, whatever the clock showed"
+    clock.advance(1)
+    assert (await retain(log)).records == 3
+    assert (await log.queue()).records == 0
+
+
+async def test_a_clock_that_was_set_back_by_mistake_makes_nothing_older(log: Log, clock: FakeClock) -> None:
+    await log.configure(retention_seconds=86_400)
+    await log.push("before")
+    clock.set_by(-30 * 86_400)
+    await log.push("meanwhile")
+    assert (await retain(log)).records == 0
+    clock.set_by(30 * 86_400)
+    await log.push("after")
+    await retain(log)
+    assert (await log.queue()).records == 3, "what is in front of a record that looks old is kept, and so it is"

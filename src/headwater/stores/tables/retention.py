@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from headwater.clock import SECOND, Timestamp
 from headwater.log.operations import Deleted, Forget, Retain, Retained
 from headwater.log.room_operations import TrimRoom
+from headwater.model.cursor import CLOCK_TOLERANCE
 from headwater.model.names import Lsn, Offset, PartitionId, QueueId
 from headwater.model.room import KEPT, PREFIX
 from headwater.stores.tables.catalog import Catalog, Queue
@@ -82,6 +83,9 @@ class Retention(Subject):
         for lsn, first_offset, count, written_at, expires_at in self._oldest(partition_id):
             if archived is not None and lsn > archived:
                 break
+            if written_at > now + CLOCK_TOLERANCE:
+                ahead = written_at - self._set_right(lsn, written_at)
+                written_at, expires_at = Timestamp(written_at - ahead), expires_at and expires_at - ahead
             end = first_offset + count
             too_old = old is not None and written_at <= old
             done = old_completed is not None and end <= passed and written_at <= old_completed
@@ -90,6 +94,14 @@ class Retention(Subject):
                 break
             before = end
         return before
+
+    def _set_right(self, lsn: Lsn, written_at: int) -> int:
+        """When a segment was written by a clock that was ahead and is not any more: at the latest when it was set back.
+
+        Else one such segment would keep all that is behind it in its partition until the clock is there again.
+        """
+        row = self._connection.row(self._sql.clock_became, (lsn,), Number)
+        return min(written_at, row[0]) if row else written_at
 
     def _may_have_ids(self, lsn: Lsn) -> bool:
         """Beyond the bound nothing is opened: what it has is kept until the window of its queue is over."""

@@ -38,6 +38,10 @@ INSERT INTO hw_clock_jumps (lsn, was, became) VALUES ($1, $2, $3);
 -- The LSNs after which the clock was set back.
 SELECT DISTINCT lsn FROM hw_clock_jumps ORDER BY lsn;
 
+-- name: clock_became
+-- To what the clock was set back first after this LSN.
+SELECT became FROM hw_clock_jumps WHERE lsn >= $1 ORDER BY id LIMIT 1;
+
 -- name: take_times_back
 -- The clock was set back to $1 by $2: what was ready stays ready, what was to come comes as much earlier.
 UPDATE hw_cursors SET ready_at = greatest($1, ready_at - $2), lease_until = lease_until - $2 WHERE ready_at > $1;
