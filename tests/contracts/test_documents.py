@@ -13,6 +13,7 @@ from headwater.model.document_order import cursor_of, write_cursor
 from headwater.model.document_rules import DocumentRule, Permit
 from headwater.model.names import Lsn
 from headwater.stores.document_questions import (
+    PAGE_BYTES_MAX,
     DocumentQuery,
     FindDocument,
     ListDocumentIndexes,
@@ -374,3 +375,17 @@ async def test_a_write_is_held_to_its_permit_by_the_document_as_it_is_in_that_co
     # A row that was allowed is not there either.
     assert await log.store.ask(FindDocument("main", COLLECTION, "m3")) is None
     assert [change.op for change in await changes(log)] == ["insert", "update"]
+
+
+async def test_an_answer_ends_with_the_document_that_fills_it_and_goes_on_from_there(log: Log) -> None:
+    large = "x" * 250_000
+    for first in range(0, 100, 50):
+        await log.results(*(put(f"n{number:03}", n=number, text=large) for number in range(first, first + 50)))
+    page = await ask_page(log, limit=1_000)
+    found = [document.id for document in page.documents]
+    assert page.position
+    assert PAGE_BYTES_MAX <= sum(len(document.body) for document in page.documents) < PAGE_BYTES_MAX + 260_000
+    while page.position:
+        page = await ask_page(log, page.position, limit=1_000)
+        found += [document.id for document in page.documents]
+    assert found == [f"n{number:03}" for number in range(100)]

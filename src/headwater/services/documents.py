@@ -8,6 +8,7 @@ import asyncio
 import heapq
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal
 
 import msgspec
@@ -43,7 +44,13 @@ from headwater.services.own_records import document_changes
 from headwater.services.system_collections import Rows, Sees, document_of, find_system, is_system, list_rows
 from headwater.services.verbs import Verbs
 from headwater.stores.contract import Answerer
-from headwater.stores.document_questions import DocumentPage, DocumentQuery, FindDocument, QueryDocuments
+from headwater.stores.document_questions import (
+    PAGE_BYTES_MAX,
+    DocumentPage,
+    DocumentQuery,
+    FindDocument,
+    QueryDocuments,
+)
 
 # How often a system collection is looked at for who follows it.
 SYSTEM_SECONDS = 1.0
@@ -89,15 +96,22 @@ class LiveChange(msgspec.Struct, frozen=True):
 
 
 async def find_all(store: Answerer, asked: QueryDocuments) -> DocumentList:
-    """What is asked for, with the cursor to go on."""
+    """What is asked for, as much of it as one answer may have, with the cursor to go on."""
     query = asked.query
-    wanted = msgspec.structs.replace(query, limit=query.limit + 1)
-    found, lsn = await _gather(store, msgspec.structs.replace(asked, query=wanted))
-    documents = found[: query.limit]
+    asked = msgspec.structs.replace(asked, query=msgspec.structs.replace(query, limit=query.limit + 1))
+    page = await store.ask(asked)
+    found = await gather_rest(store, asked, page, PAGE_BYTES_MAX)
+    documents = found[: min(query.limit, _count_within(found, PAGE_BYTES_MAX))]
     cursor = ""
-    if len(found) > query.limit:
+    if len(found) > len(documents):
         cursor = write_cursor(cursor_of(documents[-1].flat(), query.order_by))
-    return DocumentList(documents, cursor, lsn)
+    return DocumentList(documents, cursor, page.lsn)
+
+
+def _count_within(documents: Sequence[Document], bytes_max: int) -> int:
+    """How many of the first ones have so many bytes together; one in any case."""
+    sizes = accumulate(len(document.body) for document in documents)
+    return max(1, sum(1 for size in sizes if size <= bytes_max))
 
 
 async def find_some(store: Answerer, asked: QueryDocuments) -> DocumentList:
@@ -128,10 +142,14 @@ async def _gather(store: Answerer, asked: QueryDocuments) -> tuple[list[Document
     return await gather_rest(store, asked, page), page.lsn
 
 
-async def gather_rest(store: Answerer, asked: QueryDocuments, page: DocumentPage) -> list[Document]:
-    """The same, where the first answer is known."""
+async def gather_rest(
+    store: Answerer, asked: QueryDocuments, page: DocumentPage, bytes_max: int | None = None
+) -> list[Document]:
+    """The same, where the first answer is known; of those that come in order, none beyond the one that has too much."""
     query, found = asked.query, page.documents
     while page.position and not (page.is_ordered and len(found) >= query.limit):
+        if page.is_ordered and bytes_max is not None and _count_within(found, bytes_max) < len(found):
+            break
         rest = msgspec.structs.replace(query, limit=query.limit - len(found)) if page.is_ordered else query
         page = await store.ask(msgspec.structs.replace(asked, query=rest, position=page.position))
         found = _joined(found, page, query)

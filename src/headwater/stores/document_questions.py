@@ -23,10 +23,14 @@ class DocumentQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     show_deleted: bool = False
 
 
+# With the document that passes it an answer is full, however many were asked for.
+PAGE_BYTES_MAX = 16 * 1_024 * 1_024
+
+
 class DocumentPage(msgspec.Struct, frozen=True):
-    """Documents of a query. A store looks at a bounded number of them for one answer: where `position` is not empty,
-    the same is asked from there on, and what all answers have together is the result: one behind the other where they
-    are `is_ordered`, else the first of all in the order of the query.
+    """Documents of a query. A store looks at a bounded number of them for one answer, and one in order has a bounded
+    number of bytes: where `position` is not empty, the same is asked from there on, and what all answers have together
+    is the result: one behind the other where they are `is_ordered`, else the first of all in the order of the query.
 
     Of each document it has at least what commits up to `lsn` wrote; its own `lsn` says whether it has more.
     `scanned` says how many were looked at.

@@ -8,6 +8,7 @@ from headwater.model.document import Document
 from headwater.model.document_order import QueryCursor, cursor_of, place_of, read_cursor, write_cursor
 from headwater.model.names import Lsn
 from headwater.stores.document_questions import (
+    PAGE_BYTES_MAX,
     DocumentIndexStatus,
     DocumentPage,
     DocumentQuery,
@@ -162,7 +163,7 @@ class DocumentAnswers(SubjectAnswers):
                 size += len(one.document.body)
             if len(found) == asked.query.limit:
                 break
-            if scanned == SCANNED_MAX or 0 < asked.bytes_max <= size:
+            if scanned == SCANNED_MAX or size >= (asked.bytes_max or PAGE_BYTES_MAX):
                 return DocumentPage(found, lsn, _position(one), is_ordered=True, scanned=scanned)
         return DocumentPage(found, lsn, is_ordered=True, scanned=scanned)
 
