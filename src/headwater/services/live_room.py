@@ -23,7 +23,7 @@ from headwater.model.room import (
     origin_of,
     watermarks_of,
 )
-from headwater.services.room_outline import Outline
+from headwater.services.room_outline import Outline, epoch_of
 from headwater.stores.questions import Segment
 
 
@@ -68,6 +68,12 @@ class LiveRoom:
         # Where its messages and who is there were last: a room that is deleted and made again begins anew.
         self._places: dict[str, PartitionId] = {}
         self._put_by: list[Segment] | None = []
+
+    @property
+    def epoch(self) -> str:
+        """Whose offsets they are: another text once the room was deleted and made again, none before its first
+        message."""
+        return epoch_of(self._places.get(KEPT))
 
     def make_ready(
         self, next_offset: Offset, presence: Sequence[Segment], presence_next: Offset, places: dict[str, PartitionId]

@@ -27,6 +27,11 @@ class Outline(msgspec.Struct, frozen=True):
         return DROPPED if offset + 1 < self.start else ""
 
 
+def epoch_of(partition_id: PartitionId | None) -> str:
+    """The name of one life of a room, by where its messages are."""
+    return "" if partition_id is None else str(partition_id)
+
+
 def outline_of(partitions: Iterable[PartitionStatus]) -> Outline:
     """What is kept of a room whose partitions these are."""
     for one in partitions:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import pytest
 
 from headwater.doors.sessions import CloseCode
@@ -49,6 +50,33 @@ def test_what_one_says_everybody_hears_once_the_sender_too(door: LiveDoor, arran
         ]
         assert heard[0]["room"] == "canvas-1"
         assert heard[0]["at"] > 1_500_000_000_000
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_who_was_away_while_a_room_was_made_again_is_told(door: LiveDoor, is_empty: bool) -> None:
+    """Its offsets begin anew: messages up to the one that they have would be taken for known."""
+    with joined(door.url) as bob:
+        if not is_empty:
+            bob.ask("send", room="a", type="test", data="old")
+        with joined(door.url) as ann:
+            # Of a room without a message, the first message says it.
+            epoch = ann.ask("join", room="a")["payload"]["epoch"]
+            assert (epoch == "") is is_empty
+            bob.ask("send", room="a", type="test", data="last")
+            heard = ann.until("room-message")
+        epoch, last = heard.get("epoch", epoch), heard["offset"]
+        with joined(door.url) as ann:
+            assert ann.ask("join", room="a", since=last, epoch=epoch)["payload"]["epoch"] == epoch
+            bob.ask("send", room="a", type="test", data="on")
+            assert ann.until("room-message")["data"] == "on"
+        assert httpx.delete(f"{door.url}/api/v1/resources/queues/rooms%2Fa").status_code == 200
+        for number in range(last + 3):
+            bob.ask("send", room="a", type="test", data=number)
+        with joined(door.url) as ann:
+            assert ann.ask("join", room="a", since=last, epoch=epoch)["payload"]["epoch"] not in ("", epoch)
+            told = ann.until("resync-required")
+            assert (told["reason"], told["offset"]) == ("dropped", -1)
+            assert [one["data"] for one in messages(ann, last + 3)] == list(range(last + 3))
 
 
 def test_the_sender_hears_its_own_message_once(door: LiveDoor) -> None:

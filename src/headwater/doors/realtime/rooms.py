@@ -23,7 +23,7 @@ from headwater.model.room import MEMBERS_TOLD_MAX, NO_PROFILE, Member, RoomMessa
 from headwater.services.checks import check_text
 from headwater.services.live_room import Event, LiveRoom, Missed, Presence
 from headwater.services.room_gathering import NewMessage, Sent
-from headwater.services.room_outline import DROPPED, UNKNOWN
+from headwater.services.room_outline import DROPPED, UNKNOWN, epoch_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,22 +39,31 @@ PUT_BY_BYTES_MAX = 8 * MIB
 
 
 class Join(msgspec.Struct, frozen=True):
-    """The payload of `join`. Whoever is `quiet` is not shown to the others."""
+    """The payload of `join`. Whoever is `quiet` is not shown to the others. `epoch` says whose offset `since` is."""
 
     room: str
     since: Since = "now"
     profile: msgspec.Raw = NO_PROFILE
     quiet: bool = False
+    epoch: str = ""
 
 
 class JoinAck(msgspec.Struct, frozen=True):
-    """The newest offset, -1 when there is none; who is there, oneself included, and how many."""
+    """The newest offset, -1 when there is none, and whose offsets they are; who is there, oneself included, and how
+    many."""
 
     room: str
     offset: int
     member: str
     members: list[Member]
     count: int
+    epoch: str = ""
+
+
+class FirstMessage(RoomMessage, frozen=True, gc=False):
+    """The first message of a room, which says whose offsets it begins: there were none to whoever was there before."""
+
+    epoch: str = ""
 
 
 class Leave(msgspec.Struct, frozen=True):
@@ -128,7 +137,7 @@ class Seat:
                     # A room that was made again begins with offsets that this member had before.
                     self.after = min(self.after, one.offset)
                 if self.wants(one):
-                    self.session.send(frame_of(self.live.name, one))
+                    self.session.send(frame_of(self.live.name, one, self.live.epoch))
 
     def wants(self, event: Event) -> bool:
         """Whether this is for it: not what it has, nor that it came itself."""
@@ -148,10 +157,10 @@ class Audience:
     def __init__(self) -> None:
         self.seats: dict[RealtimeSession, Seat] = {}
 
-    def told(self, room: str, events: Sequence[Event]) -> None:
+    def told(self, live: LiveRoom, events: Sequence[Event]) -> None:
         """Something has happened. What is the same for all of them is encoded once, and sent in one go."""
         is_same = all(isinstance(event, RoomMessage) for event in events)
-        frame = bundle(room, events) if is_same else None
+        frame = bundle(live.name, events, live.epoch) if is_same else None
         first = next((one.offset for one in events if isinstance(one, RoomMessage) and one.offset is not None), None)
         for seat in list(self.seats.values()):
             # One who came with an offset that this server had not reached yet has some of it already.
@@ -159,16 +168,19 @@ class Audience:
             seat.told(events, None if is_ahead else frame)
 
 
-def bundle(room: str, events: Sequence[Event]) -> Frame:
+def bundle(room: str, events: Sequence[Event], epoch: str) -> Frame:
     """Events as one frame."""
-    frames = [frame_of(room, event) for event in events]
+    frames = [frame_of(room, event, epoch) for event in events]
     return frames[0] if len(frames) == 1 else Frame(parts=tuple(frames))
 
 
-def frame_of(room: str, event: Event) -> Frame:
+def frame_of(room: str, event: Event, epoch: str) -> Frame:
     """An event as clients get it."""
     if isinstance(event, RoomMessage):
-        return tell("room-message", event, event_id="" if event.offset is None else str(event.offset))
+        told = event
+        if event.offset == 0:
+            told = FirstMessage(event.room, event.type, event.data, event.sender, event.at, event.offset, epoch)
+        return tell("room-message", told, event_id="" if event.offset is None else str(event.offset))
     if isinstance(event, Missed):
         return tell("resync-required", ResyncRequired(room, DROPPED, event.offset))
     return tell("presence", PresenceEvent(room, event.member.member, event.member.profile, event.state))
@@ -202,12 +214,12 @@ async def join(session: RealtimeSession, id: MessageId, payload: Join) -> None:
     seat = seats[payload.room] = take_seat(session, live, quiet=payload.quiet)
     if not payload.quiet:
         live.here[member.member] = member
-    acknowledged = JoinAck(payload.room, seat.after, session.member, *roll_call(live))
+    acknowledged = JoinAck(payload.room, seat.after, session.member, *roll_call(live), live.epoch)
     if not payload.quiet and not stays:
         await rooms.connect(live, member)
     session.send(answer("join_ack", acknowledged, id))
     if since != "now":
-        await catch_up(rooms.kept, seat, since)
+        await catch_up(rooms.kept, seat, since, payload.epoch)
     seat.go_live()
 
 
@@ -256,7 +268,7 @@ def take_seat(session: RealtimeSession, live: LiveRoom, *, quiet: bool) -> Seat:
     audience = audiences.get(live)
     if audience is None:
         audience = audiences[live] = Audience()
-        live.listeners.append(partial(audience.told, live.name))
+        live.listeners.append(partial(audience.told, live))
     seat = audience.seats[session] = Seat(session, live, quiet=quiet)
     return seat
 
@@ -278,16 +290,20 @@ def drop_seat(session: RealtimeSession, room: str) -> None:
     rooms.leave(seat.live)
 
 
-async def catch_up(kept: "RoomHistory", seat: Seat, since: Since) -> None:
-    """Send what came after an offset, up to where this member began to listen."""
+async def catch_up(kept: "RoomHistory", seat: Seat, since: Since, epoch: str = "") -> None:
+    """Send what came after an offset, up to where this member began to listen. An offset of another epoch is none of
+    this room: it was deleted and made again, and everything that is kept of it is new."""
     live, session = seat.live, seat.session
     outline = await kept.outline(live.database, live.name)
     end = seat.after + 1
     after = -1 if since == "beginning" else int(since)
     reason = "" if since == "beginning" else outline.why_not_since(after)
+    is_another = since != "beginning" and epoch not in ("", epoch_of(outline.partition_id))
+    if is_another:
+        reason = DROPPED
     if reason:
         session.send(tell("resync-required", ResyncRequired(live.name, reason, outline.start - 1)))
-    if reason == UNKNOWN:
+    if reason == UNKNOWN or is_another:
         after = -1
     if after >= end:
         # This server has not delivered as far as the one that it comes from.
@@ -298,7 +314,7 @@ async def catch_up(kept: "RoomHistory", seat: Seat, since: Since) -> None:
         # What was dropped since the outline was looked at is a hole, and told.
         if (first := messages[0].offset or 0) > following:
             session.send(dropped_before(live, first))
-        if not session.send(bundle(live.name, messages)):
+        if not session.send(bundle(live.name, messages, epoch_of(outline.partition_id))):
             return
         following = (messages[-1].offset or 0) + 1
         # What comes next is read when the client has taken some: who reads is not too slow, however much there is.
