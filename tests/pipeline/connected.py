@@ -12,17 +12,39 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import headwater.sync
 from headwater.pipeline import payload, read, read_stream, register
 
 SCHEMA = "customer STRING, amount BIGINT"
+# More plans than a server keeps for a session (spark.connect.session.planCache.maxSize).
+PLANS_KEPT = 32
 
 
 def main(address: str, store: str, folder: str) -> None:
     spark = SparkSession.builder.remote(address).getOrCreate()
     register(spark)
-    print(json.dumps({**use_tables(spark, store), "typo": misspell(spark, store)}))
+    print(json.dumps({**keep_tables(spark, store), **use_tables(spark, store), "typo": misspell(spark, store)}))
     copy_as_a_stream(spark, store, folder)
     spark.stop()
+
+
+def keep_tables(spark: SparkSession, store: str) -> dict[str, Any]:
+    """Tables that are used when more was pushed since, and again when the server has forgotten their plans."""
+    push_late(store)
+    ways: list[dict[str, Any]] = [{}, {"schema": SCHEMA}, {"valueType": "variant"}]
+    tables = [read(spark, store=store, queue="kept", **about) for about in ways]
+    seen = []
+    for _ in range(2):
+        push_late(store)
+        seen.append([table.count() for table in tables])
+        for number in range(PLANS_KEPT + 1):
+            assert spark.range(number).columns == ["id"]
+    return {"kept": seen, "kept now": read(spark, store=store, queue="kept").count()}
+
+
+def push_late(store: str) -> None:
+    with headwater.sync.open(store, housekeeping=False) as hw:
+        hw.queue("kept").push({"customer": "late", "amount": 1}, partition="p0")
 
 
 def use_tables(spark: SparkSession, store: str) -> dict[str, Any]:

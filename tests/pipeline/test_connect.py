@@ -90,6 +90,7 @@ def test_tables_streams_the_sink_and_sql_work_over_spark_connect(store: Store, a
     assert ended.returncode == 0, ended.stderr[-4_000:]
     seen = json.loads(ended.stdout.splitlines()[-1])
     assert "no such option: qeue (did you mean queue?)" in seen.pop("typo")
+    assert (seen.pop("kept"), seen.pop("kept now")) == ([[1, 1, 1]] * 2, 3)
     assert seen == {"counts": [12, 4, 12], "sums": {"c0": 30, "c1": 36}, "by SQL": 13}
     assert ("sql", 0, {}) in store.records()
     copies = [copy for _, _, copy in store.records("copies")]

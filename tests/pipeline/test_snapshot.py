@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.pipeline import read, register
+from headwater.pipeline.columns import comment_of
 from tests.pipeline.store import QUERY_ERRORS, Store, collect
 from tests.pipeline.test_losses import retain
 
@@ -150,6 +151,29 @@ def test_a_table_is_what_there_was_when_it_was_loaded(spark: SparkSession, store
     assert table.count() == 1
     assert load(spark, store, way).count() == 2
     assert table.where("partition = 'Default'").count() == 1
+
+
+def test_a_snapshot_can_be_handed_to_a_table_that_is_loaded_later(spark: SparkSession, store: Store) -> None:
+    """As over Spark Connect, where a DataFrame is loaded once more for a query."""
+    store.push({"id": 1}, partition="A")
+    store.push({"id": 2}, partition="B")
+    for options in ({}, {"endingOffsets": '{"orders": {"A": 1}}'}, {"shape": "segments"}):
+        taken = comment_of(store.table(spark, **options, snapshot="take").schema)
+        store.push({"id": 3}, partition="A")
+        assert store.table(spark, **options, snapshot=taken).count() == 2
+        assert store.table(spark, snapshot=taken).where("partition = 'A'").count() == 1
+        store.opened.queue("orders").delete()
+        store.push({"id": 4}, partition="A")
+        store.push({"id": 5}, partition="B")
+        with pytest.raises(QUERY_ERRORS, match="orders was deleted and made again"):
+            store.table(spark, **options, snapshot=taken).count()
+    with pytest.raises(QUERY_ERRORS, match="there is no queue 'none'"):
+        store.table(spark, "none", snapshot="take")
+    for wrong in ("taken", "e30="):
+        with pytest.raises(QUERY_ERRORS, match="option snapshot must be one that"):
+            store.table(spark, snapshot=wrong).count()
+    with pytest.raises(QUERY_ERRORS, match="option snapshot is for tables"):
+        store.stream(spark, snapshot=taken).writeStream.format("noop").start().awaitTermination()
 
 
 def test_a_pattern_names_the_queues_of_the_time_of_load(spark: SparkSession, store: Store) -> None:

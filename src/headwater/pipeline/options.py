@@ -56,6 +56,9 @@ PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 RECORDS, SEGMENTS, TYPED = "records", "segments", "typed"
 SEGMENTS_UTC, TYPED_UTC = "segments_utc", "typed_utc"
 
+# In place of a snapshot: one is taken and handed out, with the columns.
+TAKE = "take"
+
 # In place of an offset, as Kafka's source has it.
 OF_EARLIEST, OF_LATEST = -2, -1
 
@@ -93,6 +96,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     corrupt_column: str = "_corrupt_record"
     value_type: str = "string"
     shape: str = "records"
+    snapshot: str = ""
     access: Access = Access()
 
     @property
@@ -418,6 +422,7 @@ _READ = {
     "columnNameOfCorruptRecord": _Option("corrupt_column", _text),
     "valueType": _Option("value_type", _one_of("string", "variant")),
     "shape": _Option("shape", _one_of(RECORDS, SEGMENTS, TYPED, SEGMENTS_UTC, TYPED_UTC)),
+    "snapshot": _Option("snapshot", _text),
 }
 
 _WRITE = {

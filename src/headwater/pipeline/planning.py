@@ -4,6 +4,7 @@ Rules only, no I/O. What changed in a store since an offset was made is judged i
 with a limit goes in `admission.py`.
 """
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -82,6 +83,18 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     start: StreamOffset
     end: StreamOffset
+
+    def as_text(self) -> str:
+        """As an option has it, of letters, digits, `-`, `_` and `=`."""
+        return urlsafe_b64encode(msgspec.json.encode(self)).decode()
+
+
+def snapshot_of(text: str) -> Snapshot:
+    """A snapshot from such a text."""
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(text.encode()), type=Snapshot)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise InvalidOption(f"option snapshot must be one that read(…) has taken; got {text!r:.80}") from error
 
 
 @dataclass(frozen=True)

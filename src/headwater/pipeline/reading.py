@@ -25,19 +25,20 @@ from pyspark.sql.types import StringType, StructType
 
 from headwater.errors import InvalidOption, InvalidPayload
 from headwater.filters.spark import parse_for_payloads, to_column
-from headwater.pipeline.columns import SHOWN_BYTES_MAX
+from headwater.pipeline.columns import SHOWN_BYTES_MAX, comment_of
 from headwater.pipeline.ddl import ONE
 from headwater.pipeline.options import (
     FAILFAST,
     PERMISSIVE,
     SEGMENTS,
     SEGMENTS_UTC,
+    TAKE,
     TYPED,
     TYPED_UTC,
     ReadOptions,
     read_options,
 )
-from headwater.pipeline.source import FORMAT, register
+from headwater.pipeline.source import FORMAT, is_connected, register
 from headwater.pipeline.spelling import json_of
 from headwater.pipeline.typed import typer_for
 from headwater.pipeline.zones import SETTING, is_utc
@@ -94,6 +95,8 @@ def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: 
     checked = read_options(given)
     given["store"] = checked.store
     given.pop("path", None)
+    if not stream and not checked.snapshot and is_connected(spark):
+        given["snapshot"] = _take_snapshot(spark, given)
     if checked.is_segments or not (checked.schema or checked.value_type == "variant"):
         return _segments(reader, given)
     if not checked.schema and not stream:
@@ -109,6 +112,15 @@ def _load(reader: Any, spark: SparkSession, options: dict[str, Any], *, stream: 
     if stream or not _is_plain(checked):
         return finish(_segments(reader, {**given, "shape": TYPED_UTC if utc else TYPED}), typing)
     return join(_segments(reader, {**given, "shape": SEGMENTS_UTC if utc else SEGMENTS}), typing)
+
+
+def _take_snapshot(spark: SparkSession, options: dict[str, str]) -> str:
+    """The snapshot of a table over Spark Connect, taken where its server runs and handed out with the columns.
+
+    Such a DataFrame is a plan that is sent anew with each query. Its server loads the table again when it has not kept
+    that plan, and keeps a few.
+    """
+    return comment_of(_segments(spark.read, {**options, "snapshot": TAKE}).schema)
 
 
 def _is_plain(options: ReadOptions) -> bool:

@@ -8,7 +8,8 @@ Executors open the store by its address, read-only, and know it by its contract 
 
 A table is a snapshot, taken by `load()`. Spark keeps one source for a DataFrame and one plan of its tasks, and uses
 both for every query over it; so nothing here depends on the query that asks. That is why no filters are taken from
-Spark: it leaves those of one query in the plan that all others use.
+Spark: it leaves those of one query in the plan that all others use. Over Spark Connect it may make a source anew for
+each query; then the snapshot is one of the options (`reading.py`).
 """
 
 from collections import deque
@@ -37,13 +38,14 @@ from headwater.pipeline.columns import Rows, check_schema, columns, comment_of
 from headwater.pipeline.looking import Look, check_begin
 from headwater.pipeline.options import (
     LATEST,
+    TAKE,
     ReadOptions,
     keep_options,
     kept_options,
     read_options,
     write_options,
 )
-from headwater.pipeline.planning import Share, Snapshot, StreamOffset, lag_of, offset_of
+from headwater.pipeline.planning import Share, Snapshot, StreamOffset, lag_of, offset_of, snapshot_of
 from headwater.pipeline.sifting import Sieve
 from headwater.pipeline.sink import BatchSink, StreamSink
 from headwater.pipeline.times import Times
@@ -87,6 +89,8 @@ class HeadwaterDataSource(DataSource):
     def schema(self) -> str:
         """The columns of a read. Spark asks in `load()`, and keeps this object as it is then for all queries."""
         options = read_options(self.options)
+        if options.snapshot == TAKE:
+            return columns(options, take_snapshot(_batch_options(self.options)).as_text())
         try:
             self._snapshot = take_snapshot(options)
         except (QueueMissing, InvalidOption) as error:
@@ -127,15 +131,21 @@ def register(spark: SparkSession) -> None:
     no `headwater`.
     """
     spark.dataSource.register(HeadwaterDataSource)
-    # One of Spark Connect is looked up where its server runs.
-    if isinstance(spark, SparkSession):
+    if not is_connected(spark):
         java = SparkSession._get_j_spark_session_class(spark._jvm)
         if java.getActiveSession().isEmpty():
             java.setActiveSession(spark._jsparkSession)
 
 
+def is_connected(spark: object) -> bool:
+    """Whether a session is one of Spark Connect: formats are looked up, and queries planned, where its server runs."""
+    return not isinstance(spark, SparkSession)
+
+
 def take_snapshot(options: ReadOptions) -> Snapshot:
-    """What there is now of what the options name."""
+    """What there is now of what the options name, or what there was when the snapshot in them was taken."""
+    if options.snapshot not in ("", TAKE):
+        return snapshot_of(options.snapshot)
     with Look(options) as look:
         return look.snapshot()
 
@@ -156,6 +166,8 @@ def _stream_options(given: Mapping[str, str]) -> ReadOptions:
     options = read_options(given)
     if options.ending != LATEST:
         raise InvalidOption("option endingOffsets is for tables: a stream has no end; use trigger(availableNow=True)")
+    if options.snapshot:
+        raise InvalidOption("option snapshot is for tables: a stream goes on from its checkpoint")
     return options
 
 
