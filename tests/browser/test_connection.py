@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater import sync
 from tests.browser.node import Page, page_in_node
 from tests.browser.npm import needs_node
 from tests.scenarios.servers import Server
@@ -103,3 +104,38 @@ def test_a_room_that_is_refused_for_the_moment_is_joined_a_moment_later(page: Pa
     page.see("client.connect(url).room('page').send('test', 1)")
     page.expect("heard", [1])
     assert page.see("errors") == []
+
+
+def test_a_room_that_was_made_again_meanwhile_is_told_to_who_comes_back(
+    page: Page, server: Server, tmp_path: Path
+) -> None:
+    page.do(
+        """
+        globalThis.heard = [];
+        room.on("test", message => heard.push(message.data));
+        room.on("resync", () => heard.push("resync"));
+        for (const number of [0, 1, 2]) await room.send("test", number);
+        """
+    )
+    page.expect("heard", [0, 1, 2])
+    before = page.see("[room.offset, room.epoch]")
+    server.kill()
+    with sync.open(str(tmp_path / "rooms.db")) as store:
+        store.queue("rooms/page").delete()
+        for number in range(10, 16):
+            store.room("page").send(number, type="test")
+    server.start()
+    expected = [0, 1, 2, "resync", *range(10, 16)]
+    page.expect("heard", expected)
+    assert page.see("room.epoch") not in ("", before[1])
+    # And so is a page that had kept where it was.
+    page.do(
+        f"""
+        globalThis.later = [];
+        const visit = client.connect(url).room("page", {{ since: {before[0]}, epoch: {json.dumps(before[1])} }});
+        visit.on("test", message => later.push(message.data));
+        visit.on("resync", () => later.push("resync"));
+        await visit.join();
+        """
+    )
+    page.expect("later", expected[3:])

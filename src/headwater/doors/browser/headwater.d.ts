@@ -19,6 +19,8 @@ export interface Options {
 export interface RoomOptions {
   /** From where on messages are wanted: behind an offset, from now on (the default), or from the oldest that is kept. */
   since?: number | "now" | "beginning";
+  /** Whose offset `since` is: the `epoch` of the room when it had that one. */
+  epoch?: string;
   /** What others see of this member; up to 4 KiB. */
   profile?: unknown;
 }
@@ -76,6 +78,8 @@ export class Room {
   readonly name: string;
   readonly member: string | null;
   readonly offset: number | null;
+  /** Whose offsets they are: another text once the room was deleted and made again. */
+  readonly epoch: string;
   readonly members: Map<string, any>;
   readonly cursors: Map<string, any>;
   join(): Promise<void>;

@@ -11,6 +11,8 @@ export class Room extends Emitter {
   #connection;
   #options;
   #last;
+  // Whose offset that is: a room that is deleted and made again counts anew.
+  #epoch;
   #joined = false;
   #cursor = null;
   #cursorTimer = null;
@@ -20,6 +22,7 @@ export class Room extends Emitter {
     super();
     this.#connection = connection;
     this.#options = options;
+    this.#epoch = options.epoch ?? "";
     this.name = name;
     /** Who is there: member → profile. Oneself included. */
     this.members = new Map();
@@ -62,6 +65,11 @@ export class Room extends Emitter {
     }, CURSOR_MS);
   }
 
+  /** Whose offsets they are; "" before the room's first message. With the offset it is where to go on another time. */
+  get epoch() {
+    return this.#epoch;
+  }
+
   /** The last offset that was seen; null before the first. */
   get offset() {
     return typeof this.#last === "number" ? this.#last : null;
@@ -89,7 +97,8 @@ export class Room extends Emitter {
   async #enter(ask) {
     const { profile, since = "now" } = this.#options;
     const known = this.#last ?? since;
-    const ack = await ask("join", { room: this.name, since: known, profile });
+    const ack = await ask("join", { room: this.name, since: known, epoch: this.#epoch, profile });
+    this.#epoch = ack.epoch ?? "";
     // Who began with "now" has everything up to here, and begins here when the connection is lost before a message.
     this.#last ??= since === "now" ? (ack.offset < 0 ? "beginning" : ack.offset) : undefined;
     this.#patience.reset();
@@ -110,6 +119,7 @@ export class Room extends Emitter {
   }
 
   #take(message) {
+    if (message.epoch) this.#epoch = message.epoch;
     if (message.offset !== null && message.offset !== undefined) {
       if (typeof this.#last === "number" && message.offset <= this.#last) return;
       this.#last = message.offset;
