@@ -207,8 +207,7 @@ class Connection extends Emitter {
         this.#token = typeof token === "function" ? await token() : token;
       } catch {
         // Whoever gives tokens is away: that is no refusal, and is tried again like a network.
-        if (this.#socket === socket) this.#lost(1013, "no token could be had");
-        socket.close();
+        if (this.#socket === socket) this.#leave("no token could be had");
         return;
       }
       if (this.#socket !== socket) return;
@@ -233,10 +232,17 @@ class Connection extends Emitter {
   #refused(error) {
     if (typeof this.#options.token === "function" && !this.#tokenRefused) {
       this.#tokenRefused = true;
-      this.#lost(1013, "unauthorized");
+      this.#leave("unauthorized");
     } else {
       this.#finish(error);
     }
+  }
+
+  // Give this connection up, and come back after a pause.
+  #leave(reason) {
+    const socket = this.#socket;
+    this.#lost(1013, reason);
+    socket.close(1000);
   }
 
   /** The same for who begins with a connection: it is not kept for the next one. */
