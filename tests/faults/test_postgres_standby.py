@@ -8,6 +8,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+import headwater
 from headwater.config import load_config
 from headwater.errors import StoreError
 from headwater.model.names import Lsn
@@ -105,6 +106,15 @@ async def test_the_doctor_is_told_how_far_a_replica_is_behind(primary: Server, s
     found = await log.store.examine()
     assert found.named("replica_lag_seconds") == 0
     assert found.problems == []
+
+
+async def test_the_doctor_tells_that_a_standby_takes_no_writes(primary: Server, standby: Server) -> None:
+    schema = primary.new_schema()
+    async with headwater.open(primary.address(schema), housekeeping=False) as hw:
+        await hw.queue("orders").push(1)
+    await caught_up(primary, standby)
+    async with headwater.open(standby.address(schema), housekeeping=False, wakeup="data_version") as hw:
+        assert "takes no writes" in (await hw.store.examine()).problems[0]
 
 
 async def test_a_replica_that_is_away_is_done_without_and_told_of(standby: Server, log: Log) -> None:

@@ -2,7 +2,10 @@
 
 import pytest
 
-from headwater.stores.open import has_password, shown
+from headwater.clock import SystemClock
+from headwater.config import load_config
+from headwater.errors import ConfigError
+from headwater.stores.open import has_password, open_store, shown
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,10 @@ def test_an_address_is_shown_without_its_secrets(address: str, seen: str) -> Non
 )
 def test_a_password_in_an_address_is_found(address: str, has: bool) -> None:
     assert has_password(address) is has
+
+
+@pytest.mark.parametrize("address", ["postgresql://ada:canary@db/shop?scheme=s", "postgresql://ada:canary@[db/shop"])
+def test_an_address_that_libpq_cannot_read_is_told_before_anybody_is_asked(address: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        open_store(address, load_config({}), SystemClock())
+    assert "canary" not in str(told.value)

@@ -329,3 +329,15 @@ async def test_a_difference_between_the_places_is_found_and_the_old_store_goes_o
 
 async def test_a_store_that_is_not_there_is_not_made(places: dict[str, Make], program: Program) -> None:
     await expect(program, 3, "copy", places["file"](), places["server"]())
+
+
+async def test_a_store_that_was_moved_away_makes_no_other_place_and_tells_the_whole_path(
+    places: dict[str, Make], program: Program
+) -> None:
+    await fill(source := places["file"]())
+    await expect(program, 0, "copy", source, "moved.db")
+    told = await expect(program, 3, "copy", source, "another.db")
+    assert f"was moved to {program.folder / 'moved.db'}" in told.err
+    assert (program.folder / "moved.db").exists()
+    assert not (program.folder / "another.db").exists()
+    assert "use the store that it names" in (await expect(program, 3, "doctor", "--store", source)).out

@@ -72,18 +72,27 @@ async def _prepare(source: str, target: str, config: "Config") -> None:
     """Both are brought up to date first, so that they have the same tables; the target is made. One that may be held by
     another is left alone, and so is what an earlier transfer has left: both are looked at again."""
     from headwater.clock import SharedClock
-    from headwater.errors import StoreBusy, StoreReplaced
+    from headwater.errors import StoreBusy, StoreMissing, StoreReplaced
     from headwater.stores.contract import HeldByOne
     from headwater.stores.open import open_store
 
-    for address, create in ((source, False), (target, True)):
-        store = open_store(address, config, SharedClock(), create=create)
-        if isinstance(store, HeldByOne) and not create:
+    moved: StoreReplaced | None = None
+    for address, is_target in ((source, False), (target, True)):
+        store = open_store(address, config, SharedClock(), create=is_target and moved is None)
+        if isinstance(store, HeldByOne) and not is_target:
             continue
         try:
             await store.open()
-        except (StoreBusy, StoreReplaced):
+        except StoreReplaced as error:
+            moved = moved or error
             continue
+        except StoreBusy:
+            continue
+        except StoreMissing:
+            # Where an earlier transfer has sealed the source, its target is there. No other is made in vain.
+            if moved is None:
+                raise
+            raise moved from None
         await store.close()
 
 

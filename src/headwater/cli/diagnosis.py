@@ -94,6 +94,7 @@ def judge_error(error: HeadwaterError, location: str) -> Problem:
         "store_foreign": "name another file with --store, or open this one once in Python with adopt=True",
         "store_linked": f"use one name for it everywhere; find other names with find / -xdev -samefile {location}",
         "store_newer": "install the newer Headwater that wrote it",
+        "store_replaced": "use the store that it names, with --store or HEADWATER_STORE; if none, put the file back",
         "store_busy": "wait for the program that writes, or end it, then ask again",
     }
     fallback = "look at the rights of the file and its folder, and at the space left on the disk"

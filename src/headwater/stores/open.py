@@ -75,7 +75,11 @@ def scheme_of(address: Address) -> str:
             f"store must be a path, sqlite:///path, postgresql://…, s3://… or a server's URL; got {address!r:.80}"
         )
     text = os.fspath(address)
-    return urlsplit(text).scheme if "://" in text else ""
+    try:
+        return urlsplit(text).scheme if "://" in text else ""
+    except ValueError as error:
+        # The address is not shown: without its parts nobody can tell where a password stands in it.
+        raise ConfigError(f"store must be an address; this one cannot be read: {error}") from error
 
 
 def _kind_of(address: Address) -> Kind:
@@ -96,7 +100,8 @@ def _open_file(address: Address, config: Config, clock: Clock, terms: Terms) -> 
 def _move_file(address: Address, config: Config) -> Transfer:
     from headwater.stores.sqlite.transfer import SqliteTransfer
 
-    return SqliteTransfer(_path_of(address), config.lock_wait_seconds)
+    # Whole: the old store tells for ever where the new one is, to people in any folder.
+    return SqliteTransfer(os.path.abspath(_path_of(address)), config.lock_wait_seconds)
 
 
 def _read_file(address: Address, config: Config, access: Access) -> LogReader:

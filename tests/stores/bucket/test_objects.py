@@ -190,6 +190,22 @@ async def test_a_server_that_does_not_answer_leaves_everybody_unsure(seaweed: Se
         await objects.get("a")
 
 
+@pytest.mark.parametrize("status", ["409 Conflict", "412 Precondition Failed", "500 Internal Server Error"])
+async def test_a_server_that_refuses_a_plain_read_leaves_everybody_unsure(seaweed: SeaweedServer, status: str) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(Unsure) as told:
+            await S3Objects(BUCKET, environment_for(port), timeout_seconds=2).get("a")
+    assert status[:3] in str(told.value)
+    assert "Debug source" not in str(told.value)
+
+
 async def test_a_wrong_secret_is_refused_for_good(seaweed: SeaweedServer) -> None:
     objects = S3Objects(BUCKET, {**seaweed.environment, "AWS_SECRET_ACCESS_KEY": "not-the-secret"})
     with pytest.raises(StoreFailed, match="does not allow") as told:

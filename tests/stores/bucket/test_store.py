@@ -88,6 +88,8 @@ def test_an_address_says_where_and_how() -> None:
         ("s3:///key.sqlite", "store must be s3://"),
         ("s3://user@bucket/key.sqlite", "store must be s3://"),
         ("file://host/key.sqlite", "store must be s3://"),
+        ("s3://bucket/folder/../key.sqlite", "store must be s3://"),
+        ("s3://bucket/key.sqlite?gap_ms=1e99", "gap_ms must be 0 to 60,000"),
         ("s3://bucket/key.sqlite?shipp=image", "no such setting of a bucket: shipp"),
         ("s3://bucket/key.sqlite?ship=both", "ship must be chain or image"),
         ("s3://bucket/key.sqlite?lease_seconds=-1", "lease_seconds must be 0 or more"),

@@ -18,6 +18,7 @@ from headwater.errors import ConfigError
 S3 = "s3"
 FOLDER = "file"
 BYTES_MOST = 4_096 * MIB
+GAP_MS_MOST = 60_000
 
 
 class Ship(StrEnum):
@@ -80,7 +81,9 @@ def parse_place(address: str) -> Place:
     else:
         bucket, key = parts.netloc, path.removeprefix("/")
         whole = bool(bucket) and "@" not in bucket and "//" not in key
-    if not whole or not key or key.endswith("/") or parts.fragment:
+    # A bucket has no folders that could be gone up.
+    has_dots = parts.scheme != FOLDER and not {".", ".."}.isdisjoint(key.split("/"))
+    if not whole or not key or key.endswith("/") or has_dots or parts.fragment:
         raise ConfigError(f"store must be s3://bucket/name.sqlite or file:///folder/name.sqlite; got {address!r:.200}")
     return Place(parts.scheme, bucket, key, _settings(parts.query), parts.query)
 
@@ -98,6 +101,8 @@ def _settings(query: str) -> BucketSettings:
         value = getattr(settings, name)
         if not 0 <= value < float("inf"):
             raise ConfigError(f"{name} must be 0 or more; got {value!r}")
+    if settings.gap_ms > GAP_MS_MOST:
+        raise ConfigError(f"gap_ms must be 0 to {GAP_MS_MOST:,}: every answer waits for it; got {settings.gap_ms!r}")
     if not MIB <= settings.bytes_max <= BYTES_MOST:
         raise ConfigError(f"bytes_max must be {MIB:,} to {BYTES_MOST:,}; got {settings.bytes_max!r}")
     return settings

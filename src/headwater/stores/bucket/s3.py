@@ -103,6 +103,9 @@ class S3Objects:
             if "NoSuchBucket" in str(error):
                 raise StoreFailed(f"there is no bucket {self._bucket}; make it first") from error
             return None
+        except Refused as error:
+            # Nothing was asked on a condition: a server that says so is not itself.
+            raise Unsure(str(error)) from error
 
     async def _put(self, key: str, data: bytes, mode: "obstore.PutMode") -> str:
         try:
@@ -110,7 +113,7 @@ class S3Objects:
                 done = await obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
         except FileNotFoundError as error:
             # Of a bucket that is not there, or of an object that was to be replaced.
-            raise Refused(f"{key}: {error}") from error
+            raise Refused(f"{key}: {_brief(error)}") from error
         return done["e_tag"] or ""
 
     @asynccontextmanager
@@ -119,7 +122,7 @@ class S3Objects:
         try:
             yield
         except (AlreadyExistsError, PreconditionError) as error:
-            raise Refused(f"{doing}: {error}") from error
+            raise Refused(f"{doing}: {_brief(error)}") from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise StoreFailed(f"the bucket {self._bucket} does not allow {doing}: {_brief(error)}") from error
         except FileNotFoundError:
@@ -183,4 +186,4 @@ _TAKEN = (
 
 def _brief(error: BaseException) -> str:
     """One line: what the library says goes on with its own source."""
-    return " ".join(str(error).split())[:300]
+    return " ".join(str(error).partition("Debug source:")[0].split())[:300]

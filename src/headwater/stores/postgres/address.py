@@ -10,6 +10,9 @@ the server: who only reads, and can do with what is some moments old, reads ther
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
 from headwater.errors import ConfigError
 
 SCHEMA_DEFAULT = "headwater"
@@ -59,6 +62,7 @@ def parse_address(text: str) -> Address:
     netloc = f"{user}@{host}" if user else host
     ours = {_REPLICA: replica, _OURS: schema} if replica else {_OURS: schema}
     shown = urlunsplit((parts.scheme, netloc, parts.path, _query({**given, **ours}), ""))
+    _check(urlunsplit((parts.scheme, netloc, parts.path, _query(given), "")), shown)
     password = unquote(password) or secret or _passwords.get(shown, "")
     if password:
         _passwords[shown] = password
@@ -73,6 +77,14 @@ def parse_address(text: str) -> Address:
     return Address(
         conninfo, schema, shown, urlunsplit((parts.scheme, f"{user}@" if user else "", parts.path, by_standby, ""))
     )
+
+
+def _check(conninfo: str, shown: str) -> None:
+    """Whether libpq can read it, asked before a password is put in: what it says has the address in it."""
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError as error:
+        raise ConfigError(f"{shown} is no address of a database: {str(error).strip()}") from error
 
 
 def _place(text: str, port: str) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from headwater.stores.tables.connection import Connection, Meta
 
 # What dies after a transaction began cannot be cleared away before it ends, and positions change with every pop.
 LONG_SECONDS = 60.0
-# Version, fsync, full page writes, synchronous commit, bytes of shared buffers, bytes of the tables.
-ServerRow = tuple[str, str, str, str, int, int]
+# Version, fsync, full page writes, synchronous commit, read only, bytes of shared buffers, bytes of the tables.
+ServerRow = tuple[str, str, str, str, str, int, int]
 # Process, user, application, state, seconds. Of other users' transactions not everything is told.
 TransactionRow = tuple[int, str | None, str | None, str | None, int]
 # Name, owner, seconds.
@@ -19,7 +19,7 @@ PreparedRow = tuple[str, str, int]
 def examine(connection: Connection, identity: str) -> Findings:
     """All that there is to know."""
     [server] = connection.rows(connection.sql.describe_server, (), ServerRow)
-    version, fsync, page_writes, synchronous, buffers, size = server
+    version, fsync, page_writes, synchronous, read_only, buffers, size = server
     [(schema_version,)] = connection.rows(connection.sql.get_meta, (VERSION_KEY,), Meta)
     facts: dict[str, str | int] = {
         "server_version": version,
@@ -29,11 +29,16 @@ def examine(connection: Connection, identity: str) -> Findings:
         "shared_buffers_bytes": buffers,
         "table_bytes": size,
     }
-    problems = [*_judge_settings(fsync, page_writes), *_find_what_holds_up(connection)]
+    problems = [*_judge_settings(fsync, page_writes, read_only), *_find_what_holds_up(connection)]
     return Findings([Fact(name, value) for name, value in facts.items()], problems)
 
 
-def _judge_settings(fsync: str, page_writes: str) -> Iterator[str]:
+def _judge_settings(fsync: str, page_writes: str, read_only: str) -> Iterator[str]:
+    if read_only != "off":
+        yield (
+            "the server takes no writes, as a standby does: nothing can be pushed or popped here; name the one that "
+            "takes them, or several with target_session_attrs=read-write"
+        )
     if fsync != "on":
         yield "the server runs with fsync=off: a power cut can destroy everything it holds"
     if page_writes != "on":

@@ -58,7 +58,8 @@ SELECT 1 FROM pg_namespace WHERE nspname = $1;
 -- name: describe_server
 -- What is asked of a server that looks after a log, and how large the tables of this one are.
 SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
-       current_setting('synchronous_commit'), pg_size_bytes(current_setting('shared_buffers')),
+       current_setting('synchronous_commit'), current_setting('transaction_read_only'),
+       pg_size_bytes(current_setting('shared_buffers')),
        (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
         JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r');
 
