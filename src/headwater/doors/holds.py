@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headwater.doors.site import POP_SWITCH, PUSH_SWITCH, Site
+from headwater.doors.site import POP_SWITCH, PUSH_SWITCH, PUSHES_HELD_OFF, Site
 from headwater.doors.wire import Refused, Request
 
 RETRY_SECONDS = 5
@@ -13,8 +13,7 @@ POP_PAUSE_SECONDS = 1.0
 async def check_pushes_taken(site: Site, request: Request) -> None:
     """Raises while pushes are held off."""
     if await _is_on(site, request, PUSH_SWITCH):
-        detail = "pushes are held off for maintenance; try again later"
-        raise Refused(503, "maintenance", detail, (("retry-after", str(RETRY_SECONDS)),))
+        raise Refused(503, "maintenance", PUSHES_HELD_OFF, (("retry-after", str(RETRY_SECONDS)),))
 
 
 async def are_pops_held_off(site: Site, request: Request, seconds: float) -> bool:

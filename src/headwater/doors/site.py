@@ -14,7 +14,7 @@ from headwater.doors.realtime.rooms import Audience
 from headwater.doors.realtime.table import HANDLERS
 from headwater.doors.wire import Request
 from headwater.doors.work import Work
-from headwater.errors import HeadwaterError, NotAllowed
+from headwater.errors import HeadwaterError, NotAllowed, Overloaded
 from headwater.log.committer import CommittedPush, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
@@ -36,6 +36,7 @@ from headwater.services.subscriptions import Subscriptions
 from headwater.stores.questions import FindLane, ListSwitches
 
 PUSH_SWITCH = "hold pushes"
+PUSHES_HELD_OFF = "pushes are held off for maintenance; try again later"
 POP_SWITCH = "hold pops"
 SWITCHES_SECONDS = 1.0
 DOUBT_SECONDS = 0.05
@@ -68,6 +69,11 @@ class Switches:
         self.any = bool(self._on)
         if self.any:
             self._queues.intentions.send_home()
+
+    def check_sends_taken(self, database: str) -> None:
+        """Raises while pushes are held off, as far as is known: for conversations that go on."""
+        if self.any and self.is_on(database, PUSH_SWITCH):
+            raise Overloaded(PUSHES_HELD_OFF)
 
     # ── the gate of pops that wait ──
 

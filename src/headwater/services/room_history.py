@@ -1,6 +1,6 @@
 """What is kept of a room: which messages there are, those behind an offset, and what servers said of who is there."""
 
-from headwater.config import KIB
+from headwater.config import KIB, MIB
 from headwater.model.names import Offset
 from headwater.model.room import PRESENCE, RoomMessage, message_of, queue_of
 from headwater.services.queues import Queues
@@ -10,6 +10,8 @@ from headwater.stores.questions import ListPartitions, PartitionStatus, ReadPart
 # So many segments are read at once, and no more than are so large together, but for the last of them.
 PAGE_SEGMENTS = 100
 PAGE_BYTES = 512 * KIB
+# An answer of several pages has no more than this, but for the last of them.
+ANSWER_BYTES_MAX = 8 * MIB
 
 
 class RoomHistory:
@@ -38,10 +40,15 @@ class RoomHistory:
         return found[:limit]
 
     async def history_of(self, outline: Outline, room: str, after: int, limit: int) -> list[RoomMessage]:
-        """The same, all of them up to a limit."""
+        """The same, as many as that, unless they are too large for one answer."""
         found: list[RoomMessage] = []
-        while len(found) < limit and (some := await self.history(outline, room, after, limit - len(found))):
+        room_left = ANSWER_BYTES_MAX
+        while len(found) < limit and room_left > 0:
+            some = await self.history(outline, room, after, limit - len(found))
+            if not some:
+                break
             found += some
+            room_left -= sum(len(message.data) for message in some)
             after = some[-1].offset or 0
         return found
 

@@ -11,6 +11,7 @@ import pytest
 from tests.doors.conftest import Arrangement
 from tests.doors.live_door import PATIENCE_SECONDS, LiveDoor
 from tests.doors.realtime.guests import joined
+from tests.waiting import expect_soon
 
 
 def test_a_message_over_http_reaches_members_and_is_kept(
@@ -145,3 +146,34 @@ def test_rooms_are_told_in_the_numbers_that_people_know(door: LiveDoor, client: 
     assert 0 <= found["oldest-message-age-seconds"] < 60
     assert 'headwater_rooms{process="0"} 1.0' in text
     assert 'headwater_room_messages_sent_total{process="0"} 3.0' in text
+
+
+def test_nothing_is_said_by_any_way_while_pushes_are_held_off(door: LiveDoor, client: httpx.Client) -> None:
+    with joined(door.url) as ann:
+        ann.ask("join", room="a")
+        assert ann.ask("send", room="a", type="test", data=1)["type"] == "send_ack"
+        client.post("/api/v1/system/maintenance", json={"enabled": True})
+
+        def refused() -> bool:
+            answer = ann.ask("send", room="a", type="test", data=2)
+            return answer["type"] == "error" and "maintenance" in answer["payload"]["message"]
+
+        # A server may go by what it knew a second ago.
+        expect_soon(refused)
+        over_http = client.post("/api/v1/rooms/a/messages", json={"type": "test", "data": 3})
+        assert (over_http.status_code, over_http.json()["code"]) == (503, "maintenance")
+        client.post("/api/v1/system/maintenance", json={"enabled": False})
+        expect_soon(lambda: ann.ask("send", room="a", type="test", data=4)["type"] == "send_ack")
+    kept = [one["data"] for one in client.get("/api/v1/rooms/a/messages").json()["messages"]]
+    assert 3 not in kept
+    assert (kept[0], kept[-1]) == (1, 4)
+
+
+def test_history_has_as_many_messages_as_were_asked_for(client: httpx.Client) -> None:
+    for number in range(230):
+        client.post("/api/v1/rooms/a/messages", json={"type": "test", "data": number})
+    answer = client.get("/api/v1/rooms/a/messages?limit=1000").json()
+    assert [one["data"] for one in answer["messages"]] == list(range(230))
+    assert answer["offset"] == 229
+    answer = client.get("/api/v1/rooms/a/messages?limit=150&since=9").json()
+    assert [one["data"] for one in answer["messages"]] == list(range(10, 160))

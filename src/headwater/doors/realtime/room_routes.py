@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from headwater.config import Durability
+from headwater.doors.holds import check_pushes_taken
 from headwater.doors.realtime.envelope import Envelope
 from headwater.doors.realtime.rooms import Join
 from headwater.doors.realtime.session import RealtimeSession
@@ -59,6 +60,7 @@ class Members(msgspec.Struct, frozen=True):
 async def send(site: Site, request: Request, body: MessageBody, room: str) -> Response:
     """Say something in a room."""
     check_use(request, queue_of(room))
+    await check_pushes_taken(site, request)
     check_ready_json(body.data, site.config.record_bytes_max)
     if body.type == CURSOR:
         raise InvalidOption("cursors are of members, and belong to a WebSocket; send another type")

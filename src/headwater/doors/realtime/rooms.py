@@ -4,7 +4,7 @@ A member is one connection. Whoever joins `since` an offset gets what came after
 nothing twice: what comes while the history is read is put by for it. An event is encoded once, for all members here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -337,9 +337,24 @@ def leave(session: RealtimeSession, id: MessageId, payload: Leave) -> None:
 # ── sending ──
 
 
-def send(session: RealtimeSession, id: MessageId, payload: Send) -> None:
+def send(session: RealtimeSession, id: MessageId, payload: Send) -> Awaitable[None] | None:
     """Say something in a room. It is answered when it is as safe as was asked for."""
+    if session.site.switches.is_stale():
+        return send_after_a_look(session, id, payload)
+    say(session, id, payload)
+    return None
+
+
+async def send_after_a_look(session: RealtimeSession, id: MessageId, payload: Send) -> None:
+    """The same, once it is known whether pushes are held off."""
+    await session.site.switches.refresh()
+    say(session, id, payload)
+
+
+def say(session: RealtimeSession, id: MessageId, payload: Send) -> None:
+    """Hand on what a member says."""
     message = new_message(session, payload)
+    session.site.switches.check_sends_taken(message.database)
     sent = session.site.rooms.send(message)
     if sent is not None:
         sent.add_done_callback(partial(answer_sent, session, id, payload.room))
