@@ -87,6 +87,10 @@ def test_lines_are_pushed_from_a_pipe_and_from_a_file(program: Program) -> None:
     assert shown_payloads(program) == [{"id": 1}, 2, "three", 4, 5, 6]
 
 
+def test_a_folder_is_no_file_to_push(program: Program) -> None:
+    assert "cannot be read: Is a directory" in program.expect(2, "push", "orders", "--file", ".").err
+
+
 def test_a_file_is_pushed_in_batches_that_are_whole_or_not_there(program: Program) -> None:
     lines = [str(number) for number in range(2_600)]
     lines[2_400] = '{"id": '

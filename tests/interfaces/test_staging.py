@@ -19,6 +19,7 @@ from headwater import outbox
 from headwater.errors import InvalidInput, InvalidName, InvalidOption, StoreForeign, StoreReplaced, TooLarge
 from headwater.log.job_operations import NewJob
 from headwater.log.operations import Clear
+from headwater.stores.outbox import table
 from tests.cli.program import Program
 
 FOLDER = Path(__file__).parent
@@ -436,3 +437,17 @@ async def test_whatever_the_user_s_connect_raises_ends_the_drain(hw: headwater.H
 
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(outbox.drain(hw, connect), 10)
+
+
+async def test_the_file_of_a_store_is_no_place_to_wait_in_and_nobody_is_told_to_change_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "is_sound", lambda: False)
+    async with headwater.open(str(tmp_path / "log.db")) as hw:
+        await hw.queue("orders").push(1)
+    with (
+        closing(sqlite3.connect(tmp_path / "log.db")) as connection,
+        pytest.raises(InvalidInput, match="file of a store") as refused,
+    ):
+        outbox.create_table(connection)
+    assert "journal_mode" not in str(refused.value)

@@ -14,7 +14,7 @@ import pytest
 import headwater
 from headwater import outbox
 from headwater.config import Config
-from headwater.errors import StoreLinked, StoreReplaced
+from headwater.errors import InvalidOption, StoreDamaged, StoreLinked, StoreReplaced
 from headwater.stores.open import open_reader, open_transfer
 from tests.cli.program import Program
 
@@ -162,3 +162,23 @@ def test_the_command_line_and_the_server_refuse_it(store: Path, tmp_path: Path) 
     assert "samefile" in program.run("doctor").out
     (tmp_path / "headwater.db").unlink()
     assert asyncio.run(pushed(str(store))) == [1]
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-turn", "-reserve"])
+async def test_no_store_is_made_under_the_name_of_what_lies_beside_another(store: Path, suffix: str) -> None:
+    beside = f"{store}{suffix}"
+    before = Path(beside).read_bytes() if os.path.exists(beside) else None
+    with pytest.raises((InvalidOption, StoreDamaged)):
+        async with headwater.open(beside):
+            pass
+    fresh = store.with_name(f"other.db{suffix}")
+    with pytest.raises(InvalidOption, match=r"other\.db is called; choose a name with another ending"):
+        async with headwater.open(str(fresh)):
+            pass
+    async with headwater.open(str(store)) as hw:
+        with pytest.raises(InvalidOption, match="another ending"):
+            await hw.store.backup(str(fresh))  # type: ignore[attr-defined]
+        assert len(await hw.queue("orders").pop()) == 1
+    assert not fresh.exists()
+    if before is not None:
+        assert Path(beside).read_bytes() == before

@@ -1,5 +1,6 @@
 """Pushing what a person typed or a file holds: one batch after the other, each whole or not at all."""
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -125,6 +126,8 @@ def open_input(file: Path | None) -> int:
     if file is None or str(file) == "-":
         return 0
     try:
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise Misuse(f"--file: {file} cannot be read: {error.strerror}") from error

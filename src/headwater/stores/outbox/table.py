@@ -263,6 +263,11 @@ def _check_library(connection: Any) -> None:
         return
     row = run(connection, "PRAGMA journal_mode").fetchone()
     if row is not None and str(row[0]).lower() == "wal" and not is_sound():
+        if run(connection, sql.find_own_table).fetchone():
+            raise InvalidInput(
+                "this is the file of a store, which messages are moved to: let them wait in a database of your own, or "
+                "push them here through a connection of apsw (outbox.push)"
+            )
         raise InvalidInput(
             f"this database is in WAL mode, and your SQLite {sqlite3.sqlite_version} can damage such a file when "
             "several programs write it; use SQLite 3.51.3 or newer, or write once: "

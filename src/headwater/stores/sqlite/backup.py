@@ -11,6 +11,7 @@ from uuid import uuid4
 import apsw
 
 from headwater.errors import InvalidOption
+from headwater.stores.sqlite.one_name import check_new_name
 from headwater.stores.statements import load_statements
 from headwater.stores.tables.identity import IDENTITY_KEY
 
@@ -22,6 +23,7 @@ PAGES_AT_ONCE = 1_000
 
 def write_backup(source: apsw.Connection, path: str) -> None:
     """Copy everything that is committed to a new file at `path`, for its owner alone. One that is there is refused."""
+    check_new_name(path)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError as error:

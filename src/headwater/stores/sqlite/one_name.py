@@ -16,7 +16,7 @@ import os
 import struct
 import time
 
-from headwater.errors import StoreLinked
+from headwater.errors import InvalidOption, StoreLinked
 
 LOOKS = 25
 PAUSE_SECONDS = 0.02
@@ -27,10 +27,24 @@ _SHM_OPEN = 128
 _FLOCK = "hhqqi4x"
 _DESCRIPTORS = "/proc/self/fd"
 
+# What goes by the name of a store, its own and SQLite's.
+BESIDE = ("-wal", "-shm", "-journal", "-turn", "-reserve")
+
 _Place = tuple[int, int]
 
 # Files that this process has open through apsw, by their real paths: how often, and which file that is.
 _open_files: dict[str, tuple[int, _Place | None]] = {}
+
+
+def check_new_name(path: str) -> None:
+    """Raises for the name of a new store that is that of a file beside another one: whoever opens that one would write
+    over it, or drop it."""
+    for suffix in BESIDE:
+        if path.endswith(suffix):
+            raise InvalidOption(
+                f"{path} is how a file beside the store {path.removesuffix(suffix)} is called; "
+                "choose a name with another ending"
+            )
 
 
 def open_files() -> list[str]:

@@ -16,7 +16,7 @@ import apsw
 from headwater.errors import StoreDamaged, StoreForeign, StoreMissing
 from headwater.stores.sqlite.connection import APPLICATION_ID, SqliteConnection, translated
 from headwater.stores.sqlite.migrate import refuse_newer
-from headwater.stores.sqlite.one_name import check_names_here
+from headwater.stores.sqlite.one_name import check_names_here, check_new_name
 
 LOOKS = 3
 PAUSE_SECONDS = 0.02
@@ -99,6 +99,7 @@ def _check_room(file: Path, create: bool, *, exists: bool) -> None:
         raise StoreMissing(f"there is no store at {file}{': the file is empty' if exists else ''}")
     if not file.parent.is_dir():
         raise StoreMissing(f"there is no folder {file.parent} to make the store in")
+    check_new_name(str(file))
 
 
 def _needs_recovery(file: Path) -> bool:

@@ -47,3 +47,7 @@ UPDATE headwater_outbox SET error = NULL WHERE error IS NOT NULL;
 -- name: one_waits_again
 -- One that was set aside is tried once more.
 UPDATE headwater_outbox SET error = NULL WHERE number = ? AND error IS NOT NULL;
+
+-- name: find_own_table
+-- Whether this file is that of a store.
+SELECT 1 FROM sqlite_master WHERE name = 'hw_segments';
