@@ -131,6 +131,8 @@ async def test_what_retention_took_is_told_to_those_who_had_not_read_it(
     assert (await reader.drops(first.lsn, before.number, "main", ["orders"])).lost == 0
     assert (await reader.drops(Lsn(0), after.number, "main", ["orders"])).lost == 0
     assert (await reader.drops(Lsn(0), 0, "main", ["other"])).lost == 0
+    assert (await reader.drops(Lsn(0), 0, "main", ["orders"], ["b", "c"])).lost == 0
+    assert (await reader.drops(Lsn(0), 0, "main", ["orders"], ["b", "a"])).partitions == ["orders/a"]
     assert await reader.span() == (last.lsn - 1, last.lsn)
 
 

@@ -10,8 +10,12 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import StoreBusy
 from headwater.log.operations import Push, Retain
+from headwater.model.names import Lsn
 from headwater.pipeline import read_stream
 from headwater.pipeline.handle import Handle
+from headwater.pipeline.looking import Look
+from headwater.pipeline.options import read_options
+from headwater.pipeline.planning import StreamOffset
 from tests.contracts.log import record
 from tests.pipeline.store import QUERY_ERRORS, Store
 
@@ -50,6 +54,52 @@ def test_records_dropped_after_they_were_read_are_no_loss(spark: SparkSession, s
     assert ids(store) == [1, 2]
     with pytest.raises(QUERY_ERRORS, match="retention dropped records"):
         store.table(spark, startingOffsets="1").collect()
+
+
+def test_what_went_of_other_partitions_is_no_loss(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    store.push({"id": 1}, partition="mine")
+    store.push({"id": 2}, partition="other")
+    store.sink(store.stream(spark, partition="mine").select("value"), tmp_path / "one")
+    store.sink(store.stream(spark).select("value"), tmp_path / "all", queue="others")
+    store.push({"id": 3}, partition="other")
+    table = store.table(spark, partition="mine")
+    retain(store)
+    store.push({"id": 4}, partition="mine")
+    store.sink(store.stream(spark, partition="mine").select("value"), tmp_path / "one")
+    assert ids(store) == [1, 4]
+    with pytest.raises(QUERY_ERRORS, match=r"in 1 partitions \(orders/other\)"):
+        store.sink(store.stream(spark).select("value"), tmp_path / "all", queue="others")
+    with pytest.raises(QUERY_ERRORS, match=r"in 1 partitions \(orders/mine\)"):
+        table.count()
+
+
+def test_partitions_that_were_read_ahead_are_no_loss_however_many_they_are(store: Store) -> None:
+    for number in range(12):
+        store.push({"id": number}, partition=f"p{number:02}")
+    with Look(read_options({"store": store.address, "queue": "orders"})) as look:
+        ahead = {status.partition_id: 1 for status in look._partitions("orders")}
+        retain(store)
+        assert look.find_loss(StreamOffset(Lsn(0), positions=ahead), ["orders"]) is None
+        behind = dict(list(ahead.items())[1:])
+        assert "in 1 partitions (orders/p00)" in str(look.find_loss(StreamOffset(Lsn(0), positions=behind), ["orders"]))
+        assert "in 12 partitions" in str(look.find_loss(StreamOffset(Lsn(0)), ["orders"]))
+
+
+def test_a_loss_is_told_also_when_nothing_came_after_it(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    store.push({"id": 1})
+    store.sink(store.stream(spark).select("value"), checkpoint)
+    store.push({"id": 2})
+    retain(store)
+    with pytest.raises(QUERY_ERRORS, match="retention dropped records after LSN 1"):
+        store.sink(store.stream(spark).select("value"), checkpoint)
+    told = warnings_of(spark, "retention dropped records after LSN 1")
+    for _ in range(2):
+        store.sink(store.stream(spark, failOnDataLoss=False).select("value"), checkpoint)
+        assert warnings_of(spark, "retention dropped records after LSN 1") == told + 1
+    store.push({"id": 3})
+    store.sink(store.stream(spark).select("value"), checkpoint)
+    assert ids(store) == [1, 3]
 
 
 def ids(store: Store) -> list[int]:

@@ -143,6 +143,10 @@ def test_an_aggregation_over_the_stream_equals_the_one_over_the_table(
     [
         ({"queue": "none"}, "there is no queue 'none'"),
         ({"queue": "orders", "endingOffsets": "5"}, "endingOffsets is for tables"),
+        (
+            {"queue": "orders", "startingOffsets": "2999-01-01T00:00:00Z"},
+            "startingOffsets .* must not lie in the future",
+        ),
         ({"queue": "orders", "maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger must be a whole number"),
     ],
 )

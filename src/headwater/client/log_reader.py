@@ -164,9 +164,11 @@ class RemoteLogReader:
             after = found.reached
         return []
 
-    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
-        """What these queues lost after the LSN `after` in drops after the number `since`."""
-        request = DropsRequest(after=after, since=since, queues=list(queues))
+    async def drops(
+        self, after: Lsn, since: int, database: str, queues: Sequence[str], partitions: Sequence[str] = ()
+    ) -> Drops:
+        """What these queues, or some of their partitions, lost after the LSN `after` in drops after number `since`."""
+        request = DropsRequest(after=after, since=since, queues=list(queues), partitions=list(partitions))
         return await self._post("/v1/log/drops", request, Drops)
 
     def _check_identity(self, identity: str) -> None:

@@ -251,15 +251,29 @@ class Look(RangeReader):
 
     def check_loss(self, begin: StreamOffset, queues: Iterable[str]) -> None:
         """Raises, or says in the log, when retention took records behind an offset since that was made."""
-        names = tuple(queues)
-        found = self._ask(self._reader.drops(begin.lsn, begin.drops, self._database, names)) if names else None
-        if found is None or not found.lost:
-            return
-        whole = self._read_ahead(begin, names)
-        lost, named = found.lost - len(whole.intersection(found.partitions)), sorted({*found.partitions} - whole)
-        if lost:
-            told = f"retention dropped records after LSN {begin.lsn} that were not read, in {lost:,} partitions"
-            self._tell(DataLost(f"{told} ({', '.join(named)})"), "going on without them")
+        if loss := self.find_loss(begin, queues):
+            self._tell(loss, "going on without them")
+
+    def find_loss(self, begin: StreamOffset, queues: Iterable[str]) -> DataLost | None:
+        """What retention took of some queues behind an offset since that was made, of the partitions that are read."""
+        names, partitions = tuple(queues), self._read_partitions(begin)
+        if not names or partitions == []:
+            return None
+        found = self._ask(self._reader.drops(begin.lsn, begin.drops, self._database, names, partitions or ()))
+        if not found.lost:
+            return None
+        named = sorted({*found.partitions} - self._read_ahead(begin, names))
+        lost = found.lost - len(found.partitions) + len(named)
+        if not lost:
+            return None
+        told = f"retention dropped records after LSN {begin.lsn} that were not read, in {lost:,} partitions"
+        return DataLost(f"{told} ({', '.join(named[:NAMED_MAX])})")
+
+    def _read_partitions(self, begin: StreamOffset) -> list[str] | None:
+        """The partitions that an offset and the options both name; None stands for all."""
+        if not self._options.partitions:
+            return begin.partitions or None
+        return [name for name in sorted(self._options.partitions) if begin.wants(name)]
 
     def _read_ahead(self, begin: StreamOffset, queues: Iterable[str]) -> set[str]:
         """The partitions that were read beyond an offset, as far as records of them are gone."""

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from headwater.clock import SystemClock
 from headwater.errors import InvalidOption, QueueMissing, StoreReplaced
 from headwater.log.operations import Seek, Transaction
+from headwater.model.cursor import check_not_ahead
 from headwater.model.names import Lsn
 from headwater.pipeline.admission import Admission
 from headwater.pipeline.columns import Rows, check_schema, columns, comment_of
@@ -48,6 +49,7 @@ from headwater.pipeline.options import (
 from headwater.pipeline.planning import Share, Snapshot, StreamOffset, lag_of, offset_of, snapshot_of
 from headwater.pipeline.sifting import Sieve
 from headwater.pipeline.sink import BatchSink, StreamSink
+from headwater.pipeline.standing import Here
 from headwater.pipeline.times import Times
 from headwater.pipeline.writing import run_once
 from headwater.pipeline.zones import session_zone
@@ -250,6 +252,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         here = look.here()
         begin = look.begin(here)
         check_begin(begin, here)
+        check_not_ahead("option startingOffsets of a stream", self._options.starting.time, SystemClock().now())
         return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -281,12 +284,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Others push too: what was looked through once is not looked through again.
             self._nothing_through = max(self._nothing_through, last)
             # A new beginning is kept, or it would be made, and told, again and again.
-            return None if begin is kept else look.mark(begin, here)
+            return look.mark(begin, here) if begin is not kept else self._note_loss(look, kept, here)
         end = StreamOffset(max(newest, begin.last))
         if isinstance(limit, ReadMaxRows):
             outlines = look.outline(begin.lsn, newest, here.queues)
             end = self._admission.admit(outlines, begin, limit.max_rows, lambda span: look.wanted(span, wanted))
         return look.mark(msgspec.structs.replace(end, drops=look.drops()), here)
+
+    def _note_loss(self, look: Look, kept: StreamOffset, here: Here) -> StreamOffset | None:
+        """The same place with what retention took since: a micro-batch of nothing, which tells of the loss."""
+        read = [name for name in here.queues if name not in kept.new_queues(here.queues)]
+        if look.find_loss(kept, read) is None:
+            return None
+        return look.mark(msgspec.structs.replace(kept, drops=look.drops()), here)
 
     def _move_group(self, done: StreamOffset) -> None:
         """Move the group, if there is one, to where the stream is.

@@ -28,6 +28,7 @@ PARTITIONS_MAX = 10_000
 ANSWER_BYTES_MAX = 512 * 1_048_576
 
 Queues = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=QUEUES_MAX)]
+PartitionNames = Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(max_length=QUEUES_MAX)]
 
 
 class Range(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,12 +59,14 @@ class PartitionsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limit: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] = PARTITIONS_MAX
 
 
-class DropsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What some queues lost after an LSN in drops after a number."""
+class DropsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What some queues, or some partitions of them, lost after an LSN in drops after a number."""
 
     after: Number
     since: Number
     queues: Queues
+    # Left out where none are named: servers of before know no such field.
+    partitions: PartitionNames = []
 
 
 class SeenRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -38,7 +38,7 @@ class Body(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drops(msgspec.Struct, frozen=True):
-    """The number of the last drop, and how many partitions a reader lost records in, some named.
+    """The number of the last drop, and how many partitions a reader lost records in, the first 10,000 named.
 
     Drops are counted over the whole store. Asked of some queues, `number` is that of the last one that took records of
     theirs; asked of none, that of the last one of all.
@@ -126,6 +126,8 @@ class LogReader(Protocol):
         """Segments of these queues in LSN order until their records come to `bytes_max`; one at least, if there is."""
         ...
 
-    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
-        """What these queues lost after the LSN `after` in drops after the number `since`."""
+    async def drops(
+        self, after: Lsn, since: int, database: str, queues: Sequence[str], partitions: Sequence[str] = ()
+    ) -> Drops:
+        """What these queues, or some of their partitions, lost after the LSN `after` in drops after number `since`."""
         ...

@@ -129,7 +129,8 @@ async def drops(site: Site, request: Request, body: DropsRequest) -> Response:
     principal = request.principal
 
     async def look(reader: LogReader) -> Drops:
-        told = await reader.drops(Lsn(body.after), body.since, principal.database, _theirs(request, body.queues))
+        queues = _theirs(request, body.queues)
+        told = await reader.drops(Lsn(body.after), body.since, principal.database, queues, body.partitions)
         # Without a name the number would be that of everybody's drops.
         known = list(await _readable(reader, principal))
         number = (await reader.drops(LAST, 0, principal.database, known)).number if known else 0

@@ -155,5 +155,7 @@ class BucketLogReader:
     ) -> list[Body]:
         return await (await self._fresh()).bodies(after, through, bytes_max, database, queues)
 
-    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
-        return await (await self._fresh()).drops(after, since, database, queues)
+    async def drops(
+        self, after: Lsn, since: int, database: str, queues: Sequence[str], partitions: Sequence[str] = ()
+    ) -> Drops:
+        return await (await self._fresh()).drops(after, since, database, queues, partitions)

@@ -126,6 +126,8 @@ class PostgresLogReader:
         """Segments of these queues in LSN order, until their records come to `bytes_max`."""
         return await self._thread.run(self._looks.bodies, after, through, bytes_max, database, queues)
 
-    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
+    async def drops(
+        self, after: Lsn, since: int, database: str, queues: Sequence[str], partitions: Sequence[str] = ()
+    ) -> Drops:
         """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
-        return await self._thread.run(self._looks.drops, after, since, database, queues)
+        return await self._thread.run(self._looks.drops, after, since, database, queues, partitions)

@@ -146,7 +146,9 @@ class SqliteLogReader:
         with self._looking():
             return self._looks.bodies(after, through, bytes_max, database, queues)
 
-    async def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
+    async def drops(
+        self, after: Lsn, since: int, database: str, queues: Sequence[str], partitions: Sequence[str] = ()
+    ) -> Drops:
         """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
         with self._looking():
-            return self._looks.drops(after, since, database, queues)
+            return self._looks.drops(after, since, database, queues, partitions)

@@ -16,7 +16,7 @@ from headwater.stores.tables.log_answers import read_last_lsn_of
 from headwater.stores.tables.queues import PartitionStatusRow, read_lane
 from headwater.stores.tables.segments import open_body, read_last_lsn
 
-PARTITIONS_NAMED_MAX = 10
+PARTITIONS_NAMED_MAX = 10_000
 # Patterns of names, as statements take them; whoever may not see a queue is kept from it before it is asked for here.
 ANY_QUEUE = '[["*"], ["*"]]'
 # LSN, partition, first offset, count, time of writing.
@@ -96,10 +96,12 @@ class LogLooks:
         """The rows of segments, one after the other: there may be more of them than fit into memory."""
         return self._connection.each(self._sql.bodies, (after, through, database, names), BodyRow)
 
-    def drops(self, after: Lsn, since: int, database: str, queues: Sequence[str]) -> Drops:
+    def drops(
+        self, after: Lsn, since: int, database: str, queues: Sequence[str], partitions: Sequence[str] = ()
+    ) -> Drops:
         """How many drops there were, and which partitions lost records after `after` in drops after `since`."""
         number = self._last_drop(database, queues)
-        about = (after, since, database, _names(queues))
+        about = (after, since, database, _names(queues), _names(partitions))
         lost = self._connection.rows(self._sql.drops_after, about, Names)
         return Drops(number, len(lost), [f"{queue}/{name}" for queue, name in lost[:PARTITIONS_NAMED_MAX]])
 

@@ -41,9 +41,10 @@ WHERE s.lsn > ?1 AND s.lsn <= ?2
 ORDER BY s.lsn;
 
 -- name: drops_after
--- Partitions of some queues that lost records after an LSN in drops after a number.
+-- Partitions of some queues, these or all, that lost records after an LSN in drops after a number.
 SELECT q.name, p.name FROM hw_drops d JOIN hw_partitions p ON p.id = d.partition_id JOIN hw_queues q ON q.id = p.queue_id
 WHERE d.lsn > ?1 AND d.number > ?2 AND q.database = ?3 AND q.name IN (SELECT value FROM json_each(?4))
+  AND (?5 = '[]' OR p.name IN (SELECT value FROM json_each(?5)))
 ORDER BY q.name, p.name;
 
 -- name: last_drop_of_queues
