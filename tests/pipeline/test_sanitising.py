@@ -67,3 +67,10 @@ def test_a_greater_sample_has_all_of_a_smaller_one_and_about_its_share() -> None
 )
 def test_a_filter_that_sanitised_documents_cannot_answer_is_known(text: str, blind: bool) -> None:
     assert is_blind(parse(text), Sanitising(hashed=("a",), removed=("gone",), key=KEY)) is blind
+
+
+@pytest.mark.parametrize(
+    ("text", "blind"), [("a == 'x'", True), ("a in ['x']", True), ("has(a)", False), ("b == 1", False)]
+)
+def test_without_the_key_nobody_can_ask_what_a_hashed_field_equals(text: str, blind: bool) -> None:
+    assert is_blind(parse(text), Sanitising(hashed=("a",), removed=(), key=b"")) is blind

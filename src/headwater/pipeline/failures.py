@@ -19,6 +19,8 @@ from headwater.errors import ArchiveFull, FlowError, HeadwaterError
 _ours = re.compile(r"headwater\.(?:\w+\.)*errors\.(?P<kind>\w+): (?P<message>(?!, concat\()[^\n]*)")
 _full = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 _cause = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+(?P<kind>\w*(?:Exception|Error)): (?P<message>.+)$", re.M)
+# What a program in a worker of Python raised: the line below its frames.
+_raised = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<said>\w.*)$", re.M)
 LINE_LENGTH_MAX = 400
 
 
@@ -48,7 +50,8 @@ def _error(kind: str, message: str) -> HeadwaterError:
 
 def _line(text: str) -> str:
     """The innermost cause that a text names, or its first line."""
-    causes = [f"{found['kind']}: {found['message']}" for found in _cause.finditer(text)]
+    causes = [found["said"] for found in _raised.finditer(text)]
+    causes = causes or [f"{found['kind']}: {found['message']}" for found in _cause.finditer(text)]
     plain = [line.strip() for line in text.splitlines() if line.strip()]
     chosen = causes[-1] if causes else (plain[0] if plain else "it does not say why")
     return chosen[:LINE_LENGTH_MAX]

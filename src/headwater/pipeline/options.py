@@ -353,9 +353,11 @@ def _flag(name: str, text: str) -> bool:
     return text.lower() == "true"
 
 
-def _one_of(*values: str) -> Callable[[str, str], str]:
+def _one_of(*values: str, ours: tuple[str, ...] = ()) -> Callable[[str, str], str]:
+    """One of some words; of which those that are `ours` are not for people."""
+
     def parse(name: str, text: str) -> str:
-        found = [value for value in values if value.lower() == text.lower()]
+        found = [value for value in (*values, *ours) if value.lower() == text.lower()]
         if not found:
             raise InvalidOption(f"option {name} must be {' or '.join(values)}; got {text!r:.80}")
         return found[0]
@@ -421,7 +423,7 @@ _READ = {
     "mode": _Option("mode", _one_of(PERMISSIVE, FAILFAST)),
     "columnNameOfCorruptRecord": _Option("corrupt_column", _text),
     "valueType": _Option("value_type", _one_of("string", "variant")),
-    "shape": _Option("shape", _one_of(RECORDS, SEGMENTS, TYPED, SEGMENTS_UTC, TYPED_UTC)),
+    "shape": _Option("shape", _one_of(RECORDS, SEGMENTS, ours=(TYPED, SEGMENTS_UTC, TYPED_UTC))),
     "snapshot": _Option("snapshot", _text),
 }
 

@@ -124,13 +124,16 @@ def hash_values(expression: Expression, rules: Sanitising) -> Expression:
 
 
 def is_blind(expression: Expression, rules: Sanitising) -> bool:
-    """Whether a filter asks what sanitised documents cannot tell: after removed fields, or for more than equality."""
+    """Whether a filter asks what sanitised documents cannot tell: after removed fields, or for more than equality.
+
+    Without the key what a filter compares with is not hashed, and equals nothing that is.
+    """
+    equality = (Equal, Holds, OneOf, Present) if rules.key else (Present,)
     for node, _ in walk(expression):
         if isinstance(node, And | Or | Not | Constant):
             continue
         field = str(field_of(node.subject))
-        is_equality = isinstance(node, Equal | Holds | OneOf | Present)
         above = [name for name in (*rules.removed, *rules.hashed) if field == name or field.startswith(f"{name}.")]
-        if any(name in rules.removed or name != field or not is_equality for name in above):
+        if any(name in rules.removed or name != field or not isinstance(node, equality) for name in above):
             return True
     return False

@@ -200,6 +200,12 @@ def test_the_line_that_matters_is_found_among_the_frames() -> None:
     assert type(other) is FlowError
     assert str(other) == "Spark failed: FileNotFoundException: a.csv (gone); Spark's log is spark.log"
     assert "it does not say why" in str(translate(""))
+    raised = 'Traceback (most recent call last):\n  File "own.py", line 3, in name\n    boom()\nRuntimeError: boom\n'
+    for text in (
+        f"An exception was thrown from the Python worker:\n{raised}",
+        FRAMES.format(cause=f"python\n{raised}"),
+    ):
+        assert str(translate(text)) == "Spark failed: RuntimeError: boom"
 
 
 def test_ctrl_c_while_spark_starts_is_one_line_and_leaves_the_start_whole(
