@@ -149,6 +149,35 @@ def test_a_replica_pulls_what_it_has_not_read(client: httpx.Client) -> None:
     assert (again["documents"], again["checkpoint"]) == ([], rest["checkpoint"])
 
 
+@pytest.mark.parametrize("name", ["_deleted", "_score"])
+def test_a_field_that_is_called_like_those_of_replicas_is_in_nobodys_way(client: httpx.Client, name: str) -> None:
+    """Replicas cannot write such fields, so they do not conflict for them either, and leave them as they are."""
+    place = f"{BASE}/documents/notes/a"
+    client.put(place, json={"doc": {"n": 1, name: True}}).raise_for_status()
+    [known] = pull(client)["documents"]
+    assert known["_deleted"] is False
+    assert push(client, {"assumedMasterState": known, "newDocumentState": {**known, "n": 2}}) == []
+    found = client.get(place).json()
+    assert (found["n"], found[name]) == (2, True)
+    assert push(client, {"assumedMasterState": known, "newDocumentState": {**known, "n": 3}}) != []
+
+
+@pytest.mark.parametrize("deleted", ["false", "yes", 0, 1, [], {}])
+def test_a_replica_deletes_by_true_and_by_nothing_else(client: httpx.Client, deleted: object) -> None:
+    place = f"{BASE}/documents/notes/a"
+    client.put(place, json={"doc": {"n": 1}}).raise_for_status()
+    [known] = pull(client)["documents"]
+    rows = [{"assumedMasterState": known, "newDocumentState": {**known, "_deleted": deleted}}]
+    refused = client.post("/replication/v1/push", json={"collection": "notes", "rows": rows})
+    assert (refused.status_code, refused.json()["reason"]) == (400, "invalid_payload")
+    assert client.get(place).json()["version"] == 1
+
+
+def test_system_collections_have_no_replicas(client: httpx.Client) -> None:
+    refused = client.post("/replication/v1/pull", json={"collection": "_queues"})
+    assert (refused.status_code, refused.json()["reason"]) == (400, "invalid_option")
+
+
 def test_a_checkpoint_of_the_pair_alone_or_of_another_store_misses_nothing(client: httpx.Client) -> None:
     place = f"{BASE}/documents/notes"
     for name in ("a", "b"):

@@ -126,6 +126,21 @@ async def test_other_rules_give_a_replica_what_it_could_not_read_before(office: 
     assert await ada.pull() == [], "it does not begin anew for ever"
 
 
+async def test_a_replica_is_told_when_rules_have_taken_something_from_it(office: Office) -> None:
+    """By the documents alone it could not know: what it may not read any more has not changed."""
+    ada = Copy(office, "ada")
+    await ada.pull_all()
+    body = {"collection": "notes", "checkpoint": ada.checkpoint}
+    assert "rulesChanged" not in (await office.ask("ada", "POST", PULL, body))[1]
+    await office.hw.set_document_rules([DocumentRule(pattern="notes", read='owner == auth.sub && id == "a2"')])
+    _, answer = await office.ask("ada", "POST", PULL, body)
+    assert [one["id"] for one in answer["documents"]] == ["a2"]
+    assert answer["rulesChanged"] is True
+    _, again = await office.ask("ada", "POST", PULL, {**body, "checkpoint": answer["checkpoint"]})
+    assert again["documents"] == []
+    assert "rulesChanged" not in again
+
+
 async def test_a_pair_cannot_be_used_to_ask_when_a_document_was_written(office: Office) -> None:
     """A checkpoint of the pair alone goes on behind a document: only behind one that may be read."""
     hidden = await office.hw.collection("notes").get("b1")

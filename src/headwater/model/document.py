@@ -298,9 +298,16 @@ def is_same_state(known: Mapping[str, Any], document: Document) -> bool:
     deleted = bool(known.get("_deleted"))
     if deleted or document.deleted:
         return deleted and document.deleted
-    return replica_fields(known) == own_fields(document.flat())
+    return replica_fields(known) == replica_fields(document.flat())
 
 
 def replica_fields(state: Mapping[str, Any]) -> Fields:
     """The own fields of a state that a replica sent: what RxDB keeps for itself begins with an underscore."""
     return {name: value for name, value in own_fields(state).items() if not name.startswith("_")}
+
+
+def kept_from_replicas(document: Document | None) -> Fields:
+    """The fields that no replica can write, because their names are RxDB's: they stay as they are."""
+    if document is None or document.deleted:
+        return {}
+    return {name: value for name, value in document.data.items() if name.startswith("_")}

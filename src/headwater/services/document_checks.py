@@ -8,7 +8,7 @@ import msgspec
 
 from headwater import filters
 from headwater.config import Config
-from headwater.errors import InvalidFilter, InvalidInput, InvalidName, InvalidOption, TooLarge
+from headwater.errors import InvalidFilter, InvalidInput, InvalidName, InvalidOption, InvalidPayload, TooLarge
 from headwater.log.document_operations import (
     CreateDocument,
     DeleteDocument,
@@ -23,6 +23,7 @@ from headwater.log.operations import Operation
 from headwater.model.document import (
     Condition,
     DocumentRow,
+    Fields,
     OrderBy,
     check_collection,
     check_document_id,
@@ -99,7 +100,17 @@ def _row(row: DocumentRow, bytes_max: int) -> DocumentRow:
     state = row.new_document_state
     name = check_document_id(state.get("id"))
     fields = msgspec.json.decode(encode_fields(replica_fields(state), bytes_max))
-    return DocumentRow({**fields, "id": name, "_deleted": bool(state.get("_deleted"))}, row.assumed_master_state)
+    if row.assumed_master_state is not None:
+        _is_deleted(row.assumed_master_state)
+    return DocumentRow({**fields, "id": name, "_deleted": _is_deleted(state)}, row.assumed_master_state)
+
+
+def _is_deleted(state: Fields) -> bool:
+    """Whether a state is that of a deleted document. A text that says no would be taken for a yes."""
+    deleted = state.get("_deleted")
+    if deleted is not None and not isinstance(deleted, bool):
+        raise InvalidPayload(f"`_deleted` of a document is true or false; got {deleted!r:.80}")
+    return deleted is True
 
 
 def check_index(operation: IndexDocuments | DropDocumentIndex, config: Config) -> Changes:

@@ -5,7 +5,8 @@ gone, or is not theirs any more, is told as deleted if they could read it since 
 knows that, as long as it is kept. Of all others not even the id is told.
 
 A checkpoint may be of another log: of another store, or of this one before it was put back from a copy. Going on from
-there would pass over what was written here. The replica begins anew then, and is told why.
+there would pass over what was written here. Or it was made under other access rules, and what the replica has is not
+what is theirs. It begins anew then, and is told so.
 """
 
 from typing import Annotated, NamedTuple
@@ -43,20 +44,24 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class Pulled(NamedTuple):
     """Documents that a replica has not read yet; `is_last` when there are no more, and fewer came than were asked for.
-    `resync` says why they come from the beginning, when the checkpoint is of another log."""
+    `resync` says why they come from the beginning, when the checkpoint is of another log; they do, too, when
+    `rules_changed`: it was made under other access rules."""
 
     documents: list[Document]
     checkpoint: Checkpoint
     resync: str = ""
     is_last: bool = True
+    rules_changed: bool = False
 
 
 class _Place(NamedTuple):
-    """Behind which commit and document a replica goes on; `resync` says why that is not where it was."""
+    """Behind which commit and document a replica goes on; `resync` says why that is not where it was, or that the
+    access rules are others."""
 
     lsn: Lsn
     id: str
     resync: str = ""
+    rules_changed: bool = False
 
 
 BEGINNING = _Place(Lsn(0), "")
@@ -96,7 +101,7 @@ class Replica:
 
     def _pulled(self, page: "_Page", checkpoint: Checkpoint | None, since: Lsn | None, after: _Place) -> Pulled:
         reached = self._behind(page.documents, None if after.resync else checkpoint, since)
-        return Pulled(page.documents, reached, after.resync, page.is_last)
+        return Pulled(page.documents, reached, after.resync, page.is_last, after.rules_changed)
 
     async def _list(self, after: _Place, limit: int, bytes_max: int) -> "_Page":
         asked = ListDocumentsAfter(self._database, self._collection, after.lsn, after.id, limit, bytes_max)
@@ -148,7 +153,9 @@ class Replica:
             return self._behind_the_pair(checkpoint, found)
         if self._is_of_another_log(checkpoint, Lsn(checkpoint.lsn), found, newest):
             return BEGINNING._replace(resync=ANOTHER_LOG)
-        return _Place(Lsn(checkpoint.lsn), checkpoint.id) if checkpoint.rules == self._rules else BEGINNING
+        if checkpoint.rules != self._rules:
+            return BEGINNING._replace(rules_changed=True)
+        return _Place(Lsn(checkpoint.lsn), checkpoint.id)
 
     def _behind_the_pair(self, checkpoint: Checkpoint, found: Document | None) -> _Place:
         if found is None or found["updatedAt"] != checkpoint.updated_at or not self._may_read(found):

@@ -49,6 +49,7 @@ Rows = dict[str, Fields]
 _decode_server = msgspec.json.Decoder(ServerStatus).decode
 _server_records = OwnRecords(lambda data: _decode_server(data))
 Sees = Callable[[Mapping[str, Any]], bool]
+NO_REPLICAS = "a system collection has no replicas; subscribe to it"
 
 
 def is_system(collection: str) -> bool:

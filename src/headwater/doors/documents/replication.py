@@ -13,21 +13,25 @@ from headwater.doors.native.documents import QUESTIONS
 from headwater.doors.native.rules import allowed
 from headwater.doors.site import Site
 from headwater.doors.wire import Request, Response, json_response
+from headwater.errors import InvalidOption
 from headwater.log.document_operations import MergeDocuments
 from headwater.model.document import replica_of
 from headwater.services.replication import Replica
+from headwater.services.system_collections import NO_REPLICAS, is_system
 from headwater.stores.document_questions import ListDocumentsAfter
 
 
 async def pull(site: Site, request: Request, body: PullRequest) -> Response:
     """What a replica has not read yet."""
+    if is_system(body.collection):
+        raise InvalidOption(NO_REPLICAS)
     asked = ListDocumentsAfter(request.principal.database, body.collection, limit=body.limit)
     asked = await allowed(site, request, QUESTIONS[ListDocumentsAfter], asked)
     permit = request.principal.permit(asked.collection)
     replica = Replica(site.queues, asked.database, asked.collection, permit)
     pulled = await replica.pull(body.checkpoint, asked.limit)
     documents = [replica_of(document) for document in pulled.documents]
-    return json_response(PullAnswer(documents, pulled.checkpoint, pulled.resync))
+    return json_response(PullAnswer(documents, pulled.checkpoint, pulled.resync, pulled.rules_changed))
 
 
 async def push(site: Site, request: Request, body: PushRequest) -> Response:

@@ -110,13 +110,15 @@ class PullRequest(Asked, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
 
 
-class PullAnswer(Struct, frozen=True, omit_defaults=True):
+class PullAnswer(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Documents in the order of their commits, and how far that is. Fewer than were asked for are all there are.
-    `resync` says why they come from the beginning, when the checkpoint was of another log."""
+    `resync` says why they come from the beginning, when the checkpoint was of another log; so they do when
+    `rules_changed`: it was made under other access rules, and what else the replica has is not theirs any more."""
 
     documents: list[ReplicaDocument]
     checkpoint: Checkpoint
     resync: str = ""
+    rules_changed: bool = False
 
 
 class PushRequest(Asked, frozen=True, kw_only=True):

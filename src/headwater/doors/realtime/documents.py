@@ -43,7 +43,7 @@ from headwater.services.feed import Event, Subscription
 from headwater.services.replication import Pulled, Replica
 from headwater.services.resume_tokens import IncludeData, Resumable
 from headwater.services.subscriptions import MATCHER_VERSION, NOT_KEPT, Standing, Subscriptions, Wanted, may_read
-from headwater.services.system_collections import is_system, seen_by
+from headwater.services.system_collections import NO_REPLICAS, is_system, seen_by
 
 KEPT = "documents"
 LOW = "low"
@@ -372,7 +372,7 @@ async def stream(session: RealtimeSession, id: MessageId, payload: Stream) -> No
     """Tell a replica what is written, from a checkpoint on."""
     wanted = Wanted(database=session.database, collection=payload.collection)
     if is_system(payload.collection):
-        raise InvalidOption("a system collection has no replicas; subscribe to it")
+        raise InvalidOption(NO_REPLICAS)
     service = subscriptions_of(session)
     replica = service.replica(wanted, session.known.permit(wanted.collection))
     await replica.identify()

@@ -46,6 +46,7 @@ from headwater.model.document import (
     decode_flat,
     flat_of,
     is_same_state,
+    kept_from_replicas,
     own_fields,
     replica_fields,
 )
@@ -202,7 +203,8 @@ class Documents(Subject):
             if before is not None and (assumed is None or not is_same_state(assumed, before)):
                 conflicts.append(before)
                 continue
-            self._write(place, before, None if state.get("_deleted") else replica_fields(state), now)
+            fields = None if state.get("_deleted") else {**kept_from_replicas(before), **replica_fields(state)}
+            self._write(place, before, fields, now)
             written += 1
         return DocumentsMerged(written, conflicts)
 
