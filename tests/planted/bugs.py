@@ -1330,8 +1330,26 @@ BUGS = [
     Bug(
         "new-beginning-not-kept",
         "a stream that goes on after a loss with nothing new begins anew with every trigger",
-        (Edit(SPARK_SOURCE, "return None if begin is kept else look.mark(begin, here)", "return None"),),
+        (
+            Edit(
+                SPARK_SOURCE,
+                "return look.mark(begin, here) if begin is not kept else self._note_loss(look, kept, here)",
+                "return self._note_loss(look, kept, here)",
+            ),
+        ),
         (f"{KNOWN_AGAIN}::{TOLD}",),
+    ),
+    Bug(
+        "loss-of-others-told",
+        "a read of some partitions stops when retention takes records of others",
+        (
+            Edit(
+                SPARK_LOOKING,
+                "begin.drops, self._database, names, partitions or ()",
+                "begin.drops, self._database, names, ()",
+            ),
+        ),
+        ("tests/pipeline/test_losses.py::test_what_went_of_other_partitions_is_no_loss",),
     ),
     Bug(
         "new-queue-skipped",
