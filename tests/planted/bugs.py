@@ -1986,6 +1986,30 @@ BUGS = [
         (f"{DOCUMENT_RULES}::test_the_log_of_a_collection_with_rules_is_for_administrators",),
     ),
     Bug(
+        "snapshot-of-any-size",
+        "a snapshot of large documents is one message, however large",
+        (Edit("headwater/services/subscriptions.py", "PAGE_BYTES = 512 * KIB", "PAGE_BYTES = 1 << 40"),),
+        ("tests/doors/realtime/test_documents.py::test_a_snapshot_of_large_documents_comes_in_small_parts",),
+    ),
+    Bug(
+        "history-without-waiting",
+        "a client that reads a long history is let go as too slow",
+        (Edit("headwater/doors/realtime/rooms.py", "await session.taken(CATCH_UP_BYTES)", "pass"),),
+        ("tests/doors/realtime/test_catching_up.py::test_a_client_that_reads_is_not_sent_more_than_may_wait_for_it",),
+    ),
+    Bug(
+        "epoch-not-looked-at",
+        "the first messages of a room that was made again are taken for known ones",
+        (
+            Edit(
+                "headwater/doors/realtime/rooms.py",
+                'is_another = since != "beginning" and epoch not in',
+                "is_another = False and epoch not in",
+            ),
+        ),
+        ("tests/doors/realtime/test_rooms.py::test_who_was_away_while_a_room_was_made_again_is_told",),
+    ),
+    Bug(
         "tombstones-told-to-every-replica",
         "a pull tells the ids of deleted documents that were never theirs to read",
         (Edit(REPLICATION, "elif one.id in departed.ids:", "elif one.deleted or one.id in departed.ids:"),),
@@ -2009,8 +2033,8 @@ BUGS = [
         (
             Edit(
                 REPLICATION,
-                "checkpoint.id) if checkpoint.rules == self._rules else BEGINNING",
-                "checkpoint.id)",
+                "if checkpoint.rules != self._rules:",
+                "if False:",
             ),
         ),
         (f"{REPLICA_RULES}::test_other_rules_give_a_replica_what_it_could_not_read_before",),

@@ -194,9 +194,14 @@ class Replica:
         theirs = {one.id for one in page if self._may_read(one)}
         if len(theirs) < len(page):
             await departed.read(page[-1].lsn)
-        known = theirs | departed.ids
+        told = []
+        for one in page:
+            if one.id in theirs:
+                told.append(one)
+            elif one.id in departed.ids:
+                told.append(one.tombstone())
         departed.ids.difference_update(one.id for one in page)
-        return [one if one.id in theirs else one.tombstone() for one in page if one.id in known]
+        return told
 
 
 class _Page(NamedTuple):
