@@ -2418,4 +2418,43 @@ BUGS = [
         ),
         (f"{PLANS}::test_what_may_take_long_is_not_answered_while_everybody_waits",),
     ),
+    Bug(
+        "pop-of-any-size",
+        "a pop brings more than an answer can carry",
+        (Edit("headwater/stores/tables/gathering.py", "    if whole > found.room:\n", "    if whole < 0:\n"),),
+        ("tests/contracts/test_bytes_of_answers.py::test_a_pop_brings_as_many_as_it_may_and_the_next_one_goes_on",),
+    ),
+    Bug(
+        "turns-at-a-file-that-was-not-opened",
+        "a scratch file that could not be opened anew is taken for one that was",
+        (
+            Edit(
+                "headwater/stores/sqlite/scratch_file.py",
+                "self._last = None, None\n        with translated",
+                "self._last = None, None\n        self.turn = OwnTurn()\n        with translated",
+            ),
+        ),
+        ("tests/stores/test_scratch_file.py::test_a_store_that_cannot_be_opened_anew_refuses_all_until_it_can",),
+    ),
+    Bug(
+        "clock-of-the-machine",
+        "who shares a database goes by the clock of its machine",
+        (
+            Edit(
+                "headwater/clock.py",
+                "        self._ahead = min(max(known, least), most)\n",
+                "        self._ahead = self._machine.now() - heard\n",
+            ),
+        ),
+        ("tests/faults/test_clocks_apart.py::test_what_one_machine_has_leased_is_not_leased_by_another",),
+    ),
+    Bug(
+        "retention-that-waits-for-a-clock-ahead",
+        "a record of a clock that was ahead keeps all that is behind it",
+        (Edit(RETENTION, "if written_at > now + CLOCK_TOLERANCE:", "if written_at > now + now:"),),
+        (
+            "tests/contracts/test_retention.py::"
+            "test_a_record_of_a_clock_that_was_ahead_keeps_nothing_behind_it_from_being_dropped",
+        ),
+    ),
 ]
