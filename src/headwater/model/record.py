@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import msgspec
@@ -41,10 +42,15 @@ class BareRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
     timestamp: ClassVar[int] = 0
 
 
-def record_bytes(record: Record | BareRecord) -> int:
-    """How large a record is, as far as that can be much."""
-    headers = record.headers
-    return len(record.data) + (sum(map(len, headers)) + sum(map(len, headers.values())) if headers else 0)
+_data, _headers = attrgetter("data"), attrgetter("headers")
+
+
+def bytes_of(records: Sequence[Record | BareRecord]) -> int:
+    """How large records are together, as far as that can be much."""
+    size = sum(map(len, map(_data, records)))
+    for headers in filter(None, map(_headers, records)):
+        size += sum(map(len, headers)) + sum(map(len, headers.values()))
+    return size
 
 
 # A reader with little stack left must still be able to decode it.

@@ -21,7 +21,7 @@ from headwater.errors import InvalidOption, QueueMissing
 from headwater.log.operations import PassOver, Purge, Requeue
 from headwater.model.lane import Lane
 from headwater.model.names import GROUP_DEFAULT, Offset, PartitionId, check_name
-from headwater.model.record import Record, record_bytes
+from headwater.model.record import Record, bytes_of
 from headwater.stores.questions import (
     CursorStatus,
     DeadLetter,
@@ -154,7 +154,7 @@ async def list_dead_letters(site: Site, request: Request, query: DeadLetterQuery
     async for letter in _dead_letters(site, database, query.queue):
         group_fits = query.consumer_group in ("", letter.group)
         if group_fits and query.partition in ("", letter.partition) and begin <= letter.failed_at <= end:
-            found.append((letter.id, record_bytes(letter.record)))
+            found.append((letter.id, bytes_of((letter.record,))))
     found.reverse()
     page = {number for number, _ in _fitting(found[query.offset : query.offset + query.limit], lambda one: one[1])}
     # Only those that are shown are held.

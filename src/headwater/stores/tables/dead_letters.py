@@ -9,7 +9,7 @@ from headwater.clock import Timestamp
 from headwater.errors import InvalidOption, QueueMissing, StoreDamaged
 from headwater.log.operations import Deleted, Purge, Requeue, Requeued
 from headwater.model.names import Offset, PartitionId
-from headwater.model.record import Record, encode_records, record_bytes, split_records
+from headwater.model.record import Record, bytes_of, encode_records, split_records
 from headwater.model.spreading import is_lane, priority_of, reader_of, requeued_name
 from headwater.stores.codec import Codec
 from headwater.stores.questions import DeadLetter, ListDeadLetters
@@ -148,7 +148,7 @@ class DeadLetterAnswers(SubjectAnswers):
             raise QueueMissing(f"there is no queue {asked.queue!r}")
         rows = self._connection.each(self._sql.dead_letters, (row[0], asked.after, asked.limit), DeadLetterRow)
         letters = (dead_letter_of(found, asked.queue, self._codec) for found in rows)
-        return take_answer(letters, lambda letter: record_bytes(letter.record))
+        return take_answer(letters, lambda letter: bytes_of((letter.record,)))
 
 
 def _with_its_time(letter: DeadLetter) -> Record:

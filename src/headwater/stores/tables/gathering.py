@@ -10,7 +10,7 @@ import msgspec
 from headwater.clock import Timestamp
 from headwater.model.cursor import Cursor
 from headwater.model.names import Lsn, Offset
-from headwater.model.record import Record, record_bytes
+from headwater.model.record import Record, bytes_of
 from headwater.stores.tables.segments import SegmentHeader
 
 
@@ -52,11 +52,10 @@ def collect(
 
 def _fitting(found: Found, records: list[Record]) -> int:
     """Take those that there is room for, the first one always; how many. Behind one that does not fit there is none."""
-    sizes = list(map(record_bytes, records))
-    whole = sum(sizes)
+    whole = bytes_of(records)
     count = len(records)
     if whole > found.room:
-        reached = list(accumulate(sizes))
+        reached = list(accumulate(bytes_of((record,)) for record in records))
         count = max(bisect_right(reached, found.room), 0 if found.offsets else 1)
         whole = max(reached[count - 1] if count else 0, found.room)
     found.room -= whole

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from headwater.clock import Timestamp
 from headwater.errors import StoreDamaged
 from headwater.model.names import Lsn, Offset, PartitionId
-from headwater.model.record import record_bytes, split_records
+from headwater.model.record import bytes_of, split_records
 from headwater.stores.codec import Codec
 from headwater.stores.questions import (
     FindIdentity,
@@ -52,7 +52,7 @@ def read_last_lsn_of(connection: Connection, database: str, patterns: Sequence[s
 
 def _size(segment: Segment) -> int:
     """As it is when it is opened: what is compressed may be many times as large then."""
-    return sum(map(record_bytes, segment.records))
+    return bytes_of(segment.records)
 
 
 class LogAnswers(SubjectAnswers):
