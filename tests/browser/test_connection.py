@@ -106,6 +106,18 @@ def test_a_room_that_is_refused_for_the_moment_is_joined_a_moment_later(page: Pa
     assert page.see("errors") == []
 
 
+def test_a_room_is_joined_once_however_early_and_often_that_is_asked_for(page: Page) -> None:
+    page.do(
+        """
+        sent.length = 0;
+        const visit = client.connect(url).room("page");
+        await Promise.all([visit.join(), visit.join()]);
+        await visit.send("test", 1);
+        """
+    )
+    assert page.see("sent") == ["join", "send"]
+
+
 def test_a_room_that_was_made_again_meanwhile_is_told_to_who_comes_back(
     page: Page, server: Server, tmp_path: Path
 ) -> None:

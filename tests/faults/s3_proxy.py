@@ -27,6 +27,7 @@ class S3Proxy:
         self._upstream = upstream
         self._chance = random.Random(seed)
         self._late: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[object] | None] = set()
         self.met: Counter[str] = Counter()
         self.port = 0
 
@@ -37,15 +38,22 @@ class S3Proxy:
         ready.set()
         await stop.wait()
         server.close()
-        if self._late:
-            await asyncio.wait(self._late)
+        # Who has said nothing yet, or waits for an answer, is not waited for.
+        answering = [task for task in self._answering if task is not None]
+        for task in answering:
+            task.cancel()
+        if answering or self._late:
+            await asyncio.wait([*answering, *self._late])
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._answering.add(task)
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 await self._carry(reader, writer)
         finally:
-            writer.close()
+            await _close(writer)
+            self._answering.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -81,12 +89,18 @@ class S3Proxy:
             await writer.drain()
             return await reader.read()
         finally:
-            writer.close()
+            await _close(writer)
 
     async def _hand_on_late(self, request: bytes) -> None:
         await asyncio.sleep(self._chance.uniform(0.05, LATE_SECONDS_MAX))
         with suppress(ConnectionError):
             await self._hand_on(request)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from headwater.model.order_key import order_key
 from headwater.stores.codec import Codec
 from headwater.stores.document_questions import DocumentPage, DocumentQuery, QueryDocuments
 from headwater.stores.sqlite.connection import SqliteConnection, connect
+from headwater.stores.sqlite.reader_thread import ReaderThread
 from headwater.stores.sqlite.store import open_file
 from headwater.stores.tables.answers import Answers
 from headwater.stores.tables.document_answers import QUICK_BYTES, QUICK_RANGES, QUICK_ROWS, DocumentAnswers
@@ -188,8 +189,8 @@ async def test_a_small_query_along_an_index_does_not_wait_for_the_thread_that_re
         await notes.index("n")
         await notes.create({"n": 1, "m": 1}, id="a")
         go_on = threading.Event()
-        thread = hw.queues_service.store._reads._thread  # type: ignore[attr-defined]
-        thread.submit(go_on.wait)
+        thread: ReaderThread = hw.queues_service.store._reads._thread  # type: ignore[attr-defined]
+        busy = asyncio.ensure_future(thread.run(go_on.wait))
         try:
             async with asyncio.timeout(20):
                 scan = asyncio.ensure_future(notes.query("m == 1"))
@@ -199,4 +200,5 @@ async def test_a_small_query_along_an_index_does_not_wait_for_the_thread_that_re
                 assert not scan.done()
         finally:
             go_on.set()
+        assert await busy
         assert [one.id for one in await scan] == ["a"]

@@ -83,6 +83,7 @@ def test_an_address_is_shown_without_its_password_and_opened_again_with_it() -> 
 
 def test_a_schema_has_a_name_unless_another_is_given() -> None:
     assert parse_address("postgresql:///shop").schema == "headwater"
+    assert psycopg.conninfo.conninfo_to_dict(parse_address("postgresql:///shop").conninfo)["dbname"] == "shop"
     with pytest.raises(ConfigError, match="schema must be"):
         parse_address("postgresql:///shop?schema=")
     with pytest.raises(ConfigError, match="schema must be"):

@@ -8,7 +8,7 @@ the server: who only reads, and can do with what is some moments old, reads ther
 """
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -61,22 +61,25 @@ def parse_address(text: str) -> Address:
     user, _, password = credentials.partition(":")
     netloc = f"{user}@{host}" if user else host
     ours = {_REPLICA: replica, _OURS: schema} if replica else {_OURS: schema}
-    shown = urlunsplit((parts.scheme, netloc, parts.path, _query({**given, **ours}), ""))
-    _check(urlunsplit((parts.scheme, netloc, parts.path, _query(given), "")), shown)
+    shown = _url(parts, netloc, {**given, **ours})
+    _check(_url(parts, netloc, given), shown)
     password = unquote(password) or secret or _passwords.get(shown, "")
     if password:
         _passwords[shown] = password
         given = {**given, "password": password}
-    conninfo = urlunsplit((parts.scheme, netloc, parts.path, _query({**_defaults, **given}), ""))
+    conninfo = _url(parts, netloc, {**_defaults, **given})
     if not replica:
         return Address(conninfo, schema, shown)
     places = [*replica.split(","), *(given.get("host") or host).split(",")]
     hosts, ports = zip(*(_place(place, given.get("port", "")) for place in places), strict=True)
     there = {"host": ",".join(hosts), "port": ",".join(ports), "target_session_attrs": "prefer-standby"}
-    by_standby = _query({**_defaults, **given, **there})
-    return Address(
-        conninfo, schema, shown, urlunsplit((parts.scheme, f"{user}@" if user else "", parts.path, by_standby, ""))
-    )
+    return Address(conninfo, schema, shown, _url(parts, f"{user}@" if user else "", {**_defaults, **given, **there}))
+
+
+def _url(parts: SplitResult, netloc: str, given: dict[str, str]) -> str:
+    """The two slashes stay also where no server is named: without them it is no address to libpq."""
+    query = _query(given)
+    return f"{parts.scheme}://{netloc}{parts.path}{'?' if query else ''}{query}"
 
 
 def _check(conninfo: str, shown: str) -> None:

@@ -14,6 +14,8 @@ export class Room extends Emitter {
   // Whose offset that is: a room that is deleted and made again counts anew.
   #epoch;
   #joined = false;
+  // While it is asked for: the answer, for everybody who asks.
+  #joining = null;
   #cursor = null;
   #cursorTimer = null;
   #patience = new Patience();
@@ -33,8 +35,16 @@ export class Room extends Emitter {
   }
 
   /** Be in the room; `since` of the room's options says from where on: an offset, "now" or "beginning". */
-  async join() {
+  join() {
     this.#joined = true;
+    if (this.#joining === null) {
+      const joining = this.#join().finally(() => { if (this.#joining === joining) this.#joining = null; });
+      this.#joining = joining;
+    }
+    return this.#joining;
+  }
+
+  async #join() {
     try {
       await this.#enter((type, payload) => this.#connection.ask(type, payload));
     } catch (error) {
@@ -47,6 +57,7 @@ export class Room extends Emitter {
   /** Be there no longer. */
   async leave() {
     this.#joined = false;
+    this.#joining = null;
     this.end();
     await this.#connection.ask("leave", { room: this.name });
   }
@@ -77,7 +88,8 @@ export class Room extends Emitter {
 
   async rejoin(ask) {
     this.#patience.stop();
-    if (!this.#joined) return;
+    // Who waits for a connection to join is sent by it.
+    if (!this.#joined || this.#joining !== null) return;
     try {
       await this.#enter(ask);
     } catch (error) {
