@@ -32,7 +32,8 @@ def test_changes_are_captured_listed_and_given_up(server: Server, tmp_path: Path
         assert (listed["name"], listed["queue"], listed["changes"]) == (NAME, "changes", 2)
         assert "the alarm is at 1" in listed["alarm"]
         assert NAME in program.run("capture", "list").out
-        program.run("capture", "drop", *about)
+        dropped = program.run("capture", "drop", *about, "--json")
+        assert [document["was_captured"] for document in dropped.documents()] == [True]
         slot = "SELECT slot_name FROM pg_replication_slots WHERE slot_name = 'headwater_capture_commands'"
         assert connection.execute(slot.encode()).fetchall() == []
         publication = "SELECT pubname FROM pg_publication WHERE pubname = 'headwater_capture_commands'"
@@ -61,6 +62,7 @@ def test_a_capture_is_given_up_where_there_is_no_log(server: Server, tmp_path: P
     address = f"postgresql://{USER}@/postgres?host={server.folder}"
     ended = Program(tmp_path).run("capture", "drop", address, "--table", "public.orders")
     assert ended.code == 0
+    assert "was not captured into this store" in ended.out
     assert not list(tmp_path.glob("*.db"))
 
 

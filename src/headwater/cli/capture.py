@@ -154,10 +154,12 @@ async def drop(settings: Settings, source: Address, tables: Tables, name: Name =
     followed = make_source(source, tables, name, snapshot=False)
     try:
         async with opened(settings) as hw:
-            await capture.drop(hw, followed)
+            was_captured = await capture.drop(hw, followed)
     except StoreMissing:
         await followed.forget()
-    return line({"dropped": followed.name}, (f"{followed.name} is dropped at its source", ""))
+        was_captured = False
+    told = "is dropped" if was_captured else "was not captured into this store, and nothing of it is kept"
+    return line({"dropped": followed.name, "was_captured": was_captured}, (f"{followed.name} {told} at its source", ""))
 
 
 def make_source(address: str, tables: list[str], name: str, snapshot: bool) -> "Source":
