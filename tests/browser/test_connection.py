@@ -18,15 +18,6 @@ OWN_EVENTS = ["message", "cursors", "resync", "joined", "error"]
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "rooms.db")
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
 def page(tmp_path: Path, server: Server) -> Iterator[Page]:
     folder = tmp_path / "page"
     folder.mkdir()
@@ -118,9 +109,7 @@ def test_a_room_is_joined_once_however_early_and_often_that_is_asked_for(page: P
     assert page.see("sent") == ["join", "send"]
 
 
-def test_a_room_that_was_made_again_meanwhile_is_told_to_who_comes_back(
-    page: Page, server: Server, tmp_path: Path
-) -> None:
+def test_a_room_that_was_made_again_meanwhile_is_told_to_who_comes_back(page: Page, server: Server, path: Path) -> None:
     page.do(
         """
         globalThis.heard = [];
@@ -132,7 +121,7 @@ def test_a_room_that_was_made_again_meanwhile_is_told_to_who_comes_back(
     page.expect("heard", [0, 1, 2])
     before = page.see("[room.offset, room.epoch]")
     server.kill()
-    with sync.open(str(tmp_path / "rooms.db")) as store:
+    with sync.open(str(path)) as store:
         store.queue("rooms/page").delete()
         for number in range(10, 16):
             store.room("page").send(number, type="test")

@@ -23,15 +23,6 @@ IDS = "live.documents.map(one => one.id)"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "documents.db")
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
 def page(tmp_path: Path, server: Server) -> Iterator[Page]:
     folder = tmp_path / "page"
     folder.mkdir()
@@ -42,9 +33,9 @@ def page(tmp_path: Path, server: Server) -> Iterator[Page]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, server: Server) -> Iterator[sync.Headwater]:
+def store(path: Path, server: Server) -> Iterator[sync.Headwater]:
     """The same store from another process, as another server has it."""
-    with sync.open(str(tmp_path / "documents.db")) as store:
+    with sync.open(str(path)) as store:
         yield store
 
 
@@ -295,7 +286,7 @@ def test_after_a_cut_it_goes_on_behind_the_last_change(page: Page, server: Serve
 
 
 def test_where_the_log_does_not_reach_back_the_set_is_exchanged_whole(
-    page: Page, server: Server, store: sync.Headwater, tmp_path: Path
+    page: Page, server: Server, store: sync.Headwater, path: Path
 ) -> None:
     todos = store.collection("lists/house/todos")
     for name in "abc":
@@ -305,7 +296,7 @@ def test_where_the_log_does_not_reach_back_the_set_is_exchanged_whole(
     todos.delete("a")
     todos.update("b", {"n": 2})
     todos.set("d", {"n": 1})
-    asyncio.run(forget_changes(tmp_path / "documents.db"))
+    asyncio.run(forget_changes(path))
     server.start()
     page.expect(IDS, ["b", "c", "d"])
     page.expect("told.slice(3)", [["leave", "a", 1, False], ["change", "b", 2, False], ["enter", "d", 1, False]])
@@ -392,8 +383,8 @@ def test_documents_are_in_the_order_of_the_server(page: Page, store: sync.Headwa
 # ── who it is ──
 
 
-async def test_a_token_that_has_run_out_is_got_anew(tmp_path: Path) -> None:
-    path, folder = tmp_path / "documents.db", tmp_path / "page"
+async def test_a_token_that_has_run_out_is_got_anew(path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
     folder.mkdir()
     scopes = ["documents:read", "documents:create", "documents:update"]
     async with headwater.open(str(path)) as hw:
