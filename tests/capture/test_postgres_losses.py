@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import headwater
@@ -44,6 +46,120 @@ async def test_a_slot_that_was_dropped_is_told_and_begun_anew_when_asked_for(
     found = await changes(hw)
     assert short(found) == [("resync-required", None), ("read", 1), ("read", 2), ("insert", 3)]
     assert "gone" in found[0]["reason"]
+
+
+# ── a table that is not the one that was followed ──
+
+
+def replace_by_renaming(shop: Shop) -> None:
+    shop.run(f"ALTER TABLE {shop.table} RENAME TO {shop.name}_old")
+    shop.run(f"CREATE TABLE {shop.table} (id int PRIMARY KEY, note text, price numeric)")
+
+
+def replace_by_dropping(shop: Shop) -> None:
+    shop.run(f"DROP TABLE {shop.table}")
+    shop.run(f"CREATE TABLE {shop.table} (id int PRIMARY KEY, note text, price numeric)")
+
+
+@pytest.mark.parametrize("replace", [replace_by_renaming, replace_by_dropping])
+async def test_another_table_of_the_same_name_is_told_and_copied_when_asked_for(
+    hw: headwater.Headwater, shop: Shop, replace: Callable[[Shop], None]
+) -> None:
+    """What was written to it before it was published is not in the stream."""
+    shop.insert(1)
+    await follow(hw, shop)
+    replace(shop)
+    shop.insert(2)
+    with pytest.raises(ResyncRequired, match=r"dropped or renamed.*--resync"):
+        await follow(hw, shop)
+    await follow(hw, shop, resync=True)
+    shop.insert(3)
+    await follow(hw, shop)
+    assert short(await changes(hw)) == [("read", 1), ("resync-required", None), ("read", 2), ("insert", 3)]
+
+
+async def test_a_table_that_is_replaced_while_it_is_followed_is_told(hw: headwater.Headwater, shop: Shop) -> None:
+    shop.insert(1)
+    following = asyncio.ensure_future(Follower(hw, shop.source(), QUEUE, status_seconds=0.1).run())
+    await expect_soon_async(partial(has_changes, hw, 1))
+    await asyncio.to_thread(replace_by_dropping, shop)
+    shop.insert(2)
+    with pytest.raises(ResyncRequired, match=r"dropped or renamed.*--resync"):
+        await asyncio.wait_for(following, 60)
+    following = asyncio.ensure_future(Follower(hw, shop.source(), QUEUE, resync=True, status_seconds=0.1).run())
+    await expect_soon_async(partial(has_changes, hw, 3))
+    await asyncio.to_thread(replace_by_dropping, shop)
+    shop.insert(3)
+    await expect_soon_async(partial(has_changes, hw, 5))
+    following.cancel()
+    await asyncio.wait([following])
+    told = [("read", 1), ("resync-required", None), ("read", 2), ("resync-required", None), ("read", 3)]
+    assert short(await changes(hw)) == told
+
+
+async def test_a_position_of_before_does_not_say_which_table_it_was(hw: headwater.Headwater, shop: Shop) -> None:
+    await follow(hw, shop)
+    found = await state(hw)
+    position = msgspec.json.decode(found.position)
+    assert list(position.pop("tables")) == [shop.table]
+    assert position.pop("publication")
+    shop.insert(1)
+    source, taken = shop.source(), None
+    assert msgspec.json.decode(await source.open(msgspec.json.encode(position).decode()))["tables"]
+    while taken is None or not taken.changes:
+        taken = await source.read(1)
+    await source.close()
+    assert [change.key for change in taken.changes] == [{"id": 1}]
+
+
+async def test_a_publication_that_was_dropped_and_made_again_is_told(hw: headwater.Headwater, shop: Shop) -> None:
+    await follow(hw, shop)
+    shop.run(f"DROP PUBLICATION headwater_{shop.name}")
+    shop.insert(1)
+    shop.run(f"CREATE PUBLICATION headwater_{shop.name} FOR TABLE {shop.table}")
+    shop.insert(2)
+    with pytest.raises(ResyncRequired, match=r"was dropped.*--resync"):
+        await follow(hw, shop)
+    await follow(hw, shop, resync=True)
+    assert short(await changes(hw)) == [("resync-required", None), ("read", 1), ("read", 2)]
+
+
+# ── two of one name ──
+
+
+async def test_a_capture_of_the_same_name_into_another_queue_is_refused(hw: headwater.Headwater, shop: Shop) -> None:
+    """By default a capture has the name of its table, whatever the schema."""
+    await follow(hw, shop)
+    shop.insert(1)
+    with pytest.raises(InvalidOption, match=r"pushes to the queue changes.*--name"):
+        await capture.follow(hw, shop.source(), "elsewhere", once=True)
+    await follow(hw, shop)
+    assert short(await changes(hw)) == [("insert", 1)]
+
+
+async def test_a_capture_of_the_same_name_of_another_table_is_refused(hw: headwater.Headwater, shop: Shop) -> None:
+    await follow(hw, shop)
+    shop.run(f"CREATE TABLE {shop.name}.bills (id int PRIMARY KEY)")
+    another = capture.PostgresTables(shop.address, [f"{shop.name}.bills"], name=shop.name)
+    with pytest.raises(InvalidOption, match=r"follows \S+orders; give this one a name of its own"):
+        await capture.follow(hw, another, QUEUE, once=True)
+    shop.insert(1)
+    await follow(hw, shop)
+    assert short(await changes(hw)) == [("insert", 1)]
+
+
+async def test_of_two_that_begin_at_once_one_goes_on(hw: headwater.Headwater, shop: Shop) -> None:
+    """Neither takes what the other makes for what somebody left behind."""
+    shop.insert(*range(20))
+    both = [asyncio.ensure_future(Follower(hw, shop.source(), QUEUE).run()) for _ in range(2)]
+    await expect_soon_async(partial(has_changes, hw, 20))
+    await asyncio.to_thread(shop.insert, 20)
+    await expect_soon_async(partial(has_changes, hw, 21))
+    assert not any(one.done() for one in both), "the other one waits for its turn"
+    for one in both:
+        one.cancel()
+    await asyncio.wait(both)
+    assert short(await changes(hw)) == [*(("read", number) for number in range(20)), ("insert", 20)]
 
 
 async def test_a_log_that_was_put_back_from_a_copy_is_told(shop: Shop, tmp_path: Path) -> None:

@@ -102,18 +102,26 @@ class Follower:
 
     async def _follow(self, once: bool) -> None:
         await self._open()
-        while True:
-            taken = await self._source.read(READ_SECONDS)
-            if taken is not None:
-                await self._keep(taken)
-            is_over = once and self._source.caught_up
-            if is_over or time.monotonic() - self._noted_at >= self._status_seconds:
-                await self._note_lag()
-            if is_over:
-                return
+        is_over = False
+        while not is_over:
+            try:
+                is_over = await self._go_on(once)
+            except ResyncRequired as error:
+                await self._lost(error)
+
+    async def _go_on(self, once: bool) -> bool:
+        """Take what comes next. Whether that was all that was asked for."""
+        taken = await self._source.read(READ_SECONDS)
+        if taken is not None:
+            await self._keep(taken)
+        is_over = once and self._source.caught_up
+        if is_over or time.monotonic() - self._noted_at >= self._status_seconds:
+            await self._note_lag()
+        return is_over
 
     async def _open(self) -> None:
         self._number, self._state = await _find_state(self._queues, self._database, self._step)
+        self._refuse_another_queue()
         try:
             if self._state.copying:
                 # Our own place: nobody else has noted that it begins.
@@ -121,16 +129,31 @@ class Follower:
             elif self._number:
                 await self._source.open(self._state.position)
             elif await self._source.keeps_place():
+                if (await _find_state(self._queues, self._database, self._step))[0]:
+                    raise SourceBusy(f"another process has just followed {self._source.name} into this log")
                 raise ResyncRequired("the source keeps a place of this name that this log does not know")
             else:
                 await self._begin()
         except ResyncRequired as error:
-            if not self._resync:
-                raise ResyncRequired(
-                    f"{error}. Changes may be missing from {self._queue}: to begin anew with a copy of all rows, "
-                    "follow it with --resync (resync=True); consumers are told"
-                ) from error
-            await self._begin_anew(str(error))
+            await self._lost(error)
+
+    def _refuse_another_queue(self) -> None:
+        """A capture by default has the name of its first table, and so may another one."""
+        queue = self._state.queue
+        if queue not in ("", self._queue) and not self._state.dropped:
+            raise InvalidOption(
+                f"the capture {self._source.name} pushes to the queue {queue}: give this one a name of its own "
+                "(--name), or drop that one first (headwater capture drop)"
+            )
+
+    async def _lost(self, error: ResyncRequired) -> None:
+        """The source has lost our place, or what we followed: begin anew, if that may be."""
+        if not self._resync:
+            raise ResyncRequired(
+                f"{error}. Changes may be missing from {self._queue}: to begin anew with a copy of all rows, "
+                "follow it with --resync (resync=True); consumers are told"
+            ) from error
+        await self._begin_anew(str(error))
 
     async def _begin_anew(self, reason: str) -> None:
         log.warning("capture %s begins anew: %s", self._source.name, reason)

@@ -10,7 +10,8 @@ one that was put back from an older copy, and what lies between is gone.
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 from psycopg import ProgrammingError
@@ -27,17 +28,22 @@ CHANGES_PER_READ = 1_000
 # Longer names are cut off by the server.
 NAME_LENGTH_MAX = 50
 PREFIX = "headwater_"
+
+Result = TypeVar("Result")
 _name = re.compile(rf"[a-z0-9_]{{1,{NAME_LENGTH_MAX}}}")
 
 
 class Position(msgspec.Struct, frozen=True):
     """How far a slot was followed: to the end of a transaction, and so many changes into the one whose commit lies at
-    `commit`."""
+    `commit`. `tables` are the numbers of those that were followed, `publication` is that of the publication: another
+    one of the same name has another number. Positions of before have none."""
 
     system: str
     lsn: int
     commit: int = 0
     changes: int = 0
+    tables: dict[str, int] = {}
+    publication: int = 0
 
 
 class PostgresTables:
@@ -78,23 +84,23 @@ class PostgresTables:
 
     async def keeps_place(self) -> bool:
         """Whether the server has our slot."""
-        return await asyncio.to_thread(self._keeps_place)
+        return await _in_thread(self._keeps_place)
 
     async def open(self, position: str) -> str:
         """Begin with a first copy, or go on where the log is."""
         await self.close()
         self._forget_the_stream()
-        await asyncio.to_thread(self._open, position)
+        await _in_thread(self._open, position)
         return "" if self._copy is not None else _encode(self._position)
 
     async def read(self, seconds: float) -> Taken | None:
         """The next rows of the first copy, or the next changes."""
         if self._copy is not None:
-            copied = await asyncio.to_thread(next, self._copy, None)
+            copied: Taken | None = await _in_thread(next, self._copy, None)
             if copied is not None:
                 return copied
             self._copy = None
-            await asyncio.to_thread(self._start)
+            await _in_thread(self._start)
         return await self._read(seconds)
 
     async def confirm(self, position: str) -> None:
@@ -104,21 +110,22 @@ class PostgresTables:
             self._link.confirm(self._confirmed)
 
     async def lag(self) -> Lag:
-        """What the slot has not sent, and what it keeps on the server's disk."""
-        return await asyncio.to_thread(self._control.lag, self._slot)
+        """What the slot has not sent, and what it keeps on the server's disk. Raises when a table that is followed is
+        not there any more: the stream says nothing of that."""
+        return await _in_thread(self._lag)
 
     async def forget(self) -> None:
         """Drop the slot and the publication: the server keeps nothing for us any more."""
         await self.close()
-        await asyncio.to_thread(self._forget)
+        await _in_thread(self._forget)
 
     async def close(self) -> None:
         """Let go of the connections; the slot stays."""
         self._copy = None
         link, self._link = self._link, None
         if link is not None:
-            await asyncio.to_thread(link.close)
-        await asyncio.to_thread(self._control.close)
+            await _in_thread(link.close)
+        await _in_thread(self._control.close)
 
     # ── the stream ──
 
@@ -160,13 +167,14 @@ class PostgresTables:
             self._transaction, self._counted = decoded, 0
         elif isinstance(decoded, Commit):
             self._transaction = None
-            self._position = Position(self._position.system, max(self._position.lsn, decoded.end_lsn))
+            end = max(self._position.lsn, decoded.end_lsn)
+            self._position = msgspec.structs.replace(self._position, lsn=end, commit=0, changes=0)
         elif self._transaction is not None:
             commit = self._transaction.commit_lsn
             for change in decoded:
                 self._counted += 1
                 if self._is_new(commit):
-                    self._position = Position(self._position.system, self._position.lsn, commit, self._counted)
+                    self._position = msgspec.structs.replace(self._position, commit=commit, changes=self._counted)
                     place = f"{show_lsn(commit)}/{self._counted}"
                     yield msgspec.structs.replace(change, position=place), self._transaction.at
 
@@ -178,39 +186,70 @@ class PostgresTables:
 
     # ── on a thread: the slot and the first copy ──
 
+    def _lag(self) -> Lag:
+        self._refuse_another_publication(self._position)
+        for table, number in self._position.tables.items():
+            if self._control.name_of(number) != table:
+                raise ResyncRequired(_is_another(table))
+        return self._control.lag(self._slot)
+
     def _keeps_place(self) -> bool:
         self._look_at_tables()
         return self._control.find_slot(self._slot) is not None
 
     def _look_at_tables(self) -> list[Table]:
         self._control.check_server()
+        self._control.claim(self._slot)
         return self._control.look_at(self._names)
 
     def _open(self, position: str) -> None:
         tables = self._look_at_tables()
         self._tables = tuple(table.shown for table in tables)
+        if position:
+            self._position = self._resume(_decode(position), tables)
         self._decoder = Decoder({table.shown: table.key for table in tables})
         self._control.publish(self._publication, tables)
         self._target = parse_lsn(self._control.flushed())
         self._link = ReplicationLink(self._address)
         if position:
-            self._position = self._resume(_decode(position))
+            self._position = self._named(tables, self._position)
             self._confirmed = self._position.lsn
             self._start()
         else:
             self._begin(tables)
 
+    def _refuse_others(self, tables: Sequence[Table], position: Position) -> None:
+        """What was written to a table before we published it is not in the stream: of one that took the place of
+        another that may be anything. And where none of the tables was followed, this is another capture."""
+        if position.tables and position.tables.keys().isdisjoint(_numbers(tables)):
+            followed = ", ".join(position.tables)
+            raise InvalidOption(f"the capture {self.name} follows {followed}; give this one a name of its own (--name)")
+        for table in tables:
+            if position.tables.get(table.shown, table.number) != table.number:
+                raise ResyncRequired(_is_another(table.shown))
+
+    def _refuse_another_publication(self, position: Position) -> None:
+        """What was written while there was none is not in the stream."""
+        if position.publication not in (0, self._control.find_publication(self._publication)):
+            raise ResyncRequired(f"the publication {self._publication} was dropped")
+
     def _begin(self, tables: Sequence[Table]) -> None:
         assert self._link is not None
         slot = self._link.create_slot(self._slot, export=self._snapshot)
-        self._position = Position(self._control.identity(), slot.lsn)
+        self._position = self._named(tables, Position(self._control.identity(), slot.lsn))
         self._confirmed = slot.lsn
         if self._snapshot:
             self._copy = self._copies(tables, slot.snapshot)
         else:
             self._start()
 
-    def _resume(self, position: Position) -> Position:
+    def _named(self, tables: Sequence[Table], position: Position) -> Position:
+        publication = self._control.find_publication(self._publication)
+        return msgspec.structs.replace(position, tables=_numbers(tables), publication=publication)
+
+    def _resume(self, position: Position, tables: Sequence[Table]) -> Position:
+        """The position, if everything since is in the stream."""
+        self._refuse_others(tables, position)
         if position.system != self._control.identity():
             raise ResyncRequired("this is another server than the one that was followed")
         slot = self._control.wait_for_slot(self._slot)
@@ -223,6 +262,7 @@ class PostgresTables:
                 f"the slot {self._slot} was followed up to {slot.confirmed}, and the log has {show_lsn(position.lsn)}: "
                 "the log was put back from an older copy, or another log follows this slot"
             )
+        self._refuse_another_publication(position)
         return position
 
     def _start(self) -> None:
@@ -242,10 +282,29 @@ class PostgresTables:
 
     def _forget(self) -> None:
         try:
+            self._control.claim(self._slot)
             self._control.drop_slot(self._slot)
             self._control.unpublish(self._publication)
         finally:
             self._control.close()
+
+
+async def _in_thread(work: Callable[..., Result], *arguments: object) -> Result:
+    """Whoever is cancelled meanwhile waits for it to end: nothing may be opened behind what closes it."""
+    working = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        raise
+
+
+def _numbers(tables: Sequence[Table]) -> dict[str, int]:
+    return {table.shown: table.number for table in tables}
+
+
+def _is_another(table: str) -> str:
+    return f"the table {table} is not the one that was followed: it was dropped or renamed"
 
 
 def _check_address(address: str) -> str:

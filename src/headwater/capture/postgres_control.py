@@ -28,8 +28,9 @@ _KINDS = {"r", "p"}
 
 
 class Table(NamedTuple):
-    """A table that is followed, and what its rows are known by."""
+    """A table that is followed, and what its rows are known by. `number` is its own, whatever it is called."""
 
+    number: int
     schema: str
     name: str
     key: tuple[str, ...]
@@ -77,6 +78,15 @@ class Control:
                 "'logical' and a restart"
             )
 
+    def claim(self, slot: str) -> None:
+        """Be the only one who follows a slot, for as long as this connection lives: a copy is made before the server
+        knows anybody to follow it. A server takes a moment to see that somebody hung up."""
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while self._one(sql.claim_slot, slot) != (True,):
+            if time.monotonic() > deadline:
+                raise SourceBusy(f"another process follows the slot {slot}")
+            time.sleep(LOOK_SECONDS)
+
     def identity(self) -> str:
         """Which server it is; a standby that takes its place has the same."""
         (system,) = self._one(sql.server_identity)
@@ -103,15 +113,25 @@ class Control:
         row = self._one(sql.find_table, name)
         if not row:
             raise SourceUnfit(f"there is no table {name!r}; write it as SQL would: schema.table")
-        schema, table, kind, identity, key = row
+        number, schema, table, kind, identity, key = row
         if kind not in _KINDS:
             raise SourceUnfit(f"{name} is no table: only tables can be followed")
         known = () if identity == _NOTHING else tuple(key)
-        return Table(schema, table, known, identity == _FULL)
+        return Table(number, schema, table, known, identity == _FULL)
+
+    def name_of(self, number: int) -> str:
+        """What the table of a number is called now, as `Table.shown` writes it; '' when there is none."""
+        row = self._one(sql.name_of_table, number)
+        return str(row[0]) if row else ""
+
+    def find_publication(self, name: str) -> int:
+        """The number of a publication, 0 when there is none."""
+        row = self._one(sql.find_publication, name)
+        return int(row[0]) if row else 0
 
     def publish(self, publication: str, tables: Sequence[Table]) -> None:
         """See to it that the publication has these tables and no others."""
-        exists = self._one(sql.find_publication, publication)
+        exists = self.find_publication(publication)
         wanted = {table.shown for table in tables}
         listed = SQL(", ").join(table.quoted for table in tables)
         name = Identifier(publication)

@@ -18,12 +18,13 @@ from psycopg.conninfo import make_conninfo
 from headwater.capture.pgoutput import EPOCH
 from headwater.capture.postgres_errors import translated
 from headwater.capture.postgres_values import SESSION
-from headwater.errors import CaptureError, SourceBusy, SourceUnreachable
+from headwater.errors import CaptureError, HeadwaterError, ResyncRequired, SourceBusy, SourceUnreachable
 
 _data = struct.Struct("!cqqq")
 _keepalive = struct.Struct("!cqqB")
 _status = struct.Struct("!cqqqqB")
 _OBJECT_IN_USE = b"55006"
+_UNDEFINED = b"42704"
 CONNECTION = {"connect_timeout": "10", "application_name": "headwater capture", "keepalives_idle": "15"}
 
 
@@ -81,9 +82,19 @@ class ReplicationLink:
             if size > 0:
                 return _arrived(bytes(data))
             if size < 0:
-                raise SourceUnreachable(f"the stream has ended: {_text(self._connection.error_message) or 'closed'}")
+                raise self._ended()
             if not await self._readable(deadline - time.monotonic()):
                 return None
+
+    def _ended(self) -> HeadwaterError:
+        """Why the stream is over. A publication that was dropped and made again was none in between, and the server
+        cannot go on through that time."""
+        with translated():
+            result = self._connection.get_result()
+        message = _text(self._connection.error_message if result is None else result.error_message)
+        if result is not None and result.error_field(pq.DiagnosticField.SQLSTATE) == _UNDEFINED:
+            return ResyncRequired(f"the server cannot tell what happened since: {message}")
+        return SourceUnreachable(f"the stream has ended: {message or 'closed'}")
 
     def confirm(self, lsn: int, *, ask: bool = False) -> None:
         """Say up to where everything is in the log; with `ask` the server tells where it is."""

@@ -8,7 +8,7 @@ SELECT pg_current_wal_flush_lsn()::text;
 
 -- name: find_table
 -- A table, how its rows are told in changes, and the columns that they are known by.
-SELECT n.nspname, c.relname, c.relkind, c.relreplident, ARRAY(
+SELECT c.oid::int8, n.nspname, c.relname, c.relkind, c.relreplident, ARRAY(
     SELECT a.attname::text FROM pg_index i
     JOIN unnest(i.indkey) WITH ORDINALITY AS k(number, place) ON true
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
@@ -16,9 +16,13 @@ SELECT n.nspname, c.relname, c.relkind, c.relreplident, ARRAY(
     ORDER BY k.place)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s);
 
+-- name: name_of_table
+-- What the table of a number is called now.
+SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s;
+
 -- name: find_publication
--- Whether there is a publication.
-SELECT puballtables FROM pg_publication WHERE pubname = %s;
+-- The number of a publication.
+SELECT oid::int8 FROM pg_publication WHERE pubname = %s;
 
 -- name: published_tables
 -- The tables of a publication.
@@ -43,6 +47,10 @@ DROP PUBLICATION IF EXISTS {};
 -- name: find_slot
 -- How far a slot was confirmed, whether the server still keeps what follows, and whether somebody is connected.
 SELECT confirmed_flush_lsn::text, wal_status, active FROM pg_replication_slots WHERE slot_name = %s;
+
+-- name: claim_slot
+-- Whether nobody else has said that it follows a slot; from then on we have.
+SELECT pg_try_advisory_lock(1213678932, hashtext(%s));
 
 -- name: drop_slot
 -- A slot goes, if it is there.
