@@ -62,7 +62,7 @@ class CampaignRecord:
 
 def function_of(nodeid: str) -> str:
     """The name of a test without its parameters."""
-    return nodeid.partition("[")[0]
+    return nodeid.partition("@")[0].partition("[")[0]
 
 
 def render(tallies: dict[str, Tally], machine: Machine, version: str) -> str:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -29,7 +29,9 @@ from tests.ports import free_ports
 WEED = Path(sys.executable).with_name("weed")
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
+STARTS_MAX = 5
 PAUSE_SECONDS = 0.1
+NAMES = ("master", "volume", "filer", "s3")
 BUCKET = "headwater"
 KEY, SECRET = "headwater", "headwater-not-a-secret"
 
@@ -40,13 +42,16 @@ class SeaweedServer:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hwweed-", dir=_memory()))
         self._keys = count(1)
-        names = ("master", "volume", "filer", "s3")
-        found = free_ports(2 * len(names))
-        ports = dict(zip(names, found[: len(names)], strict=True))
-        grpc = dict(zip(names, found[len(names) :], strict=True))
-        self.port = ports["s3"]
-        self._process = self._start(ports, grpc)
-        self._wait_until_ready()
+        # Somebody may take one of its ports before it gets there: then it is started with others.
+        for _ in range(STARTS_MAX):
+            self._start_with(free_ports(2 * len(NAMES)))
+            if self._is_ready():
+                return
+            self._end()
+            told = (self.folder / "log").read_text()
+            if "address already in use" not in told:
+                break
+        raise RuntimeError(f"SeaweedFS did not start: {told[-2_000:]}")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -59,20 +64,30 @@ class SeaweedServer:
 
     def stop(self) -> None:
         """End it for good."""
+        self._end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start_with(self, found: Sequence[int]) -> None:
+        ports = dict(zip(NAMES, found[: len(NAMES)], strict=True))
+        grpc = dict(zip(NAMES, found[len(NAMES) :], strict=True))
+        self.port = ports["s3"]
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+        (self.folder / "data").mkdir()
+        self._process = self._start(ports, grpc)
 
     def _start(self, ports: Mapping[str, int], grpc: Mapping[str, int]) -> "subprocess.Popen[bytes]":
         actions = ["Admin", "Read", "Write", "List", "Tagging"]
         identity = {"name": KEY, "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": actions}
         config = self.folder / "s3.json"
         config.write_text(json.dumps({"identities": [identity]}))
-        (self.folder / "data").mkdir()
         flags = [f"-{name}.port={port}" for name, port in ports.items()]
         flags += [f"-{name}.port.grpc={port}" for name, port in grpc.items()]
         places = [f"-dir={self.folder}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3.ip.bind=127.0.0.1"]
@@ -88,8 +103,8 @@ class SeaweedServer:
                 preexec_fn=partial(end_with_parent, signal.SIGTERM),
             )
 
-    def _wait_until_ready(self) -> None:
-        """Until it can be written to, which makes the bucket."""
+    def _is_ready(self) -> bool:
+        """Wait until it can be written to, which makes the bucket, or has ended."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
@@ -98,8 +113,8 @@ class SeaweedServer:
             except (BaseError, OSError):
                 time.sleep(PAUSE_SECONDS)
             else:
-                return
-        raise RuntimeError(f"SeaweedFS did not start: {(self.folder / 'log').read_text()[-2_000:]}")
+                return True
+        return False
 
 
 def environment_for(port: int) -> dict[str, str]:

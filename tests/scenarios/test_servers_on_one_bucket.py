@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -39,11 +38,11 @@ def holds(server: Server) -> bool:
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+def servers() -> Iterator[tuple[Server, Server]]:
     """Two that are not started yet. The first one is to be started first."""
     with in_memory() as folder:
         address = f"file://{folder}/log.sqlite?lease_seconds=1"
-        one, other = (Server(address, folder=tmp_path, starts=False) for _ in range(2))
+        one, other = (Server(address, starts=False) for _ in range(2))
         try:
             yield one, other
         finally:

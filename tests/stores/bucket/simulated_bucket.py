@@ -3,7 +3,8 @@ are lost. The keepers are the real ones; the file that they keep is a list of nu
 
 Checked at the end, against what lies in the bucket: every operation that was answered is there once, where it was told;
 none is there twice; what was answered before another was handed in lies before it; a read shows all that was answered
-before it was asked; and each base that was ever there is what the entries up to its position make.
+before it was asked; each base that was ever there is what the entries up to its position make; and no broker thinks
+that something was taken away.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ from headwater.stores.sqlite.frames import PAGE_BYTES, PageChanges
 KEY = "db.sqlite"
 LEASE_SECONDS = 3.0
 BASE_ENTRIES = 6
+# Chains are as much shorter here.
+WINDOW_MAX = 32
 SETTLE_SECONDS = 240.0
 TRAITS = Traits("simulated", "nowhere", "none", several_machines=True, durable_by="nothing", answers_wait=True)
 FIRST_PAGE = b"SQLite format 3\0" + bytes(PAGE_BYTES - 16)
@@ -88,6 +91,7 @@ class World:
         self.entries: dict[str, bytes] = {}
         self.bases: list[bytes] = []
         self.tags: list[str] = []
+        self.losses: list[str] = []
         self.lose = dice.choice((0.0, 0.1, 0.25))
         self.late = dice.choice((0.0, 0.1, 0.3))
         self.busy = dice.choice((0.0, 0.1))
@@ -226,6 +230,7 @@ class Broker:
             if ship == "chain"
             else ImageKeeper(ImageLook(self.way, names), TRAITS, settings, self._now)
         )
+        self.keeper.on_loss = world.losses.append
         self._state: list[int] = []
         self._flights: list[tuple[asyncio.Future[None], list[Request], int]] = []
         self.pending: list[Request] = []
@@ -376,6 +381,7 @@ class Run:
 
     def check(self, state: list[int]) -> None:
         """Whether all that was told is so."""
+        assert self.world.losses == [], "a base or an entry was taken for lost that nobody took away"
         assert len(state) == len(set(state)), "an operation was applied twice"
         places = {number: index for index, number in enumerate(state)}
         for one in self.operations:
@@ -442,7 +448,10 @@ def run_virtually(go: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda loop, context: None)
     try:
-        with patch("headwater.stores.bucket.chain_keeper.BASE_ENTRIES_MAX", BASE_ENTRIES):
+        with (
+            patch("headwater.stores.bucket.chain_keeper.BASE_ENTRIES_MAX", BASE_ENTRIES),
+            patch("headwater.stores.bucket.looking.WINDOW_MAX", WINDOW_MAX),
+        ):
             return loop.run_until_complete(go())
     finally:
         for task in asyncio.all_tasks(loop):

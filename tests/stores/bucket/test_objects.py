@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.errors import ConfigError, StoreFailed, StoreMissing
+from headwater.errors import ConfigError, StoreFailed, StoreFull, StoreMissing
 from headwater.stores.bucket.folder import FolderObjects
 from headwater.stores.bucket.objects import CountedObjects, Objects, Refused, Unsure
 from headwater.stores.bucket.s3 import S3Objects, find_endpoint
@@ -116,7 +116,6 @@ CREATE_ALL = """
 import asyncio, json, sys
 from headwater.stores.bucket.folder import FolderObjects
 from headwater.stores.bucket.objects import Refused
-from tests.ports import free_ports
 
 async def create_all(folder, name):
     objects, mine = FolderObjects(folder), []
@@ -204,6 +203,27 @@ async def test_a_server_that_refuses_a_plain_read_leaves_everybody_unsure(seawee
             await S3Objects(BUCKET, environment_for(port), timeout_seconds=2).get("a")
     assert status[:3] in str(told.value)
     assert "Debug source" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        ("507 Insufficient Storage", ""),
+        ("403 Forbidden", "<Error><Code>QuotaExceeded</Code></Error>"),
+        ("500 Internal Server Error", "<Error><Code>XMinioStorageFull</Code></Error>"),
+    ],
+)
+async def test_a_server_without_room_says_so(seaweed: SeaweedServer, status: str, body: str) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(StoreFull, match="is full"):
+            await S3Objects(BUCKET, environment_for(port), timeout_seconds=2).create("a", b"-")
 
 
 async def test_a_wrong_secret_is_refused_for_good(seaweed: SeaweedServer) -> None:

@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -208,6 +209,29 @@ async def test_bases_keep_the_chain_short_and_what_is_needed_stays(folder: str, 
     assert await drained(at(folder)) == list(range(2 * BASE_ENTRIES_MAX + 40))
 
 
+async def test_a_base_is_what_had_landed_when_its_copy_began(
+    folder: str, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece at a time, while more lands."""
+    monkeypatch.setattr("headwater.stores.bucket.label.PIECE_BYTES", PAGE_BYTES)
+    monkeypatch.setattr("headwater.stores.bucket.chain_keeper.BASE_ENTRIES_MAX", 4)
+    landed = 0
+
+    async def give_way(seconds: float) -> None:
+        nonlocal landed
+        keeper = hw.store.medium._keeper._keeper  # type: ignore[attr-defined]
+        landed = max(landed, len(keeper._later))
+        await asyncio.sleep(0.001)
+
+    monkeypatch.setattr("headwater.stores.bucket.label.asyncio", SimpleNamespace(sleep=give_way))
+    async with opened(at(folder)) as hw:
+        for number in range(80):
+            await hw.queue("orders").push(f"{number} {os.urandom(2_000).hex()}")
+    # Something landed while a copy was made, and bases are what their entries make: the witness looks.
+    assert landed > 0
+    assert len(witness.versions["log.sqlite"]) > 1
+
+
 async def test_what_a_killed_holder_had_no_time_to_delete_goes_later(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +284,17 @@ async def test_a_store_that_must_be_there_is_not_made(folder: str) -> None:
 
 
 # ── one holder ──
+
+
+async def test_who_waits_for_the_store_does_not_read_all_of_it_again_and_again(folder: str) -> None:
+    async with opened(at(folder, lease_seconds=60)) as hw:
+        await hw.queue("orders").push(os.urandom(100_000).hex())
+    async with opened(at(folder, lease_seconds=60)):
+        waiting = BucketStore(at(folder, wait_seconds=0.1), Config())
+        with pytest.raises(StoreBusy):
+            await waiting.open()
+        # Once, when it was opened: looks at whether the holder is still heard of need the label alone.
+        assert waiting.numbers()["bucket_read_bytes_total"] < 2 * os.path.getsize(f"{folder}/log.sqlite")
 
 
 @pytest.mark.parametrize("ship", BOTH)

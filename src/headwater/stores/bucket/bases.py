@@ -5,10 +5,12 @@ collect   entries up to the floor go, but never one that began an epoch nor a vo
           from finding its position free
 """
 
-from headwater.errors import StoreError
+import msgspec
+
+from headwater.errors import StoreError, StoreReplaced
 from headwater.stores.bucket.entries import Header
-from headwater.stores.bucket.label import Kind, Label, labelled
-from headwater.stores.bucket.looking import Base, Look, Walk
+from headwater.stores.bucket.label import Kind, Label, copied
+from headwater.stores.bucket.looking import Base, Look, Walk, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 
 DELETES_MAX = 5_000
@@ -33,15 +35,16 @@ class Bases:
         if is_collectable(header):
             self._plain.append(header.position)
 
-    async def replace(self, image: bytes | bytearray, at: Header) -> bool:
-        """Make this file, as of an entry of ours that has landed, the base; whether it is. The file may change as soon
-        as this is waited for: what is sent was copied before, once."""
+    def begin(self, at: Header) -> Label:
+        """The label of a base as of an entry of ours that has landed. From here on entries are behind that one."""
         self.entries, self.delta_bytes = 0, 0
+        return Label(Kind.CHAIN, at.position, at.epoch, at.put_id, self.base.label.position)
+
+    async def replace(self, data: bytes, label: Label) -> bool:
+        """Make this file, which has this label, the base; whether it is. StoreReplaced when the one of before is
+        gone."""
         pauses = self._look.pauses()
-        data = image
         while True:
-            label = Label(Kind.CHAIN, at.position, at.epoch, at.put_id, self.base.label.position)
-            data = labelled(data, label)
             try:
                 tag = await self._put(data)
                 self.base = Base(label, tag, bytearray())
@@ -49,12 +52,16 @@ class Bases:
             except (Refused, Unsure, StoreError) as error:
                 why: Exception = error
             newest = await self._look.label()
-            if newest.label.position >= at.position:
+            if newest.label.position < self.base.label.position:
+                raise StoreReplaced(gone(self._look.names.base))
+            if newest.label.position >= label.position:
                 self.base = newest
-                return newest.label.put_id == at.put_id
+                return newest.label.put_id == label.put_id
             if newest.tag == self.base.tag:
                 await pauses.rest(why)
-            self.base = newest
+            else:
+                self.base, label = newest, msgspec.structs.replace(label, other=newest.label.position)
+                data = await copied(data, label)
 
     async def _put(self, data: bytes) -> str:
         name, objects = self._look.names.base, self._look.objects

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from headwater.errors import StoreError
+from headwater.errors import StoreError, StoreFull, StoreReplaced
 from headwater.stores.bucket.entries import Entry, Header, decode, pack
 from headwater.stores.bucket.label import PUT_ID_BITS
-from headwater.stores.bucket.looking import Base, Look, Walk
+from headwater.stores.bucket.looking import Base, Look, Walk, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.contract import RaceLost
 from headwater.stores.sqlite.frames import PageChanges
@@ -68,6 +68,10 @@ class Chain:
         self.on_landed: Callable[[Flight], None] = lambda flight: None
         self.next, self.tip, self.epoch = 1, 0, 0
         self.deposed = True
+        # Whether the bucket has no room for what is on its way.
+        self.full = False
+        # Position and put_id of the newest entry that was seen to count; none yet.
+        self._seen = (0, 0)
 
     @property
     def in_flight(self) -> int:
@@ -83,6 +87,10 @@ class Chain:
         while True:
             base = await self._look.base()
             walk = await self._look.walk(base)
+            if not self._goes_on(base, walk):
+                if await self._look.is_overtaken(base):
+                    continue
+                raise StoreReplaced(gone(self._look.names.entry(self._seen[0])))
             last = await self._look.last(base, walk)
             if last is not None and not insists and not self.may_follow(last, quiet_tip):
                 return None
@@ -95,13 +103,32 @@ class Chain:
             if await self._look.is_overtaken(base):
                 continue
             self.next, self.tip, self.epoch = walk.free + 1, header.put_id, walk.free
+            self._seen = (walk.free, header.put_id)
             self.deposed = False
             return base, walk, flight
+
+    async def find_last(self) -> tuple[Header | None, int]:
+        """The last entry that counts, and its put_id. StoreReplaced when the log does not go on from what was seen."""
+        base, walk = await self._look.everything(with_file=False)
+        if not self._goes_on(base, walk):
+            raise StoreReplaced(gone(self._look.names.entry(self._seen[0])))
+        last = await self._look.last(base, walk)
+        if walk.entries:
+            self._seen = (walk.entries[-1].header.position, walk.tip)
+        return last, walk.tip
+
+    def _goes_on(self, base: Base, walk: Walk) -> bool:
+        """Whether the newest entry that was seen to count is in this log, or behind its base. What counts never ceases
+        to, unless objects are taken away."""
+        position, put_id = self._seen
+        if base.label.position >= position:
+            return base.label.position > position or base.label.put_id == put_id
+        return any(entry.header.put_id == put_id for entry in walk.entries)
 
     async def depose(self) -> None:
         """End the epoch of whoever holds the log, however much it writes: entries that count for nobody lie where its
         next ones would, further ahead than it has any on their way."""
-        base, walk = await self._look.everything()
+        base, walk = await self._look.everything(with_file=False)
         last = await self._look.last(base, walk)
         if last is None or last.left:
             return
@@ -154,14 +181,17 @@ class Chain:
         while True:
             try:
                 await self._look.objects.create(key, data)
+                self.full = False
                 return True
             except (Refused, Unsure, StoreError) as error:
                 why: Exception = error
             there = await self._find(key)
             if there is not None:
+                self.full = False
                 return there.header.put_id == entry.header.put_id
             if isinstance(why, StoreError) and not is_patient:
                 raise why
+            self.full = isinstance(why, StoreFull)
             await pauses.rest(why)
 
     async def _find(self, key: str) -> Entry | None:
@@ -177,15 +207,21 @@ class Chain:
     async def _land(self) -> None:
         """Settle flights in order; one that lost its place takes all behind it along."""
         while self._flights:
-            if not await asyncio.shield(self._flights[0].placing):
-                self._lose()
+            is_placed = await asyncio.shield(self._flights[0].placing)
+            if not self._flights:
+                # All of them were lost meanwhile.
+                return
+            if not is_placed:
+                self.lose()
                 return
             flight = self._flights.popleft()
+            self._seen = (flight.entry.header.position, flight.entry.header.put_id)
             self.on_landed(flight)
             if not flight.landed.done():
                 flight.landed.set_result(None)
 
-    def _lose(self) -> None:
+    def lose(self) -> None:
+        """Nothing of ours that has not landed counts any more, nor anything that is sent from now on."""
         self.deposed = True
         lost, self._flights = self._flights, deque()
         for flight in lost:

@@ -4,18 +4,23 @@ image   the file as of the last entry that landed, in memory: what a base is mad
         label cannot come apart
 base    due when the entries behind it weigh more than half of it (8 MB at least), when there are many, at the end
 lease   any entry renews it; when nothing was sent for a third of it, an empty one is
+watch   as often, while anybody is answered, the entry that was the last one a while ago and the base are looked at in
+        turns: whether they are there still. A holder answers from memory, and creates its next entry wherever the
+        others are: it would not notice by itself that the bucket was emptied, or put back to an older state
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from headwater.errors import StoreDamaged, StoreError, StoreForeign, StoreReplaced
 from headwater.stores.bucket.address import BucketSettings
 from headwater.stores.bucket.bases import Bases
 from headwater.stores.bucket.chain import Chain, Flight, Terms
 from headwater.stores.bucket.entries import Header
+from headwater.stores.bucket.label import Label, copied
 from headwater.stores.bucket.lease import DRIFT, Challenge, End, SharedLook, impatient, steady_seconds
-from headwater.stores.bucket.looking import Base, Look, Walk, newest_image
+from headwater.stores.bucket.looking import Base, Look, Walk, gone, newest_image
 from headwater.stores.bucket.wakeup import BucketWakeup
 from headwater.stores.contract import RaceLost, Traits
 from headwater.stores.sqlite.frames import PageChanges
@@ -26,6 +31,11 @@ log = logging.getLogger(__name__)
 BASE_BYTES_MIN = 8 * 1_048_576
 BASE_ENTRIES_MAX = 256
 BEATS = 3
+# How long a holder without a lease answers before it looks whether what it wrote is there.
+WATCH_SECONDS = 15.0
+# An object that was there must be missed so often in a row: a bucket may be wrong for a moment.
+MISSES = 3
+MISS_SECONDS = 0.5
 
 
 class ChainKeeper:
@@ -44,13 +54,21 @@ class ChainKeeper:
         self._confirming = SharedLook(self._confirm)
         self._wakeup = BucketWakeup(self._find_foreign, self._peek_foreign)
         self._image = bytearray()
+        # What landed while the image is copied, and is not in it yet; None when it is.
+        self._later: list[PageChanges] | None = None
         self._at: Header | None = None
         self._bases: Bases | None = None
         self._basing: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        # The entry to look at next, and whether anybody was answered since the last look.
+        self._watched: Header | None = None
+        self._answers = False
         self._sent_at = 0.0
         self._lease_until = 0.0
         self.before_base: Callable[[], Awaitable[None]] = _nothing
+        # Told what is gone from the bucket: from then on nothing of this store is safe.
+        self.on_loss: Callable[[str], None] = log.error
         self.takeovers = 0
         self.bases = 0
 
@@ -58,6 +76,11 @@ class ChainKeeper:
     def live_bytes(self) -> int:
         """How large the file is."""
         return len(self._image)
+
+    @property
+    def full(self) -> bool:
+        """Whether the bucket has no room for what was sent."""
+        return self._chain.full
 
     # ── holding ──
 
@@ -78,7 +101,7 @@ class ChainKeeper:
         before = await self._look.last(base, walk) if insists else None
         self._image = newest_image(base, walk.entries)
         self._bases = Bases(self._look, base, walk)
-        self._at = flight.entry.header
+        self._at = self._watched = flight.entry.header
         self._lease_until = flight.sent_at + self._lease_seconds
         self._sent_at = flight.sent_at
         self.takeovers += 1
@@ -86,6 +109,7 @@ class ChainKeeper:
             self._wakeup.caught_up(walk.free - 1)
         if self._lease_seconds:
             self._beating = asyncio.get_running_loop().create_task(self._beat(), name="headwater-bucket-lease")
+        self._watching = asyncio.get_running_loop().create_task(self._watch(), name="headwater-bucket-watch")
         if before is not None and not before.left:
             # A holder that does not know yet may tell within its lease what it had read before.
             await asyncio.sleep(before.lease_seconds * DRIFT)
@@ -102,11 +126,10 @@ class ChainKeeper:
                     return taken
 
     async def _find_end(self) -> End:
-        base, walk = await self._look.everything()
-        last = await self._look.last(base, walk)
+        last, tip = await self._chain.find_last()
         if last is None or self._chain.may_follow(last, None):
-            return End(walk.tip, "", 0.0)
-        return End(walk.tip, last.holder, last.lease_seconds)
+            return End(tip, "", 0.0)
+        return End(tip, last.holder, last.lease_seconds)
 
     async def _beat(self) -> None:
         """Be heard of, while there is nothing else to send."""
@@ -116,12 +139,52 @@ class ChainKeeper:
             if self._now() - self._sent_at >= pause and not self._chain.in_flight and not self._chain.deposed:
                 self._append(None)
 
+    async def _watch(self) -> None:
+        """Look again and again whether what was written is there still, an entry and the base in turns."""
+        turn = 0
+        while not self._chain.deposed:
+            await asyncio.sleep((self._lease_seconds or WATCH_SECONDS) / BEATS)
+            if not self._answers:
+                continue
+            self._answers, turn = False, turn + 1
+            try:
+                missing = await self._find_missing(is_base=turn % 2 == 0)
+            except StoreError as error:
+                log.debug("what was written cannot be looked at: %s", error)
+                continue
+            if missing and not self._chain.deposed:
+                self._lose(missing)
+
+    async def _find_missing(self, *, is_base: bool) -> str:
+        """What is told of the entry or the base when it is gone; '' while it is there."""
+        assert self._watched is not None
+        assert self._bases is not None
+        at, base = self._watched, self._bases.base
+        if not is_base:
+            # One that was written after somebody's hands were in the bucket would be there.
+            self._watched = self._at
+        for _ in range(MISSES):
+            missing = gone(self._look.names.base if is_base else self._look.names.entry(at.position))
+            try:
+                if await (self._look.keeps_base(base) if is_base else self._look.keeps_entry(at)):
+                    return ""
+            except (StoreForeign, StoreDamaged) as error:
+                missing = str(error)
+            await asyncio.sleep(MISS_SECONDS)
+        return missing
+
+    def _lose(self, missing: str) -> None:
+        """What was answered may be gone: nobody is answered any more, and nothing is written."""
+        self._chain.lose()
+        self.on_loss(missing)
+
     async def _let_go(self) -> None:
         """Nothing of the holder that this was is under way afterwards."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.wait([self._beating])
-            self._beating = None
+        for task in (self._beating, self._watching):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        self._beating = self._watching = None
         await self._chain.settle()
         await self._confirming.settle()
         if self._basing is not None:
@@ -153,8 +216,12 @@ class ChainKeeper:
         """In order. The file, what it is labelled with and the lease go forward together."""
         assert self._bases is not None
         if flight.changes is not None:
-            flight.changes.apply(self._image)
+            if self._later is None:
+                flight.changes.apply(self._image)
+            else:
+                self._later.append(flight.changes)
         self._at = flight.entry.header
+        self._answers = True
         self._bases.landed(flight.entry.header, len(flight.entry.body))
         self._lease_until = max(self._lease_until, flight.sent_at + self._lease_seconds)
         self.challenge.won()
@@ -163,6 +230,7 @@ class ChainKeeper:
 
     def confirm(self) -> asyncio.Future[None] | None:
         """Within the lease nobody else can have written; otherwise a look tells."""
+        self._answers = True
         if self._now() < self._lease_until and not self._chain.deposed:
             return None
         return self._confirming.ask()
@@ -198,11 +266,24 @@ class ChainKeeper:
         if not self._image or self._at.position <= self._bases.base.label.position:
             return
         try:
-            if await self._bases.replace(self._image, self._at):
+            label = self._bases.begin(self._at)
+            if await self._bases.replace(await self._copy(label), label):
                 self.bases += 1
                 await self._bases.collect()
+        except StoreReplaced as error:
+            self._lose(str(error))
         except Exception:
             log.exception("the base of the store in the bucket could not be renewed")
+
+    async def _copy(self, label: Label) -> bytes:
+        """The file as it is at this moment. What lands meanwhile comes into it afterwards."""
+        self._later = []
+        try:
+            return await copied(self._image, label)
+        finally:
+            for changes in self._later:
+                changes.apply(self._image)
+            self._later = None
 
     # ── others ──
 

@@ -7,26 +7,30 @@
                landed before it is told from what never did, and nothing is applied twice
 
 There is one PUT at a time; whatever is sent meanwhile goes with the next one. Reads always look: a lease is only for
-politeness here, because renewing it (the note is written again) and taking over are not one and the same PUT.
+politeness here, because renewing it (the note is written again) and taking over are not one and the same PUT. So every
+answer has seen the image that is there: one that is older than ours says that somebody else's hands were in the bucket.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
 
-from headwater.errors import StoreDamaged, StoreError, StoreForeign
+from headwater.errors import StoreDamaged, StoreError, StoreForeign, StoreFull, StoreReplaced
 from headwater.stores.bucket.address import BucketSettings
 from headwater.stores.bucket.chain import new_put_id
 from headwater.stores.bucket.label import HEADER_BYTES, Kind, Label, labelled, read_label, unlabelled
 from headwater.stores.bucket.lease import Challenge, End, SharedLook, impatient, steady_seconds
-from headwater.stores.bucket.looking import Look
+from headwater.stores.bucket.looking import Look, gone
 from headwater.stores.bucket.objects import Refused, Unsure
 from headwater.stores.bucket.wakeup import BucketWakeup
 from headwater.stores.contract import RaceLost, Traits
 from headwater.stores.sqlite.frames import PageChanges
 from headwater.wakeups.contract import Wakeup
+
+log = logging.getLogger(__name__)
 
 BEATS = 3
 NOTHING = Label(Kind.IMAGE_LEFT, 0, 0, 0, 0)
@@ -112,10 +116,16 @@ class ImageKeeper:
         self._wakeup = BucketWakeup(self._find_foreign, self._peek_foreign)
         self._image = bytearray()
         self._label, self._tag = NOTHING, ""
+        # Of the newest image that was seen here.
+        self._seen = NOTHING
         self._waiting: list[tuple[PageChanges, asyncio.Future[None]]] = []
         self._shipping: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._deposed = True
+        # Told what is gone from the bucket: from then on nothing of this store is safe.
+        self.on_loss: Callable[[str], None] = log.error
+        # Whether the bucket has no room for what was sent.
+        self.full = False
         self.takeovers = 0
         self.bases = 0
 
@@ -157,6 +167,7 @@ class ImageKeeper:
         while True:
             mark = await find_mark()
             label, tag, image = await self._look.whole()
+            self._see(label)
             if mark != await self._mark(label, tag):
                 continue
             try:
@@ -199,9 +210,16 @@ class ImageKeeper:
 
     async def _find_end(self) -> End:
         label, tag = await self._look.found()
+        self._see(label)
         mark = await self._mark(label, tag)
         is_free = label.kind is Kind.IMAGE_LEFT or _epoch(label) == _epoch(self._label)
         return End(mark, mark.holder, 0.0 if is_free else mark.lease_seconds)
+
+    def _see(self, label: Label) -> None:
+        """Positions only rise. StoreReplaced when this image is older than one that was seen."""
+        if _is_older(label, self._seen):
+            raise StoreReplaced(gone(self._look.names.base))
+        self._seen = label
 
     async def _mark(self, label: Label, tag: str) -> Mark:
         """What is unmoved while its holder is not heard of: the image and its note."""
@@ -297,13 +315,16 @@ class ImageKeeper:
         while True:
             try:
                 self._tag = await (objects.replace(name, data, tag) if tag else objects.create(name, data))
-                self._label = mine
+                self._label = self._seen = mine
+                self.full = False
                 return True
             except (Refused, Unsure, StoreError) as error:
                 why: Exception = error
             found, found_tag = await self._look_until_told()
+            self.full = isinstance(why, StoreFull) and found_tag == tag
             if found.put_id == mine.put_id:
                 self._label, self._tag = mine, found_tag
+                self._seen = mine
                 return True
             if found_tag != tag:
                 self._deposed = True
@@ -338,9 +359,12 @@ class ImageKeeper:
 
     async def _is_ours(self) -> bool:
         if not self._deposed:
-            mine = self._label
+            mine, seen = self._label, self._seen
             found, _ = await self._look.found()
             is_new = mine.position < mine.epoch and not found.position
+            if _is_older(found, seen) and not self._deposed:
+                self._deposed = True
+                self.on_loss(gone(self._look.names.base))
             if _epoch(self._label) == _epoch(mine) != _epoch(found) and not is_new:
                 self._deposed = True
         return not self._deposed
@@ -364,6 +388,13 @@ class ImageKeeper:
 def _epoch(label: Label) -> tuple[int, int]:
     """Which epoch it is: two may want the same number, as two who meet an empty bucket do."""
     return label.epoch, label.other
+
+
+def _is_older(label: Label, seen: Label) -> bool:
+    """Whether an image cannot be there when that one was."""
+    if label.position == seen.position:
+        return label.put_id != seen.put_id
+    return label.position < seen.position
 
 
 def _settle(landed: "asyncio.Future[None]") -> None:

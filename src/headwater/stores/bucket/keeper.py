@@ -57,6 +57,8 @@ class BucketKeeper:
         self._insists = False
         # Told before a file is put there as a whole that need not be.
         self.before_base: Callable[[], Awaitable[None]]
+        # Told what is gone of what was written.
+        self.on_loss: Callable[[str], None]
         self._keeper: ChainKeeper | ImageKeeper | None = None
         self.traits = traits
         self.sent_pages = 0
@@ -85,6 +87,11 @@ class BucketKeeper:
         """Where another broker is that holds the store."""
         return None if self._keeper is None else self._keeper.held_by()
 
+    @property
+    def full(self) -> bool:
+        """Whether the bucket has no room for what was sent, and is asked again."""
+        return self._keeper is not None and self._keeper.full
+
     async def secret(self) -> bytes:
         """The secret of the brokers of this store: whoever comes first makes it."""
         look = Look(self._objects, Names(self._key))
@@ -106,9 +113,11 @@ class BucketKeeper:
         ship = settings.ship or found or Ship.CHAIN
         if ship is Ship.CHAIN:
             chain = ChainKeeper(Look(self._objects, names), self.traits, settings)
-            chain.before_base = self.before_base
+            chain.before_base, chain.on_loss = self.before_base, self.on_loss
             return chain
-        return ImageKeeper(ImageLook(self._objects, names), self.traits, settings)
+        images = ImageKeeper(ImageLook(self._objects, names), self.traits, settings)
+        images.on_loss = self.on_loss
+        return images
 
     def _chosen(self) -> ChainKeeper | ImageKeeper:
         assert self._keeper is not None, "nothing is kept before the store is taken over"

@@ -9,7 +9,9 @@ must have different tags, or somebody who slept could replace a newer one by mis
 In the bucket, the header says that no write-ahead log lies beside the file, so that any SQLite opens it.
 """
 
+import asyncio
 from enum import IntEnum
+from io import BytesIO
 
 import msgspec
 
@@ -17,6 +19,8 @@ from headwater.errors import StoreDamaged, StoreForeign
 
 HEADER_BYTES = 100
 PUT_ID_BITS = 42
+# A copy of 100 MB at once takes 80 ms, in which nobody else gets a turn.
+PIECE_BYTES = 1_048_576
 
 _BEGIN, _END = 72, 92
 _MODES = slice(18, 20)
@@ -49,6 +53,19 @@ def labelled(image: bytes | bytearray, label: Label) -> bytes:
         packed = packed << bits | value
     view = memoryview(image)
     return b"".join((view[:18], b"\x01\x01", view[20:_BEGIN], packed.to_bytes(_END - _BEGIN, "big"), view[_END:]))
+
+
+async def copied(image: bytes | bytearray, label: Label) -> bytes:
+    """The same, a piece at a time, and others get a turn in between. The image must not change meanwhile."""
+    # A buffer that grows where it is, and becomes the bytes: one that is made in its full size is filled at once.
+    copy = BytesIO()
+    with memoryview(image) as view:
+        for begin in range(0, len(image), PIECE_BYTES):
+            if begin:
+                await asyncio.sleep(0)
+            with view[begin : begin + PIECE_BYTES] as piece:
+                copy.write(piece if begin else labelled(bytes(piece), label))
+    return copy.getvalue()
 
 
 def read_label(data: bytes, name: str) -> Label:

@@ -18,9 +18,10 @@ from headwater.stores.bucket.objects import Objects, Unsure
 
 log = logging.getLogger(__name__)
 
-# Entries asked for at once: more and more while there are some, so that a long chain takes few round trips.
+# Entries asked for at once: few first, for those who look again and again; where there are more, as many as lie behind
+# a base that is due, so that a long chain takes two round trips.
 WINDOW = 16
-WINDOW_MAX = 128
+WINDOW_MAX = 256
 # Further than a holder gets while one entry is on its way.
 BEHIND = 8
 PAUSE_SECONDS = 0.05
@@ -119,7 +120,7 @@ class Look:
         window = WINDOW
         while True:
             found = await asyncio.gather(*(self.entry(position + step) for step in range(1, window + 1)))
-            window = min(2 * window, WINDOW_MAX)
+            window = WINDOW_MAX
             for entry in found:
                 if entry is None:
                     break
@@ -153,10 +154,23 @@ class Look:
         """Whether entries behind this base may be gone by now."""
         return (await self.label()).floor > base.label.position
 
-    async def everything(self) -> tuple[Base, Walk]:
+    async def keeps_entry(self, header: Header) -> bool:
+        """Whether an entry that counts is there still, or collected, as those are that a base has passed long ago."""
+        begin, key = Entry(header).encode(), self.names.entry(header.position)
+        found = await self.ask(lambda: self.objects.head(key, len(begin)))
+        if found is not None and found.data == begin:
+            return True
+        # In this order: what is collected was passed before.
+        return (await self.label()).floor >= header.position
+
+    async def keeps_base(self, base: Base) -> bool:
+        """Whether this base is there still, or a newer one."""
+        return (await self.label()).label.position >= base.label.position
+
+    async def everything(self, *, with_file: bool = True) -> tuple[Base, Walk]:
         """Base and entries as they were at some moment since the call."""
         while True:
-            base = await self.base()
+            base = await (self.base() if with_file else self.label())
             walk = await self.walk(base)
             if not await self.is_overtaken(base):
                 return base, walk
@@ -191,6 +205,14 @@ class Pauses:
         if self._rested - self._told >= TELL_SECONDS:
             self._told = self._rested
             log.warning("the bucket does not answer, trying again: %s", why)
+
+
+def gone(key: str) -> str:
+    """What is told when an object of a store is not there any more, that landed."""
+    return (
+        f"{key} was written and is gone: objects of this store were deleted, or older ones put in their place. "
+        "Bring them back from the bucket's versions, if it keeps some"
+    )
 
 
 def newest_image(base: Base, entries: list[Entry]) -> bytearray:

@@ -27,7 +27,8 @@ class Found(NamedTuple):
 class Objects(Protocol):
     """What is asked of a bucket. Reads see what was written before; no call repeats anything by itself.
 
-    Every call may raise Unsure; StoreFailed where the bucket says no for good (no such bucket, not allowed).
+    Every call may raise Unsure; StoreFailed where the bucket says no for good (no such bucket, not allowed), StoreFull
+    where it has no room.
     """
 
     async def get(self, key: str) -> Found | None:

@@ -23,7 +23,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store
 
-from headwater.errors import ConfigError, StoreFailed
+from headwater.errors import ConfigError, StoreFailed, StoreFull
 from headwater.stores.bucket.objects import Found, Refused, Unsure
 from headwater.stores.bucket.profile import read_profile
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 30.0
 DELETES_AT_ONCE = 500
+# How servers say that a disk, or what was agreed on, is full.
+_full = ("507 Insufficient Storage", "<Code>XMinioStorageFull<", "<Code>QuotaExceeded<")
 _endpoints = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -124,10 +126,14 @@ class S3Objects:
         except (AlreadyExistsError, PreconditionError) as error:
             raise Refused(f"{doing}: {_brief(error)}") from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
+            if _is_full(error):
+                raise StoreFull(f"the bucket {self._bucket} is full: {doing}") from error
             raise StoreFailed(f"the bucket {self._bucket} does not allow {doing}: {_brief(error)}") from error
         except FileNotFoundError:
             raise
         except (BaseError, OSError, ValueError) as error:
+            if _is_full(error):
+                raise StoreFull(f"the bucket {self._bucket} is full: {doing}") from error
             raise Unsure(f"{doing}: {_brief(error)}") from error
 
 
@@ -182,6 +188,10 @@ _TAKEN = (
     "AWS_SSE_KMS_KEY_ID",
     "AWS_REQUEST_PAYER",
 )
+
+
+def _is_full(error: BaseException) -> bool:
+    return any(code in str(error) for code in _full)
 
 
 def _brief(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from headwater.config import Config
+from headwater.errors import StoreFull, StoreReplaced
 from headwater.stores.bucket.keeper import BucketKeeper
 from headwater.stores.contract import Fact, RaceLost
 from headwater.stores.sqlite.connection import SqliteConnection
@@ -24,10 +25,12 @@ def digest(location: str) -> str:
 
 
 class PageReserve(Reserve):
-    """Room below the cap for what drops records: dropping writes before it frees."""
+    """Room below the cap for what drops records: dropping writes before it frees. None where the bucket itself is full:
+    whatever is committed has to go there."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, keeper: BucketKeeper) -> None:
         super().__init__("", 0)
+        self._keeper = keeper
         self._pages = max(bytes_max // PAGE_BYTES, 2 * RESERVE_PAGES)
         self._connection: SqliteConnection | None = None
 
@@ -40,8 +43,15 @@ class PageReserve(Reserve):
         """Keep the reserve free; whether there is room for more below it."""
         if self._connection is None:
             return True
+        if self._keeper.full:
+            return False
         self._set(self._pages - RESERVE_PAGES)
         return self._used() + SPARE_PAGES < self._pages - RESERVE_PAGES
+
+    def check(self) -> None:
+        """Raises while the bucket has no room for what was sent before: nothing is taken that would only wait."""
+        if self._keeper.full:
+            raise StoreFull("there is no room in the bucket: what was sent waits for some, and nothing more is taken")
 
     def give_up(self) -> bool:
         """Let what drops records have the reserve."""
@@ -67,8 +77,23 @@ class BucketFile(ScratchFile):
         super().__init__(folder, keeper, config)
         self._bucket = keeper
         keeper.before_base = self._deflate
-        self._room = PageReserve(bytes_max)
+        keeper.on_loss = self._lose
+        self._room = PageReserve(bytes_max, keeper)
         self.reserve = self._room
+
+    async def lay_out(self) -> None:
+        """As any scratch file, unless what lies in the bucket is not what this handle has known there."""
+        self.presence.remind()
+        try:
+            await super().lay_out()
+        except StoreReplaced as error:
+            self.presence.lose(str(error))
+
+    def _lose(self, what: str) -> None:
+        """Whoever asks, now or later, is told that this store is no more; and nothing is written to it."""
+        self.turn.lose()
+        with suppress(StoreReplaced):
+            self.presence.lose(what)
 
     @asynccontextmanager
     async def preparing(self, connection: SqliteConnection) -> AsyncIterator[None]:
