@@ -1,4 +1,6 @@
-"""One Spark session for all tests of a run: they share a worker process, so that one Java starts and no more."""
+"""One Spark session for all tests of a run that use it: `tests/groups.py` keeps them in one process, so that one Java
+starts for them and no more; a test that starts a Java of its own, or needs none, may run in any.
+"""
 
 import os
 import signal
@@ -13,22 +15,7 @@ import headwater.sync
 from headwater.pipeline import start_session
 from tests.pipeline.store import JAVA_OPTIONS, Store
 
-FOLDER = Path(__file__).parent
 KEY = "5a" * 32
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Without pytest-xdist nobody else knows the mark below."""
-    config.addinivalue_line("markers", "xdist_group(name): tests that share a process")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder in one process. First of all, because pytest-xdist reads the marks next."""
-    for item in items:
-        if FOLDER in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            # Starting Java and the first plan take seconds, more so beside other tests.
-            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(autouse=True)

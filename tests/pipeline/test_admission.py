@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,9 @@ from pyspark.sql import functions as F
 
 from headwater.log.operations import Push, Transaction
 from headwater.model.lane import Lane
+from headwater.model.names import Lsn, PartitionId
 from headwater.pipeline import admission, payload, read, read_stream
-from headwater.pipeline.admission import Admission
+from headwater.pipeline.admission import Admission, Backlog, earliest
 from headwater.pipeline.planning import (
     Cut,
     Piece,
@@ -142,6 +144,37 @@ def test_times_are_looked_at_as_far_as_they_matter_and_not_again(monkeypatch: py
     before = log.looked
     known.admit(log.outlines(begin), begin, 40, log.read)
     assert log.looked - before < 10
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_thousands_of_partitions_are_looked_at_together_and_not_one_by_one(there: bool) -> None:
+    partitions, segments = 2_000, 5
+    log = Log([(partition, [begin]) for begin in range(segments) for partition in range(1, partitions + 1)])
+    begin = StreamOffset(Lsn(0))
+    outlines = list(log.outlines(begin))
+    if not there:
+        log.bodies.clear()
+    Admission(Times("")).admit(outlines, begin, partitions * segments // 2, log.read)
+    # Each look takes the next 1,000 LSNs, and they are three apart.
+    assert log.looked <= partitions * segments * 3 // admission.LOAD_RECORDS + 1
+
+
+def test_what_is_loaded_is_counted_along_and_not_over_all_partitions_for_each_of_them() -> None:
+    class Lanes(list[Backlog]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[Backlog]:
+            self.passes += 1
+            return super().__iter__()
+
+    def load(lane: Backlog) -> None:
+        (piece,) = lane.next_pieces(1)
+        lane.learn(piece, np.array([piece.begin]))
+
+    pieces = [[Piece(Lsn(1), PartitionId(lane), at, at, at + 1) for at in range(20)] for lane in range(50)]
+    lanes = Lanes(map(Backlog, pieces))
+    assert sum(earliest(lanes, 500, load)) == 500
+    assert lanes.passes < 20
 
 
 def test_a_window_that_is_cut_short_still_comes_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import apsw
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import StoreBusy
 from headwater.log.operations import Push, Retain
@@ -100,6 +101,94 @@ def test_a_loss_is_told_also_when_nothing_came_after_it(spark: SparkSession, sto
     store.push({"id": 3})
     store.sink(store.stream(spark).select("value"), checkpoint)
     assert ids(store) == [1, 3]
+
+
+@pytest.mark.parametrize("strict_first", [False, True])
+@pytest.mark.parametrize("more", [False, True])
+def test_the_progress_of_the_micro_batch_that_went_on_behind_a_loss_names_it(
+    spark: SparkSession, store: Store, tmp_path: Path, strict_first: bool, more: bool
+) -> None:
+    def follow(**options: Any) -> list[list[str]]:
+        query = store.sink(store.stream(spark, **options).select("value"), tmp_path / "checkpoint")
+        return [losses for _, losses in reported(query)]
+
+    store.push({"id": 1})
+    assert follow() == [[]]
+    store.push({"id": 2}, partition="p")
+    retain(store)
+    if more:
+        store.push({"id": 3})
+    if strict_first:
+        with pytest.raises(QUERY_ERRORS, match=r"retention dropped records after LSN 1 .*orders/p"):
+            follow()
+    told = "retention dropped records after LSN 1 that were not read, in 1 partitions (orders/p)"
+    assert follow(failOnDataLoss=False) == [[told]]
+    assert ids(store) == ([1, 3] if more else [1])
+    store.push({"id": 4})
+    assert follow(failOnDataLoss=False) == [[]]
+    assert ids(store) == ([1, 3, 4] if more else [1, 4])
+
+
+def test_a_loss_in_a_micro_batch_that_was_planned_before_is_named_in_the_next_progress(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    def follow(**options: Any) -> StreamingQuery:
+        writer = store.stream(spark, **options).writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.awaitTermination()
+        return query
+
+    store.push({"id": 1})
+    follow()
+    store.push({"id": 2}, partition="p")
+    follow()
+    # As if it had been killed before its end: the micro-batch is planned, and its record is gone.
+    forget(tmp_path / "checkpoint", "commits/1")
+    retain(store)
+    told = "retention dropped records after LSN 1 that were not read, in 1 partitions (orders/p)"
+    # Spark asks for no progress of a micro-batch that was planned before: one of nothing follows.
+    assert reported(follow(failOnDataLoss=False)) == [(0, []), (0, [told])]
+    assert reported(follow(failOnDataLoss=False)) == [(0, [])]
+
+
+def test_a_loss_in_the_first_micro_batch_of_a_query_that_was_killed_in_it_is_told(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    """Spark does not keep where the first one began: it would begin at what is left, as if that were all."""
+
+    def follow(**options: Any) -> StreamingQuery:
+        writer = store.stream(spark, **options).writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.awaitTermination()
+        return query
+
+    store.push({"id": 1})
+    store.push({"id": 2}, partition="p")
+    follow()
+    forget(tmp_path / "checkpoint", "commits/0")
+    retain(store)
+    store.push({"id": 3})
+    with pytest.raises(QUERY_ERRORS, match="retention dropped records"):
+        follow()
+    told = [one for _, losses in reported(follow(failOnDataLoss=False)) for one in losses]
+    assert len(told) == 1
+    assert "in 2 partitions" in told[0]
+
+
+def reported(query: StreamingQuery) -> list[tuple[int, list[str]]]:
+    """What each progress of a query says: how many rows it took in, and which losses it names."""
+    told = [json.loads(str(progress.json)) for progress in query.recentProgress]
+    return [(each["numInputRows"], (each["sources"][0]["latestOffset"] or {}).get("lost", [])) for each in told]
+
+
+def test_the_number_of_lost_records_is_told_where_the_position_in_the_partition_is_known(store: Store) -> None:
+    store.push(1, 2, 3)
+    store.push(1, partition="p")
+    with Look(read_options({"store": store.address, "queue": "orders"})) as look:
+        (first, _) = look._partitions("orders")
+        retain(store)
+        loss = look.find_loss(StreamOffset(Lsn(0), positions={first.partition_id: 1}), ["orders"])
+    assert "in 2 partitions (orders/Default: 2 records, orders/p)" in str(loss)
 
 
 def ids(store: Store) -> list[int]:

@@ -270,6 +270,8 @@ def test_partitions_that_are_named_are_read_and_no_others(spark: SparkSession, s
         ({"qeue": "orders"}, "no such option: qeue .did you mean queue.*there are .*queue, queues"),
         ({}, "one of the options queue, queues or pattern"),
         ({"queue": "orders", "pattern": "o*"}, "one of the options queue, queues or pattern"),
+        ({"queue": "orders", "queues": "orders"}, "one of the options queue, queues or pattern"),
+        ({"queue": "orders", "partition": "eu", "partitions": "eu"}, "options partition and partitions say the same"),
         ({"queue": "oders"}, r"there is no queue 'oders' in .*; there are bills, orders"),
         ({"queue": "a b"}, "queue name must be"),
         ({"queue": "orders", "startingOffsets": "yesterday"}, "startingOffsets must be earliest, latest, an LSN"),

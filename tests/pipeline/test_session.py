@@ -108,7 +108,7 @@ def test_spark_runs_quietly_without_a_java_of_the_system(tmp_path: Path) -> None
     log = tmp_path / "spark.log"
     said = subprocess.run(
         [sys.executable, "-c", FIRST_STEPS, str(log)],
-        env=without_java(programs),
+        env={**without_java(programs), "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ The time of a message is a field of its payload where the options name one, else
 push. Messages of the same time are taken in proportion to what waits in their partitions.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
@@ -16,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.model.names import Lsn, PartitionId
-from headwater.pipeline.planning import Piece, Range, StreamOffset, advance, gather, piece_of
+from headwater.pipeline.planning import Piece, Range, StreamOffset, advance, piece_of
 from headwater.pipeline.times import Times
 from headwater.stores.log_reader import Body, SegmentOutline
 
 # How far ahead is looked for partitions whose turn it is: their outlines are kept in memory.
 AHEAD_SEGMENTS = 200_000
-# How many messages of a partition are looked at together.
+# How many messages are looked at together: of a partition, and of a stretch of the log, which has as many LSNs at most.
 LOAD_RECORDS = 1_000
 # How much more must be known before it is tried again whether it is enough.
 GROWTH = 1.5
@@ -35,7 +36,8 @@ class Admission:
 
     def __init__(self, times: Times) -> None:
         self._times = times
-        self._known: dict[Lsn, NDArray[np.int64]] = {}
+        # None stands for a segment that was looked for and is not there.
+        self._known: dict[Lsn, NDArray[np.int64] | None] = {}
 
     def admit(self, outlines: Iterable[SegmentOutline], begin: StreamOffset, limit: int, read: Read) -> StreamOffset:
         """Where a micro-batch ends that begins behind `begin` and takes `limit` messages at most.
@@ -60,18 +62,34 @@ class Admission:
             return {lane.partition_id: lane.stop_after(lane.waiting) for lane in lanes}
         if len(lanes) == 1:
             return {lanes[0].partition_id: lanes[0].stop_after(limit)}
-        counts = earliest(lanes, limit, lambda lane: self._load(lane, read, max(limit // len(lanes), 1)))
+        counts = earliest(lanes, limit, lambda lane: self._load(lane, pieces, read, max(limit // len(lanes), 1)))
         return {lane.partition_id: lane.stop_after(count) for lane, count in zip(lanes, counts, strict=True)}
 
-    def _load(self, lane: "Backlog", read: Read, records: int) -> None:
-        """Learn the times of a partition's next messages, and of what is read together with them."""
-        ahead = list(lane.next_pieces(min(records, LOAD_RECORDS)))
-        missing = [piece.lsn for piece in ahead if piece.lsn not in self._known]
-        for span in gather(missing) if missing else ():
-            for bodies in read(span):
-                self._known.update((body.lsn, self._times.of(body)) for body in bodies)
-        for piece in ahead:
-            lane.learn(piece, self._known.get(piece.lsn))
+    def _load(self, lane: "Backlog", waiting: Sequence[Piece], read: Read, records: int) -> None:
+        """Learn the times of a partition's next messages."""
+        for piece in list(lane.next_pieces(min(records, LOAD_RECORDS))):
+            if piece.lsn not in self._known:
+                self._look(list(self._together(waiting, piece)), read)
+            lane.learn(piece, self._known[piece.lsn])
+
+    def _look(self, lsns: Sequence[Lsn], read: Read) -> None:
+        """Learn the times of a stretch of the log."""
+        self._known.update(dict.fromkeys(lsns))
+        for bodies in read(Range(Lsn(lsns[0] - 1), lsns[-1])):
+            self._known.update((body.lsn, self._times.of(body)) for body in bodies)
+
+    def _together(self, waiting: Sequence[Piece], piece: Piece) -> Iterator[Lsn]:
+        """A segment and those behind it whose times are not known, of whichever partition.
+
+        Their turn comes soon, and a look costs more than they do: it grows with the number of partitions, too.
+        """
+        records = 0
+        for index in range(bisect_left(waiting, piece), len(waiting)):
+            lsn, _, _, begin, stop = waiting[index]
+            records += stop - begin
+            if lsn > piece.lsn and (max(records, lsn - piece.lsn) > LOAD_RECORDS or lsn in self._known):
+                return
+            yield lsn
 
 
 class Backlog:
@@ -94,9 +112,10 @@ class Backlog:
     def next_pieces(self, records: int) -> Iterator[Piece]:
         """Those whose times come next, one at least."""
         count = 0
-        for piece in self._pieces[self._loaded :]:
+        for index in range(self._loaded, len(self._pieces)):
             if count >= records:
                 return
+            piece = self._pieces[index]
             yield piece
             count += piece.stop - piece.begin
 
@@ -136,19 +155,23 @@ def earliest(lanes: Sequence[Backlog], limit: int, load: Callable[[Backlog], Non
     # Nothing that is not loaded comes before the last loaded message of its lane.
     heap = [(lane.last_key(), number) for number, lane in enumerate(lanes) if not lane.is_known]
     heapify(heap)
+    known = sum(lane.known for lane in lanes)
     enough = float(limit)
     while heap:
         bound, number = heap[0]
-        if sum(lane.known for lane in lanes) >= enough:
+        lane = lanes[number]
+        if known >= enough:
             counts, last = _first(lanes, limit)
             if last <= bound:
                 return counts
             enough *= GROWTH
-        load(lanes[number])
-        if lanes[number].is_known:
+        known -= lane.known
+        load(lane)
+        known += lane.known
+        if lane.is_known:
             heappop(heap)
         else:
-            heapreplace(heap, (lanes[number].last_key(), number))
+            heapreplace(heap, (lane.last_key(), number))
     return _first(lanes, limit)[0]
 
 

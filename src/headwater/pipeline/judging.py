@@ -7,7 +7,7 @@ Nothing is dropped here: in = out + quarantined.
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -17,6 +17,7 @@ from pyspark.sql import types as spark_types
 from headwater.errors import HeadwaterError, SourceUnfit
 from headwater.model.record import encode_payload
 from headwater.pipeline.ddl import complaint_of
+from headwater.pipeline.number_texts import NumberText, reason_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -67,7 +68,7 @@ def make_judge(rules: Rules) -> Judge:
             if decoder is not None:
                 decoder.decode(data)
         except (HeadwaterError, msgspec.MsgspecError, UnicodeError) as error:
-            return str(error)[:REASON_LENGTH_MAX]
+            return reason_of(error)[:REASON_LENGTH_MAX]
         return None
 
     return judge
@@ -132,10 +133,8 @@ def _integer(bits: int) -> Any:
 
 _SIMPLE: dict[str, Any] = {
     "string": str,
-    # JSON has no numbers for these three; as texts Spark writes them, and reads them.
-    "double": float | Literal["NaN", "Infinity", "-Infinity"],
-    "float": Annotated[float, msgspec.Meta(gt=-FLOAT_BEYOND, lt=FLOAT_BEYOND)]
-    | Literal["NaN", "Infinity", "-Infinity"],
+    "double": float | NumberText,
+    "float": Annotated[float, msgspec.Meta(gt=-FLOAT_BEYOND, lt=FLOAT_BEYOND)] | NumberText,
     "binary": bytes,
     "boolean": bool,
     "decimal": decimal.Decimal,

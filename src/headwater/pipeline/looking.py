@@ -252,7 +252,11 @@ class Look(RangeReader):
     def check_loss(self, begin: StreamOffset, queues: Iterable[str]) -> None:
         """Raises, or says in the log, when retention took records behind an offset since that was made."""
         if loss := self.find_loss(begin, queues):
-            self._tell(loss, "going on without them")
+            self.tell_loss(loss)
+
+    def tell_loss(self, loss: DataLost) -> None:
+        """Raises, or says in the log, what `find_loss` has found."""
+        self._tell(loss, "going on without them")
 
     def find_loss(self, begin: StreamOffset, queues: Iterable[str]) -> DataLost | None:
         """What retention took of some queues behind an offset since that was made, of the partitions that are read."""
@@ -262,12 +266,14 @@ class Look(RangeReader):
         found = self._ask(self._reader.drops(begin.lsn, begin.drops, self._database, names, partitions or ()))
         if not found.lost:
             return None
-        named = sorted({*found.partitions} - self._read_ahead(begin, names))
+        gone = self._gone_beyond(begin, names)
+        named = sorted(name for name in {*found.partitions} if gone.get(name) != 0)
         lost = found.lost - len(found.partitions) + len(named)
         if not lost:
             return None
         told = f"retention dropped records after LSN {begin.lsn} that were not read, in {lost:,} partitions"
-        return DataLost(f"{told} ({', '.join(named[:NAMED_MAX])})")
+        shown = [f"{name}: {gone[name]:,} records" if name in gone else name for name in named[:NAMED_MAX]]
+        return DataLost(f"{told} ({', '.join(shown)})")
 
     def _read_partitions(self, begin: StreamOffset) -> list[str] | None:
         """The partitions that an offset and the options both name; None stands for all."""
@@ -275,15 +281,15 @@ class Look(RangeReader):
             return begin.partitions or None
         return [name for name in sorted(self._options.partitions) if begin.wants(name)]
 
-    def _read_ahead(self, begin: StreamOffset, queues: Iterable[str]) -> set[str]:
-        """The partitions that were read beyond an offset, as far as records of them are gone."""
+    def _gone_beyond(self, begin: StreamOffset, queues: Iterable[str]) -> dict[str, int]:
+        """How many records are gone that were not read, of each partition of which an offset has the position."""
         if not begin.positions:
-            return set()
+            return {}
         return {
-            f"{status.queue}/{status.partition}"
+            f"{status.queue}/{status.partition}": max(status.start - begin.positions[status.partition_id], 0)
             for queue in queues
             for status in self._partitions(queue)
-            if status.start <= begin.positions.get(status.partition_id, -1)
+            if status.partition_id in begin.positions
         }
 
     def _tell(self, change: HeadwaterError, so: str) -> None:

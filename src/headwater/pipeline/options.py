@@ -25,6 +25,7 @@ from headwater.pipeline.ddl import complaint_of
 from headwater.stores.open import has_password, is_server, shown
 
 QUEUES_NAMED_MAX = 20
+QUEUES_BY_ONE = "a read names its queues by one of the options queue, queues or pattern"
 
 # What Spark itself puts among the options: of a sink, and of a table of its catalog, whose own it also repeats.
 _OF_SPARK = {"checkpointlocation", "queryname"}
@@ -144,9 +145,12 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a read, or an error that names what there is."""
+    named = {"queue", "queues", "pattern"} & given.keys()
+    if len(named) > 1:
+        raise InvalidOption(QUEUES_BY_ONE)
     options = ReadOptions(**_parse(given, _READ))
-    if bool(options.queues) == bool(options.pattern):
-        raise InvalidOption("a read names its queues by one of the options queue, queues or pattern")
+    if not named:
+        raise InvalidOption(QUEUES_BY_ONE)
     if options.ending == EARLIEST:
         raise InvalidOption("option endingOffsets must be latest, an LSN or a time: nothing ends at earliest")
     if said := begins_behind_its_end(options.starting, options.ending):
@@ -241,7 +245,8 @@ def _parse(given: Mapping[str, str], known: "dict[str, _Option]") -> dict[str, A
         if lower in by_lower_case:
             option = known[by_lower_case[lower]]
             if option.field in parsed:
-                raise InvalidOption(f"option {by_lower_case[lower]} says again what another option said")
+                both = " and ".join(name for name in known if known[name].field == option.field)
+                raise InvalidOption(f"the options {both} say the same; leave one of them out")
             parsed[option.field] = option.parse(by_lower_case[lower], text)
     if not parsed.get("store"):
         raise InvalidOption(

@@ -13,7 +13,7 @@ each query; then the snapshot is one of the options (`reading.py`).
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -227,6 +227,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: StreamOffset | None = None
         self._moved: StreamOffset | None = None
         self._losses: deque[str] = deque(maxlen=LOSSES_SHOWN)
+        self._reported: list[str] = []
+        self._told: tuple[StreamOffset, str] | None = None
 
     def _ask(self, question: "Callable[[Look], Answer]") -> "Answer":
         """An answer from the store at the address, which may be another file than the one that is open."""
@@ -275,7 +277,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next(self, look: Look, kept: StreamOffset, limit: ReadLimit) -> StreamOffset | None:
         here = look.here(kept)
         wanted = look.aim(StreamOffset(here.last), here)
-        begin = look.take_in(look.resume(kept, here), wanted)
+        resumed = look.resume(kept, here)
+        # Told here, not only when the tasks are planned: by then Spark has asked for the progress.
+        lost = self._tell_loss(look, kept, resumed, here.queues)
+        begin = look.take_in(resumed, wanted)
         if begin is not kept:
             self._nothing_through = Lsn(0)
         last = here.last if self._target is None else min(self._target, here.last)
@@ -283,19 +288,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if newest is None:
             # Others push too: what was looked through once is not looked through again.
             self._nothing_through = max(self._nothing_through, last)
-            # A new beginning is kept, or it would be made, and told, again and again.
-            return look.mark(begin, here) if begin is not kept else self._note_loss(look, kept, here)
+            if begin is not kept:
+                # A new beginning is kept, or it would be made, and told, again and again.
+                return look.mark(begin, here)
+            return self._note_loss(look, kept, here) if lost or self._reported != [*self._losses] else None
         end = StreamOffset(max(newest, begin.last))
         if isinstance(limit, ReadMaxRows):
             outlines = look.outline(begin.lsn, newest, here.queues)
             end = self._admission.admit(outlines, begin, limit.max_rows, lambda span: look.wanted(span, wanted))
         return look.mark(msgspec.structs.replace(end, drops=look.drops()), here)
 
-    def _note_loss(self, look: Look, kept: StreamOffset, here: Here) -> StreamOffset | None:
-        """The same place with what retention took since: a micro-batch of nothing, which tells of the loss."""
-        read = [name for name in here.queues if name not in kept.new_queues(here.queues)]
-        if look.find_loss(kept, read) is None:
-            return None
+    def _tell_loss(self, look: Look, start: StreamOffset, begin: StreamOffset, queues: Iterable[str]) -> bool:
+        """Whether retention took what the micro-batch behind `start`, which goes on at `begin`, should have; told once.
+
+        That is when its end is looked for; of one that was planned before, when its tasks are.
+        """
+        loss = look.find_loss(begin, [name for name in queues if name not in begin.new_queues(queues)])
+        if loss is not None and self._told != (start, str(loss)):
+            look.tell_loss(loss)
+            self._told = (start, str(loss))
+        return loss is not None
+
+    def _note_loss(self, look: Look, kept: StreamOffset, here: Here) -> StreamOffset:
+        """The same place with what retention took since: a micro-batch of nothing, whose progress tells of the loss."""
         return look.mark(msgspec.structs.replace(kept, drops=look.drops()), here)
 
     def _move_group(self, done: StreamOffset) -> None:
@@ -327,7 +342,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = SystemClock().now()
         waiting = {queue: list(look.waiting(begin, newest, queue)) for queue in here.queues}
         lag = {queue: lag_of(begin, outlines, now) for queue, outlines in waiting.items()}
-        lost = {"lost": list(self._losses)} if self._losses else {}
+        self._reported = [*self._losses]
+        lost = {"lost": self._reported} if self._reported else {}
         return {"lsn": newest, "lag": msgspec.to_builtins(lag), **lost}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> "Sequence[InputPartition]":
@@ -341,13 +357,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Of a queue that is new to the options nothing is read before a micro-batch is planned with it.
         queues = {name: here.queues[name] for name in here.queues if name not in finish.new_queues(here.queues)}
         finish = msgspec.structs.replace(finish, queues=queues)
-        new = begin.new_queues(queues)
-        look.check_loss(begin, [name for name in queues if name not in new])
+        self._tell_loss(look, start, self._planned_from(begin, finish), queues)
         # What went before it was planned for was gone before the query could have read it.
-        look.check_loss(StreamOffset(Lsn(0), finish.drops), new)
+        look.check_loss(StreamOffset(Lsn(0), finish.drops), begin.new_queues(queues))
         known = look.mark(StreamOffset(finish.last, look.drops()), here)
         known = msgspec.structs.replace(known, queues=queues, partitions=finish.partitions)
         return [Task(share, known) for share in look.plan(look.take_in(begin, finish), finish)]
+
+    def _planned_from(self, begin: StreamOffset, finish: StreamOffset) -> StreamOffset:
+        """Where a micro-batch began when it was planned. Spark does not keep the beginning of the first one: of a query
+        that was killed in it, that is made anew, and the oldest message may be another one by then."""
+        if begin.drops <= finish.drops or self._options.starting.name != "earliest":
+            return begin
+        return msgspec.structs.replace(begin, lsn=Lsn(0), drops=finish.drops, positions={})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""

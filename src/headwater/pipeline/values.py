@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from headwater.errors import InvalidOption
+from headwater.pipeline.number_texts import NumberText, reason_of
 from headwater.pipeline.typed import INTEGERS, attribute, field_shape, with_required, without_none
 from headwater.pipeline.zones import in_utc
 
@@ -21,14 +22,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 DIGITS_MAX = 76
 
-# JSON has no numbers for these; Spark writes and reads them as texts.
-_NUMBER = float | Literal["NaN", "Infinity", "-Infinity"]
 _PLAIN: dict[pa.DataType, Any] = {
     **INTEGERS,
     pa.string(): str,
     pa.bool_(): bool,
-    pa.float32(): _NUMBER,
-    pa.float64(): _NUMBER,
+    pa.float32(): float | NumberText,
+    pa.float64(): float | NumberText,
     pa.binary(): bytes,
 }
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ].*)?", re.ASCII)
@@ -67,7 +66,7 @@ class Values:
             # What the payload itself has under this name says nothing about it.
             return {**value, self._corrupt: None} if self._corrupt else value
         except (msgspec.MsgspecError, ValueError, OverflowError, InvalidOperation, pa.ArrowInvalid) as error:
-            refuse(place, str(error))
+            refuse(place, reason_of(error))
         return {self._corrupt: payload.decode()} if self._corrupt else None
 
 
