@@ -13,6 +13,7 @@ from unittest.mock import patch
 from headwater.stores.open import KINDS
 from tests import seaweed_server
 from tests.contracts.memory_bucket import SCHEME, Buckets
+from tests.postgres_schemas import schemas
 from tests.postgres_server import server
 from tests.stores.bucket.witness import witnessed
 
@@ -45,8 +46,9 @@ async def buckets(folder: Path) -> AsyncIterator[Buckets]:
 
 @asynccontextmanager
 async def postgres(folder: Path) -> AsyncIterator[str]:
-    """A schema of its own on the server of this process."""
-    yield server().address(server().new_schema())
+    """An empty store in a schema of its own on the server of this process."""
+    with schemas().lend() as schema:
+        yield server().address(schema)
 
 
 @asynccontextmanager

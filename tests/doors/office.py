@@ -11,7 +11,7 @@ from headwater.doors.access.settings import load_access
 from headwater.doors.wire import Handler
 from headwater.model.document_rules import DocumentRule
 from tests.contracts.clock import FakeClock
-from tests.doors.access.visits import bearer, document, opened, visit
+from tests.doors.access.visits import bearer, opened, visit
 
 BASE = "/api/v1/databases/main"
 NOTES = f"{BASE}/documents/notes"
@@ -42,7 +42,10 @@ class Office:
         text = b"" if body is None else json.dumps(body).encode()
         headers = {**bearer(self._tokens[who]), "content_type": "application/json"}
         response = await self._door(visit(path, method, text, **headers))
-        return response.status, document(response) if response.body else None
+        answer = response.body
+        if response.chunks is not None:
+            answer += b"".join([chunk async for chunk in response.chunks])
+        return response.status, json.loads(answer) if answer else None
 
     async def query(self, who: str, **query: Any) -> list[str]:
         status, found = await self.ask(who, "POST", f"{BASE}/query", {"collection": "notes", **query})

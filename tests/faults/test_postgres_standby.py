@@ -10,7 +10,7 @@ import pytest
 
 import headwater
 from headwater.config import load_config
-from headwater.errors import StoreError
+from headwater.errors import ConfigError, StoreError
 from headwater.model.names import Lsn
 from headwater.stores.job_questions import ListJobQueues
 from headwater.stores.open import open_reader, open_store
@@ -105,7 +105,7 @@ async def test_the_doctor_is_told_how_far_a_replica_is_behind(primary: Server, s
     await caught_up(primary, standby)
     found = await log.store.examine()
     assert found.named("replica_lag_seconds") == 0
-    assert found.problems == []
+    assert (found.problems, found.cautions) == ([], [])
 
 
 async def test_the_doctor_tells_that_a_standby_takes_no_writes(primary: Server, standby: Server) -> None:
@@ -114,7 +114,7 @@ async def test_the_doctor_tells_that_a_standby_takes_no_writes(primary: Server, 
         await hw.queue("orders").push(1)
     await caught_up(primary, standby)
     async with headwater.open(standby.address(schema), housekeeping=False, wakeup="data_version") as hw:
-        assert "takes no writes" in (await hw.store.examine()).problems[0]
+        assert "takes no writes" in (await hw.store.examine()).cautions[0]
 
 
 async def test_a_replica_that_is_away_is_done_without_and_told_of(standby: Server, log: Log) -> None:
@@ -123,7 +123,40 @@ async def test_a_replica_that_is_away_is_done_without_and_told_of(standby: Serve
     standby.crash()
     assert await board.counts() == {"pending": 1}
     found = await log.store.examine()
-    assert "no standby, or is away" in found.problems[0]
+    assert "no standby, or is away" in found.cautions[0]
+
+
+async def test_what_is_named_as_a_replica_and_is_another_server_is_refused(primary: Server) -> None:
+    """It has a store of the same name: its jobs and messages would be taken for ours."""
+    schema, another = primary.new_schema(), Server()
+    try:
+        for address in (primary.address(schema), another.address(schema)):
+            async with headwater.open(address, housekeeping=False) as hw:
+                await hw.queue("orders").push(1)
+        await expect_refused(with_replica(primary, another, schema))
+    finally:
+        another.stop()
+
+
+async def test_a_standby_that_has_taken_over_is_no_replica_any_more(primary: Server, standby: Server) -> None:
+    schema = primary.new_schema()
+    async with headwater.open(primary.address(schema), housekeeping=False) as hw:
+        await hw.queue("orders").push(1)
+    await caught_up(primary, standby)
+    with standby.connect() as connection:
+        connection.execute("SELECT pg_promote()")
+    await expect_refused(with_replica(primary, standby, schema))
+
+
+async def expect_refused(address: str) -> None:
+    reader = open_reader(address, load_config({}))
+    with pytest.raises(ConfigError, match="no standby of its server"):
+        await reader.open()
+    async with headwater.open(address, housekeeping=False) as hw:
+        assert [message.payload for message in await hw.queue("orders").pop()] == [1]
+        with pytest.raises(ConfigError, match="no standby of its server"):
+            await hw.store.ask(ListJobQueues("main"))
+        assert "no standby of its server" in (await hw.store.examine()).cautions[0]
 
 
 def test_a_replica_is_no_matter_of_the_servers_own_address() -> None:

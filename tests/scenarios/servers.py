@@ -1,7 +1,6 @@
 """Servers as processes, and clients that push and consume through whichever of them answers, noting all they see."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -24,14 +23,10 @@ PARTITIONS = 4
 class Server:
     """A `headwater serve` that can be killed and started again at the same address."""
 
-    def __init__(self, store: Path | str, *options: str, folder: Path | None = None, starts: bool = True) -> None:
+    def __init__(self, store: Path | str, *options: str, starts: bool = True) -> None:
         self._store = store
         self._options = options
         self._port = free_port()
-        # As where it is installed, a server that starts again does not compile itself again.
-        bytecode = (folder or Path(store).parent) / "bytecode"
-        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
-        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.url = f"http://127.0.0.1:{self._port}"
         if starts:
             self.start()
@@ -43,7 +38,6 @@ class Server:
             [*command, "--port", str(self._port), "--json", *self._options],
             stdout=subprocess.PIPE,
             text=True,
-            env=self._environment,
         )
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline())["event"] == "ready"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,20 +20,14 @@ def database() -> Database:
     return server()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where servers keep themselves compiled: once for all of them."""
-    return tmp_path_factory.mktemp("servers")
-
-
 @pytest.fixture
-def two(database: Database, folder: Path) -> Iterator[tuple[Server, Server]]:
+def two(database: Database) -> Iterator[tuple[Server, Server]]:
     """Two servers over one empty store."""
     address = database.address(database.new_schema())
     with ExitStack() as stack:
         servers = []
         for _ in range(2):
-            servers.append(Server(address, folder=folder))
+            servers.append(Server(address))
             stack.callback(servers[-1].stop)
         yield servers[0], servers[1]
 

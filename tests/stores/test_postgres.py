@@ -14,6 +14,7 @@ from headwater.errors import (
     StoreBusy,
     StoreFailed,
     StoreForeign,
+    StoreFull,
     StoreMissing,
     StoreNewer,
     StoreReplaced,
@@ -23,6 +24,7 @@ from headwater.log.operations import Operation, Pop, Seek
 from headwater.model.job import JobOutcome, JobState
 from headwater.model.names import Lsn
 from headwater.stores.open import open_reader, open_store
+from headwater.stores.postgres import store as postgres_store
 from headwater.stores.postgres.address import parse_address
 from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.foreseen import Foreseen
@@ -448,3 +450,33 @@ async def test_tables_of_the_user_with_those_names_are_left_alone(server: Server
         async with headwater.open(address, adopt=True) as hw:
             await hw.room("a").send(1)
         assert connection.execute(f'SELECT * FROM "{target.schema}".message_queue'.encode()).fetchall() == []
+
+
+# ── room ──
+
+FULL = """
+CREATE FUNCTION {0}.refuse() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$;
+CREATE TRIGGER no_room BEFORE INSERT ON {0}.hw_segments FOR EACH ROW EXECUTE FUNCTION {0}.refuse();
+"""
+
+
+async def test_a_server_whose_disk_is_full_is_taken_to_be_so_for_a_while(
+    server: Server, log: Log, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is not ready gets no requests, and nobody but a request could find that there is room again."""
+    schema = parse_address(address).schema
+    await log.push(1)
+    assert await log.store.has_room()
+    with server.connect() as owner:
+        owner.execute(FULL.format(schema).encode())
+        with pytest.raises(StoreFull, match="no space"):
+            await log.push(2)
+        assert not await log.store.has_room()
+        monkeypatch.setattr(postgres_store, "FULL_SECONDS", 0.0)
+        with pytest.raises(StoreFull):
+            await log.push(2)
+        assert await log.store.has_room(), "it is tried again"
+        owner.execute(f"DROP TRIGGER no_room ON {schema}.hw_segments".encode())
+    await log.push(3)
+    assert payloads(await log.take(10)) == [1, 3]

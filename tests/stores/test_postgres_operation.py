@@ -126,6 +126,17 @@ async def test_a_role_that_may_only_read_reads_the_log_and_writes_nothing(
     with pytest.raises(StoreFailed, match="may not do this"):
         async with headwater.open(as_role(address, role), housekeeping=False) as hw:
             await hw.queue("orders").push("mine")
+    schema = parse_address(address).schema
+    with psycopg.connect(parse_address(as_role(address, role)).conninfo, autocommit=True) as connection:
+        assert connection.execute(f"SELECT count(*) FROM {schema}.hw_queues".encode()).fetchone() == (1,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(f"SELECT * FROM {schema}.hw_access_tokens".encode())
+
+
+@pytest.mark.parametrize("role", ["", "public", "PUBLIC"])
+def test_a_role_that_is_nobody_or_everybody_is_refused(program: Program, address: str, role: str) -> None:
+    program.expect(0, "push", "orders", "1", "--store", address)
+    assert "name the role" in program.expect(2, "store", "grants", role, "--store", address).err
 
 
 def test_a_role_without_anything_is_told_that_it_may_not(program: Program, address: str, role: str) -> None:

@@ -53,6 +53,7 @@ class StoreFacts(NamedTuple):
     last_lsn: int
     queues: int
     damage: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     locked_queues: tuple[str, ...] = ()
     # Whether the key that is set is the store's; None where nobody can know, or nothing is encrypted.
     key_fits: bool | None = None
@@ -83,7 +84,8 @@ def judge(place: PlaceFacts, store: StoreFacts | None) -> list[Problem]:
     found = [*_judge_filesystem(place), *_judge_files(place)]
     if store is None:
         return found
-    return [*_judge_damage(store), *found, *_judge_space(place, store), *_judge_settings(store)]
+    cautions = [Problem("server", caution, "see to the server; nothing is damaged") for caution in store.cautions]
+    return [*_judge_damage(store), *cautions, *found, *_judge_space(place, store), *_judge_settings(store)]
 
 
 def judge_error(error: HeadwaterError, location: str) -> Problem:

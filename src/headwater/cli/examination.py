@@ -78,6 +78,7 @@ async def examine_store(hw: "Headwater") -> StoreFacts:
         last_lsn=await hw.store.ask(FindLastLsn()),
         queues=len(queues),
         damage=tuple(findings.problems),
+        cautions=tuple(findings.cautions),
         locked_queues=locked,
         key_fits=fits,
         has_key=bool(config.encryption_key),

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from headwater.errors import Closed, HeadwaterError, StoreReplaced
+from headwater.errors import Closed, HeadwaterError, StoreFull, StoreReplaced
 from headwater.housekeeping.clock_watch import ClockWatch
 from headwater.log.committer import Committer
 from headwater.stores.contract import Store
@@ -57,6 +57,8 @@ class Sentinel:
             for tell in self._on_loss:
                 tell(error)
             return
+        except StoreFull as error:
+            self._committer.refuse_waiting(error)
         except HeadwaterError as error:
             log.debug("the store could not be looked at: %s", error)
         self._watch.look()

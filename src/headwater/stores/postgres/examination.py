@@ -29,8 +29,8 @@ def examine(connection: Connection, identity: str) -> Findings:
         "shared_buffers_bytes": buffers,
         "table_bytes": size,
     }
-    problems = [*_judge_settings(fsync, page_writes, read_only), *_find_what_holds_up(connection)]
-    return Findings([Fact(name, value) for name, value in facts.items()], problems)
+    cautions = [*_judge_settings(fsync, page_writes, read_only), *_find_what_holds_up(connection)]
+    return Findings([Fact(name, value) for name, value in facts.items()], [], cautions)
 
 
 def _judge_settings(fsync: str, page_writes: str, read_only: str) -> Iterator[str]:

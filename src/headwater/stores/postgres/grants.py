@@ -4,6 +4,7 @@ The owner makes the schema and brings the tables up to date; servers and workers
 for tables that later versions add are among them: they hold for what the owner makes from then on.
 """
 
+from headwater.errors import InvalidOption
 from headwater.stores.postgres.connection import quoted
 
 _WRITES = "SELECT, INSERT, UPDATE, DELETE"
@@ -11,7 +12,9 @@ _READS = "SELECT"
 
 
 def grants_for(role: str, database: str, schema: str, *, reads_only: bool) -> list[str]:
-    """The lines that let a role use the store of a schema."""
+    """The lines that let a role use the store of a schema. Who only reads has no use for the digests of tokens."""
+    if not role or role.lower() == "public":
+        raise InvalidOption(f"name the role that is to use the store; got {role!r}")
     who, where = quoted(role), quoted(schema)
     tables, sequences = (_READS, _READS) if reads_only else (_WRITES, "USAGE, SELECT")
     return [
@@ -21,4 +24,5 @@ def grants_for(role: str, database: str, schema: str, *, reads_only: bool) -> li
         f"GRANT {sequences} ON ALL SEQUENCES IN SCHEMA {where} TO {who};",
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA {where} GRANT {tables} ON TABLES TO {who};",
         f"ALTER DEFAULT PRIVILEGES IN SCHEMA {where} GRANT {sequences} ON SEQUENCES TO {who};",
+        *([f"REVOKE ALL ON {where}.hw_access_tokens FROM {who};"] if reads_only else []),
     ]

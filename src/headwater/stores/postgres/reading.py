@@ -13,7 +13,7 @@ from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
 from headwater.stores.log_reader import Body, Drops, Fingerprint, SegmentOutline
 from headwater.stores.postgres.address import parse_address
-from headwater.stores.postgres.link import Link
+from headwater.stores.postgres.link import link_for_reading
 from headwater.stores.postgres.migrate import migrations, read_version, refuse_newer
 from headwater.stores.postgres.read_thread import ReadThread
 from headwater.stores.postgres.traits import traits_of
@@ -38,7 +38,7 @@ class PostgresLogReader:
     def __init__(self, address: str, config: Config) -> None:
         self._address = parse_address(address)
         self._codec = Codec(config.encryption_key)
-        self._link = Link(self._address.for_reading(), config.lock_wait_seconds)
+        self._link = link_for_reading(self._address, config.lock_wait_seconds)
         self.traits = traits_of(self._address)
 
     async def open(self) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from headwater.clock import Clock, SharedClock, Timestamp
 from headwater.config import Config
-from headwater.errors import Closed, StoreReplaced
+from headwater.errors import Closed, ConfigError, StoreFull, StoreReplaced
 from headwater.log.operations import Commit, Operation, Touch
 from headwater.model.names import Lsn
 from headwater.stores.codec import Codec
@@ -32,7 +32,7 @@ from headwater.stores.postgres.connection import PostgresConnection
 from headwater.stores.postgres.errors import translated
 from headwater.stores.postgres.examination import judge_replica
 from headwater.stores.postgres.grants import grants_for
-from headwater.stores.postgres.link import Link
+from headwater.stores.postgres.link import Link, link_for_reading
 from headwater.stores.postgres.migrate import migrate
 from headwater.stores.postgres.notices import Looks, Notices
 from headwater.stores.postgres.read_thread import ReadThread
@@ -45,6 +45,9 @@ from headwater.wakeups.contract import Wakeup
 from headwater.wakeups.postgres import NoticeWakeup
 
 Result = TypeVar("Result")
+
+# For so long after the server had no room, it is taken to have none.
+FULL_SECONDS = 5.0
 
 # Lists for people to look at, which nobody decides by: these are answered by a replica, where there is one.
 MAY_BE_OLD = (ListJobs, ListJobQueues, ListJobMinutes, ListWorkers)
@@ -69,6 +72,7 @@ class PostgresStore:
         self._clock = clock or SharedClock()
         self._open = False
         self._loss = ""
+        self._full_until = 0.0
         self.origin = secrets.randbits(62)
         self.traits = traits_of(self._address)
 
@@ -84,7 +88,7 @@ class PostgresStore:
         self._reads = Reads(self._read_thread, Codec(self._config.encryption_key), self._clock)
         self._lists = self._reads
         if self._address.replica:
-            self._replica_thread = ReadThread(Link(self._address.for_reading(), self._config.lock_wait_seconds))
+            self._replica_thread = ReadThread(link_for_reading(self._address, self._config.lock_wait_seconds))
             self._lists = Reads(self._replica_thread, Codec(self._config.encryption_key), self._clock)
         seconds = self._config.lock_wait_seconds
         looks = Looks(self._changed_elsewhere, self._changed_elsewhere_now)
@@ -137,7 +141,11 @@ class PostgresStore:
     async def apply(self, operations: Sequence[Operation], now: Timestamp) -> Commit:
         """Commit, in the thread of commits. When it raises, nothing took effect, unless it says that nobody knows."""
         self._check()
-        commit = await self._run(self._commits.commit, operations, now)
+        try:
+            commit = await self._run(self._commits.commit, operations, now)
+        except StoreFull:
+            self._full_until = asyncio.get_running_loop().time() + FULL_SECONDS
+            raise
         if commit.wrote:
             self._notices.tell()
         return commit
@@ -214,8 +222,9 @@ class PostgresStore:
         return []
 
     async def has_room(self) -> bool:
-        """Room is the server's matter."""
-        return True
+        """Room is the server's matter: nobody can tell without writing, so some time after the last refusal it is
+        tried again."""
+        return asyncio.get_running_loop().time() >= self._full_until
 
     async def examine(self) -> Findings:
         """What the server says of itself and of the tables."""
@@ -223,9 +232,12 @@ class PostgresStore:
         found = await self._reads.examine()
         if not self._address.replica:
             return found
-        lag = await self._lists.replica_lag()
+        try:
+            lag = await self._lists.replica_lag()
+        except ConfigError as error:
+            return msgspec.structs.replace(found, cautions=[*found.cautions, str(error)])
         facts = [*found.facts, Fact("replica_lag_seconds", "none" if lag is None else round(lag))]
-        return msgspec.structs.replace(found, facts=facts, problems=[*found.problems, *judge_replica(lag)])
+        return msgspec.structs.replace(found, facts=facts, cautions=[*found.cautions, *judge_replica(lag)])
 
     async def grants(self, role: str, *, reads_only: bool) -> list[str]:
         """What lets another role use this store, as lines for its owner to run."""
