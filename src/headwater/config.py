@@ -27,6 +27,11 @@ class Durability(StrEnum):
     MEMORY = "memory"
 
 
+def strongest(*levels: Durability) -> Durability:
+    """The safest of them."""
+    return min(levels, key=list(Durability).index)
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set for one open store."""
 

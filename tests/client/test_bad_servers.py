@@ -213,6 +213,31 @@ async def test_a_pause_beyond_all_patience_is_not_begun() -> None:
             await asyncio.wait_for(client.start(), PATIENCE)
 
 
+async def test_of_a_pause_that_a_server_guesses_at_no_more_is_taken_than_there_is_time() -> None:
+    refused = [problem(503, "overloaded", retry_after="99999")]
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536):
+            writer.write(refused.pop(0) if refused else answer(200, BOUNDS))
+
+    async with serving(behave) as url, headwater.connect(url, retry_seconds=0.3) as client:
+        assert client.config.batch_max == 9
+    assert not refused
+
+
+async def test_a_server_that_is_away_for_longer_than_there_is_time_is_asked_once_more() -> None:
+    times: list[float] = []
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536):
+            times.append(asyncio.get_running_loop().time())
+            writer.write(problem(503, "overloaded", retry_after="99999"))
+
+    async with serving(behave) as url:
+        assert isinstance(await failure(url), Overloaded)
+    assert len(times) >= 2
+
+
 async def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one(server: Server) -> None:
     """Two answers to one request: the second must not be read as that of another."""
     twice = saying(answer(200, BOUNDS) + answer(200, b"[]"), then_wait=True)

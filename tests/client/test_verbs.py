@@ -247,6 +247,13 @@ async def test_dead_letters_are_dropped_for_good(orders: headwater.Queue) -> Non
     assert len(await orders.dead_letters()) == 1
 
 
+async def test_all_dead_letters_are_all_of_them_however_many_there_are(orders: headwater.Queue) -> None:
+    for count in (1_000, 100):
+        await orders.push_many(range(count), partition="p")
+        await orders.fail(await orders.pop(batch=count), retry=False)
+    assert await orders.purge() == 1_100
+
+
 async def test_no_dead_letters_at_all_are_not_all_of_them(orders: headwater.Queue) -> None:
     await orders.push_many([1, 2])
     await orders.fail(await orders.pop(batch=2), retry=False)

@@ -67,6 +67,10 @@ class LiveEdge:
     def begin_stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
 
+    def call(self, function: Callable[[], object]) -> None:
+        """Do something where the edge runs."""
+        self._loop.call_soon_threadsafe(function)
+
     @contextmanager
     def connect(self) -> Iterator["Client"]:
         """A client's connection."""

@@ -175,6 +175,42 @@ async def test_bodies_of_an_app_stay_within_its_budget() -> None:
     assert app.budget.bytes == 0
 
 
+async def test_who_has_answers_of_an_app_to_take_gets_no_more_until_they_are_taken() -> None:
+    taken, asked = asyncio.Event(), []
+
+    async def large(request: Request) -> Response:
+        asked.append(request.path)
+        return Response(body=b"x" * 20)
+
+    @asynccontextmanager
+    async def open_door() -> AsyncIterator[Handler]:
+        yield large
+
+    app = AsgiApp(open_door, body_bytes_max=10, bodies_bytes_max=20)
+    slow = Conversation({"type": "http.request"})
+
+    async def send_slowly(event: Any) -> None:
+        await slow.send(event)
+        await taken.wait()
+
+    about = {**scope(), "headers": [(b"authorization", b"a")]}
+    answering = asyncio.ensure_future(app(about, slow.receive, send_slowly))
+
+    async def waits() -> bool:
+        return app.answers.bytes == 20
+
+    await expect_soon_async(waits)
+    refused = Conversation({"type": "http.request"})
+    await app(about, refused.receive, refused.send)
+    assert (refused.sent[0]["status"], dict(refused.sent[0]["headers"])[b"retry-after"]) == (503, b"1")
+    assert len(asked) == 1, "nothing was done for it"
+    taken.set()
+    await answering
+    again = Conversation({"type": "http.request"})
+    await app(about, again.receive, again.send)
+    assert again.sent[0]["status"] == 200
+
+
 @pytest.mark.parametrize(
     ("about", "path"),
     [

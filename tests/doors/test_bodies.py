@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,8 @@ from tests.doors.live_edge import LiveEdge, request
 from tests.waiting import expect_soon
 
 SLOW = "/slow"
+# Much more than a socket takes by itself.
+LARGE, KEPT, LARGE_BYTES = "/large", "/kept", 16 * MIB
 
 
 class Door:
@@ -23,6 +26,7 @@ class Door:
     def __init__(self) -> None:
         self.heads: list[Request] = []
         self.bodies: list[int] = []
+        self.waiting = self.returned = 0
         self.go_on = asyncio.Event()
 
     async def __call__(self, asked: Request) -> Response:
@@ -32,10 +36,18 @@ class Door:
             return problem_response(401, "unauthenticated", "who are you?")
         if asked.awaits_body:
             return CONTINUE
-        if asked.path == SLOW:
+        if asked.path.startswith(SLOW):
+            self.waiting += 1
             await self.go_on.wait()
         self.bodies.append(len(asked.body))
+        if asked.path.endswith(LARGE):
+            return Response(body=b"x" * LARGE_BYTES, undelivered=self.given_back)
+        if asked.path.endswith(KEPT):
+            return Response(body=b"x" * LARGE_BYTES, done=True)
         return json_response(len(asked.body))
+
+    def given_back(self) -> None:
+        self.returned += 1
 
 
 @pytest.fixture
@@ -137,6 +149,54 @@ def _expect_no_room(live: LiveEdge, caller: str) -> None:
         client.send(head(MIB, authorization=caller))
         answer = client.answer()
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_who_has_answers_to_take_gets_no_more_until_they_are_taken(live: LiveEdge, door: Door) -> None:
+    """Others are answered, and so is whether the server is alive; nothing is done for who is refused."""
+    answers = edge_of(live).answers
+    with live.connect() as slow:
+        slow.send(request(LARGE, authorization="a"))
+        expect_soon(lambda: answers.bytes > 4 * MIB)
+        with live.connect() as refused:
+            refused.send(request(LARGE, authorization="a"))
+            answer = refused.answer()
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        with live.connect() as healthy:
+            healthy.send(request("/health", authorization="a"))
+            assert healthy.answer().status == 200
+        with live.connect() as other:
+            other.send(request("/", authorization="b"))
+            assert other.answer().status == 200
+        assert (len(door.bodies), door.returned) == (3, 0)
+        assert len(slow.answer().body) == LARGE_BYTES
+        slow.send(request("/", authorization="a"))
+        assert slow.answer().status == 200
+    assert answers.bytes == 0
+
+
+def test_of_many_that_are_asked_for_at_once_only_some_are_held(live: LiveEdge, door: Door) -> None:
+    """Each is made before anybody knows how large it is; what it gave is given back."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(live.connect()) for _ in range(6)]
+        for client in clients:
+            client.send(request(f"{SLOW}{LARGE}", authorization="a"))
+        expect_soon(lambda: door.waiting == 6)
+        live.call(door.go_on.set)
+        expect_soon(lambda: door.returned == 5)
+        assert edge_of(live).answers.bytes <= LARGE_BYTES
+        assert sorted(client.answer().status for client in clients) == [200, *[503] * 5]
+
+
+def test_an_answer_that_cannot_be_given_again_is_held_whatever_there_is(live: LiveEdge, door: Door) -> None:
+    """Such as messages that are acked with the pop."""
+    with live.connect() as slow, live.connect() as second:
+        second.send(request(f"{SLOW}{KEPT}", authorization="a"))
+        expect_soon(lambda: door.waiting == 1)
+        slow.send(request(LARGE, authorization="a"))
+        expect_soon(lambda: edge_of(live).answers.bytes > 4 * MIB)
+        live.call(door.go_on.set)
+        assert len(second.answer().body) == LARGE_BYTES
+        assert len(slow.answer().body) == LARGE_BYTES
 
 
 def test_a_client_that_vanishes_gives_its_room_back(live: LiveEdge) -> None:

@@ -70,12 +70,14 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class NotNow(Exception):
-    """A try that failed and may succeed after a pause."""
+    """A try that failed and may succeed after a pause. Where a server only guesses how long that takes
+    (`is_estimate`), it may be shorter."""
 
-    def __init__(self, error: HeadwaterError, pause_seconds: float) -> None:
+    def __init__(self, error: HeadwaterError, pause_seconds: float, *, is_estimate: bool = False) -> None:
         super().__init__(error)
         self.error = error
         self.pause_seconds = pause_seconds
+        self.is_estimate = is_estimate
 
 
 class Exchange:
@@ -131,7 +133,10 @@ class Exchange:
                 pause = max(pause, refusal.pause_seconds)
                 # A pop that waited for long and was cut then has tried nothing in vain.
                 deadline += min(loop.time() - begun, wait_seconds)
-                if loop.time() + pause > deadline:
+                left = deadline - loop.time()
+                if refusal.is_estimate and left > 0:
+                    pause = min(pause, left)
+                if pause > left:
                     raise refusal.error from refusal.error.__cause__
                 log.debug("asking %s again in %.2f s: %s", self._where, pause, refusal.error)
             await asyncio.sleep(pause)
@@ -166,7 +171,10 @@ class Exchange:
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
             error = error_of(answer, self._where)
             pause = _pause_of(answer, error)
-            raise error if pause is None else NotNow(error, pause)
+            if pause is None:
+                raise error
+            # A limit of rates is told as it is; when maintenance or a restart is over, nobody knows.
+            raise NotNow(error, pause, is_estimate=pause > 0 and answer.status != HTTPStatus.TOO_MANY_REQUESTS)
         try:
             return decoder.decode(answer.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -16,11 +16,22 @@ from urllib.parse import quote
 import msgspec
 
 from headwater.doors.asgi_socket import AsgiSocket, refuse_websocket
-from headwater.doors.edge.budget import Budget, Hold
+from headwater.doors.edge.budget import Budget, Hold, has_too_much, owner_of
 from headwater.doors.edge.limits import Limits
 from headwater.doors.event_stream import as_event_stream
 from headwater.doors.sessions import OpenSessions
-from headwater.doors.wire import CONTINUE, Handler, Request, Response, error_response, no_room, problem_response
+from headwater.doors.wire import (
+    CONTINUE,
+    Handler,
+    Request,
+    Response,
+    can_be_asked_again,
+    error_response,
+    no_room,
+    not_delivered,
+    problem_response,
+    too_much_to_take,
+)
 from headwater.errors import ConfigError, HeadwaterError, WrongLoop
 
 log = logging.getLogger(__name__)
@@ -45,6 +56,7 @@ class AsgiApp:
     ) -> None:
         self._open_door = open_door
         self.budget = Budget(bodies_bytes_max, body_bytes_max)
+        self.answers = Budget(bodies_bytes_max, body_bytes_max)
         self.sessions = OpenSessions()
         self._body_bytes_max = body_bytes_max
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -148,7 +160,10 @@ class AsgiApp:
             await _send(error_response(error, request_id), scope, receive, send)
             return
         head = _request(scope, request_id)
-        hold = Hold(self.budget, head.headers.get("authorization") or head.client)
+        if has_too_much(self.answers, head):
+            await _send(too_much_to_take(request_id), scope, receive, send)
+            return
+        hold = Hold(self.budget, owner_of(head))
         try:
             body = await self._read(handler, head, hold, receive)
             if isinstance(body, Response):
@@ -159,7 +174,11 @@ class AsgiApp:
                 if response is not None:
                     if request.method != "HEAD":
                         response = as_event_stream(response, self.sessions, _limits.outbox_bytes_max)
-                    await _send(response, scope, receive, send)
+                    if has_too_much(self.answers, request) and can_be_asked_again(request, response):
+                        not_delivered(response)
+                        response = too_much_to_take(request_id)
+                    with self.answers.holding(owner_of(request), len(response.body)):
+                        await _send(response, scope, receive, send)
         finally:
             hold.release()
 
@@ -275,18 +294,13 @@ async def _while_client_stays(answering: "Awaitable[Response]", receive: Receive
     answer.cancel()
     await asyncio.wait({answer})
     if not answer.cancelled():
-        _return(answer.result())
+        not_delivered(answer.result())
     return None
 
 
 async def _left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _return(response: Response) -> None:
-    if response.undelivered is not None:
-        response.undelivered()
 
 
 async def _send(response: Response, scope: Event, receive: Receive, send: Send) -> None:
@@ -308,7 +322,7 @@ async def _send(response: Response, scope: Event, receive: Receive, send: Send) 
             await _stream(response.chunks, receive, send)
     except OSError:
         # Since version 2.4 of the protocol this is how a server says that the client is gone.
-        _return(response)
+        not_delivered(response)
 
 
 async def _stream(chunks: AsyncGenerator[bytes, None], receive: Receive, send: Send) -> None:

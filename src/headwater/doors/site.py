@@ -14,7 +14,7 @@ from headwater.doors.realtime.rooms import Audience
 from headwater.doors.realtime.table import HANDLERS
 from headwater.doors.wire import Request
 from headwater.doors.work import Work
-from headwater.errors import HeadwaterError, NotAllowed, Overloaded
+from headwater.errors import HeadwaterError, InvalidOption, NotAllowed, Overloaded
 from headwater.log.committer import CommittedPush, Committer
 from headwater.log.operations import Acked, Popped, Push
 from headwater.log.tail import Tail
@@ -216,6 +216,15 @@ def check_use(request: Request, queue: str) -> None:
 def key_of(request: Request, key: str) -> str:
     """The idempotency key that a caller gave, as theirs alone. Every route that takes one takes it from here."""
     return scoped_key(request.principal, check_text("idempotency key", key))
+
+
+def key_given(request: Request, in_body: str) -> str:
+    """The key of a request that may have it in its body or as a header. Two that differ are refused: which one should
+    hold?"""
+    in_header = request.headers.get("idempotency-key", "")
+    if in_header and in_body and in_header != in_body:
+        raise InvalidOption("the header Idempotency-Key and idempotencyKey in the body differ: give one of them")
+    return in_header or in_body
 
 
 async def lane_of(site: Site, request: Request, partition_id: PartitionId) -> Lane | None:

@@ -176,6 +176,23 @@ def no_room(request_id: str = "") -> Response:
     return problem_response(503, "overloaded", detail, request_id=request_id, headers=(("retry-after", "1"),))
 
 
+def too_much_to_take(request_id: str = "") -> Response:
+    """There is no room for another answer to somebody who has not taken those before."""
+    detail = "too many bytes of answers wait to be taken already; take them, then ask again"
+    return problem_response(503, "overloaded", detail, request_id=request_id, headers=(("retry-after", "1"),))
+
+
+def not_delivered(response: Response) -> None:
+    """Let whoever made an answer know that nobody got it."""
+    if response.undelivered is not None:
+        response.undelivered()
+
+
+def can_be_asked_again(request: Request, response: Response) -> bool:
+    """Whether nothing is lost with an answer that is not given: it only tells, or what it gives is given back."""
+    return not response.done and (request.method == "GET" or response.undelivered is not None)
+
+
 # The first that fits counts, so leaves stand before their branches.
 _statuses: tuple[tuple[type[HeadwaterError], HTTPStatus], ...] = (
     (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),

@@ -19,10 +19,13 @@ class Level(msgspec.Struct, frozen=True, gc=False):
 
 def refill(level: Level, rate: Rate, now: float) -> Level:
     """What is left now; a clock that went back brings nothing and takes nothing."""
-    gained = max(now - level.at, 0.0) * rate.per_second
-    return Level(min(level.left + gained, rate.burst), now)
+    left = level.left
+    # Asked twice for every message of a client: comparing costs half as much as `min` and `max` do.
+    if now > level.at:
+        left += (now - level.at) * rate.per_second
+    return Level(left if left < rate.burst else rate.burst, now)
 
 
 def wait_seconds(level: Level, rate: Rate) -> float:
     """How long until one more may be taken; 0 when that is now."""
-    return max(1.0 - level.left, 0.0) / rate.per_second
+    return 0.0 if level.left >= 1.0 else (1.0 - level.left) / rate.per_second

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headwater.clock import Timestamp
 from headwater.config import Config
 from headwater.errors import InvalidOption, TooLarge
 from headwater.log.flow_operations import Load, Unstage
@@ -44,7 +43,6 @@ from headwater.log.operations import (
     Trace,
 )
 from headwater.model.coverage import check_positions
-from headwater.model.cron import next_cron
 from headwater.model.job_settings import JOB_SETTINGS, check_job_setting
 from headwater.model.names import check_name
 from headwater.model.own_queues import check_not_own
@@ -60,7 +58,7 @@ from headwater.services.checks import (
     check_timestamp,
 )
 from headwater.services.document_checks import CHECKS as DOCUMENT_CHECKS
-from headwater.services.job_checks import SECONDS_MAX, check_job, check_range
+from headwater.services.job_checks import SECONDS_MAX, check_job, check_range, check_schedule
 from headwater.services.messages import ERROR_LENGTH_MAX
 from headwater.services.records import check_target
 
@@ -154,7 +152,6 @@ _own_checks: dict[tuple[type[Operation], str], Check] = {
     (Purge, "ids"): check_ids,
     **{(kind, "ids"): _names("job") for kind in (CancelJobs, RetryJobs, DropJobs)},
     (ChangeSchedule, "name"): partial(check_name, "schedule"),
-    (PutSchedule, "name"): partial(check_name, "schedule"),
     (SetJobLimit, "seconds"): lambda value: value,
     (Ack, "offsets"): _offsets,
     (Ack, "errors"): _errors,
@@ -234,22 +231,8 @@ def _check_setting(setting: SetJobConfig, config: Config) -> Changes:
     return {}
 
 
-_of_a_schedule = {"id": "ids of their own", "run_at": "the times of the schedule", "depends_on": "nothing to wait for"}
-
-
 def _check_schedule(schedule: PutSchedule, config: Config) -> Changes:
-    if bool(schedule.cron) == bool(schedule.every_seconds):
-        raise InvalidOption("a schedule needs either cron or every")
-    if schedule.every_seconds:
-        check_range("every", schedule.every_seconds, 0.1, SECONDS_MAX)
-    else:
-        # Which moment it is does not matter: only whether the line names any.
-        next_cron(schedule.cron, schedule.timezone, Timestamp(0))
-    job = check_job(schedule.job, config.record_bytes_max)
-    for option in ("id", "run_at", "depends_on"):
-        if getattr(job, option):
-            raise InvalidOption(f"the jobs of a schedule have {_of_a_schedule[option]}: leave out {option}")
-    return {"job": job}
+    return {"job": check_schedule(schedule, config.record_bytes_max)}
 
 
 def _check_types(types: RegisterTypes, config: Config) -> Changes:

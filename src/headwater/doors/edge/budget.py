@@ -2,7 +2,15 @@
 
 A body is counted from the moment it is taken, or as much as has come of it, until its request is answered. Nobody may
 have more than half of the budget, however much is free: whoever sends a lot slows down itself and not the others.
+
+Answers have a budget of their own: what a client has not taken of one is held for it. How large an answer is, nobody
+knows before it is there, so it is counted then, and whoever has too much to take gets no more until it has.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headwater.doors.wire import OPEN_PATHS, Request
 
 SHARE = 0.5
 
@@ -26,6 +34,24 @@ class Budget:
         self.bytes += count
         self._by_owner[owner] = theirs
         return True
+
+    def holds_too_much(self, owner: str) -> bool:
+        """Whether as much is held for somebody as may be: all of a share, or anything at all when nothing is free."""
+        theirs = self._by_owner.get(owner, 0)
+        return theirs >= self._share_bytes_max or (theirs > 0 and self.bytes >= self._bytes_max)
+
+    @contextmanager
+    def holding(self, owner: str, count: int) -> Iterator[None]:
+        """Count bytes that are there already, whether there is room for them or not, for so long."""
+        if not count:
+            yield
+            return
+        self.bytes += count
+        self._by_owner[owner] = self._by_owner.get(owner, 0) + count
+        try:
+            yield
+        finally:
+            self.give_back(owner, count)
 
     def free(self) -> float:
         """How much of it is free, from 0 to 1."""
@@ -66,3 +92,14 @@ class Hold:
         if self._bytes:
             self._budget.give_back(self._owner, self._bytes)
             self._bytes = 0
+
+
+def owner_of(request: Request) -> str:
+    """Whose bytes they are: a credential stands for its principal; without one it is the address."""
+    return request.headers.get("authorization") or request.client
+
+
+def has_too_much(answers: Budget, request: Request) -> bool:
+    """Whether somebody has so many answers to take that there are no more for them; one is told that a server is alive
+    all the same."""
+    return answers.bytes > 0 and answers.holds_too_much(owner_of(request)) and request.path not in OPEN_PATHS

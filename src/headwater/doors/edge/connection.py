@@ -19,7 +19,7 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import cast
 
-from headwater.doors.edge.budget import Hold
+from headwater.doors.edge.budget import Hold, has_too_much, owner_of
 from headwater.doors.edge.contract import ConnectionServer
 from headwater.doors.edge.reading import Arrival, Phase, Refusal, RequestReader
 from headwater.doors.edge.websocket import WebSocket
@@ -27,7 +27,17 @@ from headwater.doors.edge.writing import CONTINUE, LAST_CHUNK, encode_chunk, enc
 from headwater.doors.event_stream import as_event_stream
 from headwater.doors.sessions import MakeSession
 from headwater.doors.websocket import accept, asks_for_websocket
-from headwater.doors.wire import Handler, Refused, Request, Response, no_room, problem_response
+from headwater.doors.wire import (
+    Handler,
+    Refused,
+    Request,
+    Response,
+    can_be_asked_again,
+    no_room,
+    not_delivered,
+    problem_response,
+    too_much_to_take,
+)
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +175,7 @@ class Connection(asyncio.Protocol):
         """The room that a request takes; where there is none, it is refused."""
         hold, self._hold = self._hold, None
         if isinstance(arrival, Arrival) and arrival.request.body:
-            hold = hold or Hold(self._server.budget, _owner(arrival.request))
+            hold = hold or Hold(self._server.budget, owner_of(arrival.request))
             if not hold.grow(len(arrival.request.body)):
                 self._arrivals[-1] = no_room()
                 self._reader.finished = True
@@ -182,7 +192,7 @@ class Connection(asyncio.Protocol):
             return
         self._admitted = number
         if self._hold is None:
-            self._hold = Hold(self._server.budget, _owner(self._reader.head()))
+            self._hold = Hold(self._server.budget, owner_of(self._reader.head()))
         if not self._hold.grow(self._reader.body_bytes):
             self._reader.finished = True
             self._take([no_room()])
@@ -217,9 +227,12 @@ class Connection(asyncio.Protocol):
                 goes_on = self._refuse(arrival)
                 self._release()
                 continue
+            response = (
+                too_much_to_take(arrival.request.id) if has_too_much(self._server.answers, arrival.request) else None
+            )
             try:
                 # Called here and not in a coroutine of its own: while a request is parked, each one takes its room.
-                response = await self._server.handler(arrival.request)
+                response = response or await self._server.handler(arrival.request)
             except Exception:
                 response = self._server.failed(arrival.request)
             self._parked = False
@@ -264,11 +277,11 @@ class Connection(asyncio.Protocol):
         try:
             return await self._send(arrival, response)
         except asyncio.CancelledError:
-            _not_delivered(response)
+            not_delivered(response)
             raise
         except Exception:
             log.exception("an answer could not be sent")
-            _not_delivered(response)
+            not_delivered(response)
             self._transport.abort()
             return False
 
@@ -279,22 +292,27 @@ class Connection(asyncio.Protocol):
         if response.session is not None and with_body:
             response = as_event_stream(response, self._server.sessions, self._limits.outbox_bytes_max)
         if self._transport.is_closing():
-            _not_delivered(response)
+            not_delivered(response)
             return False
+        if has_too_much(self._server.answers, arrival.request) and can_be_asked_again(arrival.request, response):
+            # Others were answered while this one was made.
+            not_delivered(response)
+            response = too_much_to_take(arrival.request.id)
         if response.chunks is not None and with_body:
-            return await self._stream(response, response.chunks, keep_alive, arrival.takes_chunks)
+            return await self._stream(response, response.chunks, keep_alive, arrival)
         self._transport.write(encode_response(response, keep_alive=keep_alive, with_body=with_body))
         if self._sendable is None:
             return keep_alive
-        is_taken = await self._is_taken()
+        is_taken = await self._is_taken(arrival.request)
         if not is_taken:
-            _not_delivered(response)
+            not_delivered(response)
         return is_taken and keep_alive
 
     async def _stream(
-        self, response: Response, chunks: AsyncGenerator[bytes, None], keep_alive: bool, takes_chunks: bool
+        self, response: Response, chunks: AsyncGenerator[bytes, None], keep_alive: bool, arrival: Arrival
     ) -> bool:
         """Send an answer that has no length: in chunks, or to a client of old until the connection ends."""
+        takes_chunks = arrival.takes_chunks
         self._transport.write(encode_stream_head(response, keep_alive=keep_alive, takes_chunks=takes_chunks))
         wrap = encode_chunk if takes_chunks else bytes
         if response.body:
@@ -305,7 +323,7 @@ class Connection(asyncio.Protocol):
             async for chunk in chunks:
                 if chunk:
                     self._transport.write(wrap(chunk))
-                if self._input_ended or not await self._is_taken():
+                if self._input_ended or not await self._is_taken(arrival.request):
                     return False
         self._parked = False
         if takes_chunks:
@@ -321,10 +339,14 @@ class Connection(asyncio.Protocol):
             key = accept(request)
         except Refused as error:
             return problem_response(error.status, error.code, str(error), request_id=request.id, headers=error.headers)
-        self._set_timer(None)
+        if self._timer is not None:
+            self._timer.cancel()
         socket = WebSocket(self._server, self._transport)
         self._server.hand_over(self, socket)
         socket.begin(key, make, self._reader.behind or b"")
+        # A hundred thousand may come, so nothing of what spoke HTTP with them stays: the timer would hold it until it
+        # strikes, and the reader, which knows this connection, until garbage is collected.
+        del self._reader
         return None
 
     def _park(self) -> None:
@@ -337,13 +359,15 @@ class Connection(asyncio.Protocol):
         if self._input_ended:
             self._transport.abort()
 
-    async def _is_taken(self) -> bool:
+    async def _is_taken(self, request: Request) -> bool:
         """Wait until the client has taken enough of what was sent; a client that takes nothing is dropped."""
         if self._sendable is None:
             return True
+        untaken = self._transport.get_write_buffer_size()
         try:
-            async with asyncio.timeout(self._limits.send_seconds):
-                await self._sendable
+            with self._server.answers.holding(owner_of(request), untaken):
+                async with asyncio.timeout(self._limits.send_seconds):
+                    await self._sendable
         except TimeoutError:
             self._transport.abort()
             return False
@@ -470,13 +494,3 @@ def _address(transport: asyncio.Transport) -> str:
     """Where the client is; a socket of this machine's own has no address."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else ""
-
-
-def _owner(request: Request) -> str:
-    """Whose bytes they are: a credential stands for its principal; without one it is the address."""
-    return request.headers.get("authorization") or request.client
-
-
-def _not_delivered(response: Response) -> None:
-    if response.undelivered is not None:
-        response.undelivered()

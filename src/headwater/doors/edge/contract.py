@@ -29,6 +29,7 @@ class ConnectionServer(SocketServer, Protocol):
     handler: Handler
     admit: Handler | None
     budget: Budget
+    answers: Budget
     stopping: bool
 
     def enter(self, connection: "Connection") -> bool:

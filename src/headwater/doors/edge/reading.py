@@ -161,6 +161,7 @@ class RequestReader:
             # The request is the last one: what follows is no HTTP, if its route agrees, and else nothing.
             self.finished = True
             self.behind = piece[upgrade.args[0] :]
+            self._parser = None
         except (httptools.HttpParserError, Refusal) as error:
             # After a request that said it was the last, the parser calls everything an error; nobody waits for it.
             if not self.finished:

@@ -39,6 +39,7 @@ class Edge:
         self._empty.set()
         self.limits = limits or Limits()
         self.budget = Budget(self.limits.bodies_bytes_max, self.limits.body_bytes_max)
+        self.answers = Budget(self.limits.bodies_bytes_max, self.limits.body_bytes_max)
         self._heartbeats = Heartbeats(self.limits.ping_seconds)
         self.stopping = False
         self.port = 0
@@ -86,6 +87,7 @@ class Edge:
         return {
             "connections": 1 - len(self._connections) / self.limits.connections_max,
             "bodies": self.budget.free(),
+            "answers": max(0.0, self.answers.free()),
         }
 
     # ── what connections ask ──
